@@ -90,10 +90,10 @@ class Service:
                 if isinstance(piece, Finish):
                     finish = piece
                     continue
-                first_ms = first_ms or _since(started_s)
+                first_ms = first_ms or _ms_since(started_s)
                 call.notify("piece", {"id": call.id, **to_plain(piece)})
         except OwlError as error:
-            LOG.info("not generated", extra={"route": route, "slot": ask.slot, "result": error.outcome, "ms": _since(started_s)})
+            LOG.info("not generated", extra={"route": route, "slot": ask.slot, "result": error.outcome, "ms": _ms_since(started_s)})
             raise
         finally:
             pieces.close()
@@ -113,7 +113,7 @@ class Service:
                 "output": finish.output_tokens,
                 "result": finish.reason,
                 "first_ms": first_ms,
-                "ms": _since(started_s),
+                "ms": _ms_since(started_s),
             },
         )
         return dict(to_plain(finish))
@@ -166,7 +166,7 @@ class Service:
     def status(self, call: Call) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
         mine = {"served": self._served, "pid": os.getpid(), "is_confined": self._is_confined}
-        return {**self._pool.status(), **_memory(), **mine, "vault": self._vault_status()}
+        return {**self._pool.status(), **_measure_memory(), **mine, "vault": self._vault_status()}
 
 
 def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | None = None, ready_fd: int | None = None) -> int:
@@ -191,7 +191,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     harden()
     is_confined = settings.models.local_only and confine()
     safe = Vault(home.vault, credential=vault.credential(environ), learn=redactor.add)
-    custody = _open(safe, redactor, users)
+    custody = _open_custody(safe, redactor, users)
     notifier, given = sd_notify.Notifier(environ), sd_notify.given_socket(environ)
     if given is None:
         path = socket_path or broker_socket(runtime_folder(home, environ, make=True))
@@ -209,7 +209,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
         os.write(ready_fd, b"1")
         os.close(ready_fd)
     notifier.ready(f"listens at {path}")
-    received = _wait(notifier, path)
+    received = _wait_signal(notifier, path)
     LOG.info("stopping", extra={"signal": received})
     notifier.stopping(received)
     server.close()
@@ -224,7 +224,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     return 0
 
 
-def _wait(notifier: sd_notify.Notifier, path: Path) -> str:
+def _wait_signal(notifier: sd_notify.Notifier, path: Path) -> str:
     """Parked until a signal to stop, whose name is returned; under a watchdog it wakes up to say that we respond."""
     while True:
         if notifier.interval_s is None:
@@ -287,7 +287,7 @@ def confine() -> bool:
     return True
 
 
-def _open(safe: Vault, redactor: log.Redactor, users: set[int]) -> Custody:
+def _open_custody(safe: Vault, redactor: log.Redactor, users: set[int]) -> Custody:
     """The vault's methods; what it holds is hidden in the log from now on. A vault that cannot be read stops no local model."""
     try:
         redactor.add(*safe.values())
@@ -305,12 +305,12 @@ def _die_with(parent: int) -> None:
         raise SystemExit(0)
 
 
-def _memory() -> dict[str, int]:
+def _measure_memory() -> dict[str, int]:
     """In MB: what this process holds (of the model's file the part it has read), what is left for programs, what there is."""
     page, total = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     held = int(Path("/proc/self/statm").read_text().split()[1])
     return {"rss_mb": page * held // MB, "free_mb": memory_room.free_bytes() // MB, "total_mb": page * total // MB}
 
 
-def _since(started_s: float) -> int:
+def _ms_since(started_s: float) -> int:
     return round((monotonic_s() - started_s) * 1000)

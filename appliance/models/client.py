@@ -78,7 +78,7 @@ class Models:
         self.wait_s, self.silence_s = wait_s, silence_s
 
     @property
-    def _path(self) -> str:
+    def _broker_path(self) -> str:
         """Where the broker listens now: a worker's may be another one each time."""
         return self._where if isinstance(self._where, str) else self._where()
 
@@ -86,7 +86,7 @@ class Models:
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
         # The empty name is the pool that `models.pool` names; what is missing comes as Unavailable.
-        return tuple(from_plain(Route, r) for r in self._call("plan", {"pool": self._only or pool}))
+        return tuple(from_plain(Route, r) for r in self._call_broker("plan", {"pool": self._only or pool}))
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
@@ -98,57 +98,57 @@ class Models:
                 raise denied(route.name)
             has_begun = False
             try:
-                for piece in self._attempt(route, ask, cancel, end_s):
+                for piece in self._attempt_answer(route, ask, cancel, end_s):
                     has_begun = True
                     yield piece
                 return
             except Lost as error:
                 losses += 1
                 if has_begun or losses > MAX_LOSSES:
-                    raise self._explained(error) from None
+                    raise self._explain_loss(error) from None
                 LOG.warning("broker gone before an answer began: %s", error)
                 if not self._wait_for_broker(cancel, min(end_s, monotonic_s() + self.wait_s)):
-                    raise self._explained(error) from None
+                    raise self._explain_loss(error) from None
 
     def measure(self, route: Route, ask: Ask) -> Measure:
         """Prompt size as the broker counts it."""
-        return from_plain(Measure, self._call("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
+        return from_plain(Measure, self._call_broker("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
 
     def embed(self, texts: Sequence[str], *, is_background: bool = False, deadline_s: float = 60) -> list[list[float]]:
         """A unit vector for each text, by the embedding model of the box; no texts ask nobody."""
         found: list[list[float]] = []
         for start in range(0, len(texts), AT_ONCE):
             params = {"texts": list(texts[start : start + AT_ONCE]), "is_background": is_background, "deadline_s": deadline_s}
-            found += self._call("embed", params, deadline_s=deadline_s)
+            found += self._call_broker("embed", params, deadline_s=deadline_s)
         return found
 
     @method("model.providers", access="all")
     def providers(self) -> dict[str, Any]:
         """How each configured provider is doing, its limits, and what is spent; asks none of them."""
-        return dict(self._call("providers", {}))
+        return dict(self._call_broker("providers", {}))
 
     @method("model.remote", access="all", is_long=True)
     def list_remote(self) -> list[dict[str, Any]]:
         """Every model that the configured providers offer, with its window and price; asks all of them."""
-        return list(self._call("listing", {}))
+        return list(self._call_broker("listing", {}))
 
     @method("model.reset")
     def reset(self, provider: Annotated[str, "its name; empty for all"] = "") -> dict[str, Any]:
         """Ask a provider again at once that is left alone after failures."""
-        return dict(self._call("reset", {"provider": provider}))
+        return dict(self._call_broker("reset", {"provider": provider}))
 
     def call(self, method: str, params: dict[str, Any]) -> Any:
         """Any other short method of the broker, which is waited for when it has to start first."""
-        return self._call(method, params)
+        return self._call_broker(method, params)
 
     def status(self) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""
-        with Client(self._path, name="core", token=self._token()) as client:
+        with Client(self._broker_path, name="core", token=self._token()) as client:
             return dict(client.call("status"))
 
-    def _attempt(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
+    def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
-        with self._greet() as client:
+        with self._connect_broker() as client:
             left_s = max(1.0, end_s - monotonic_s())
             if ask.is_background:
                 left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
@@ -159,20 +159,20 @@ class Models:
                 deadline_s=left_s,
                 correlation=ask.correlation,
                 cancel=token,
-                idle=(self.silence_s, self._watch),
+                idle=(self.silence_s, self._check_broker),
             )
             while True:
                 try:
                     name, value = next(stream)
                 except StopIteration as end:
                     finish = from_plain(Finish, end.value)
-                    self._note(route, ask, finish)
+                    self._record_usage(route, ask, finish)
                     yield finish
                     return
                 if name == "piece":
                     yield from_plain(Piece, value)
 
-    def _note(self, route: Route, ask: Ask, finish: Finish) -> None:
+    def _record_usage(self, route: Route, ask: Ask, finish: Finish) -> None:
         """Put it down before the answer is handed on, which may be the last that we do."""
         try:
             if self._account is not None:
@@ -180,41 +180,41 @@ class Models:
         except OwlError as error:
             LOG.error("what a request took is not put down: %s", error)
 
-    def _greet(self) -> Client:
+    def _connect_broker(self) -> Client:
         """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
         try:
-            client = Client(self._path, name="core", token=self._token(), timeout_s=self._health_s)
+            client = Client(self._broker_path, name="core", token=self._token(), timeout_s=self._health_s)
         except DeadlineExceeded as error:
-            raise self._hung(error) from None
+            raise self._revive_hung(error) from None
         pid, now_s = int(client.server.get("pid") or 0), monotonic_s()
         if pid != self._known[0] or now_s - self._known[1] > MEET_S:
             self._known = (pid, now_s)
             self._events.publish(BrokerMet(client))
         return client
 
-    def _watch(self) -> None:
+    def _check_broker(self) -> None:
         """Called when an answer has been silent for a while: a broker that cannot even ping is hung."""
         try:
-            self._ping()
+            self._ping_broker()
         except (Lost, DeadlineExceeded) as error:
-            raise self._hung(error) from None
+            raise self._revive_hung(error) from None
 
-    def _explained(self, error: Lost) -> Lost:
+    def _explain_loss(self, error: Lost) -> Lost:
         """The same, with why the broker ended where that is known."""
         why = self._ended()
         return Lost(f"the model process {why}", hint=SMALLER if "memory" in why else error.hint) if why else error
 
-    def _hung(self, error: OwlError) -> Lost:
+    def _revive_hung(self, error: OwlError) -> Lost:
         self._revive(f"broker does not answer: {error}")
         return Lost("the model process was hung and is being restarted")
 
-    def _ping(self) -> None:
-        with Client(self._path, name="core-watch", token=self._token(), timeout_s=self._health_s) as client:
+    def _ping_broker(self) -> None:
+        with Client(self._broker_path, name="core-watch", token=self._token(), timeout_s=self._health_s) as client:
             client.call("ping")
 
     def _is_gone(self) -> bool:
         try:
-            self._ping()
+            self._ping_broker()
         except (Lost, DeadlineExceeded):
             return True
         return False
@@ -233,13 +233,13 @@ class Models:
             raise Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
         return False
 
-    def _call(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
+    def _call_broker(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
         """A short call, waiting for the broker if it has to start first, but no longer than for the call itself."""
         give_up_s = monotonic_s() + min(self.wait_s, deadline_s)
         pause = CancelToken()
         while True:
             try:
-                with self._greet() as client:
+                with self._connect_broker() as client:
                     return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
             except Lost:
                 if monotonic_s() > give_up_s:

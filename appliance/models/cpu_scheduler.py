@@ -85,11 +85,11 @@ class Scheduler:
     def turn(self, wish: Wish, cancel: CancelToken, deadline_s: float) -> Iterator[Turn]:
         """Hold a turn for a with block; Cancelled or DeadlineExceeded when it does not come in time."""
         turn = Turn(self, wish, cancel, next(self._numbers))
-        forget = cancel.then(self._wake)
+        forget = cancel.then(self._wake_waiting)
         try:
             with self._changed:
                 self._waiting.append(turn)
-                self._settle()
+                self._assign_cpu()
                 self._changed.wait_for(lambda: self._holder is turn or cancel.is_set(), deadline_s)
                 if cancel.is_set():
                     raise Cancelled("stopped while waiting for the model")
@@ -100,7 +100,7 @@ class Scheduler:
             yield turn
         finally:
             forget()
-            self._leave(turn)
+            self._leave_queue(turn)
 
     def rest(self, turn: Turn) -> None:
         """See `Turn.rest`."""
@@ -108,13 +108,13 @@ class Scheduler:
             return
         with self._changed:
             if not turn.must_leave:
-                first = self._first()
+                first = self._next_turn()
                 if first is None or not self._goes_before(first, turn):
                     return
                 started_s = monotonic_s()
                 self._holder = None
                 self._waiting.append(turn)
-                self._settle()
+                self._assign_cpu()
                 self._changed.wait_for(lambda: self._holder is turn or turn.cancel.is_set() or turn.must_leave)
                 turn.rested_s += monotonic_s() - started_s
             if turn.cancel.is_set():
@@ -124,7 +124,7 @@ class Scheduler:
 
     # -- inside, all under the condition -------------------------------------------------------------
 
-    def _leave(self, turn: Turn) -> None:
+    def _leave_queue(self, turn: Turn) -> None:
         with self._changed:
             for turns in (self._waiting, self._begun):
                 if turn in turns:
@@ -133,11 +133,11 @@ class Scheduler:
                 self._holder = None
             if not self._waiting and not self._begun:
                 self._served.clear()
-            self._settle()
+            self._assign_cpu()
 
-    def _settle(self) -> None:
+    def _assign_cpu(self) -> None:
         """Give a free CPU to the first in line, and tell the holder whether it is in anybody's way."""
-        first = self._first()
+        first = self._next_turn()
         if self._holder is None and first is not None:
             self._waiting.remove(first)
             if not first.has_begun:
@@ -145,13 +145,13 @@ class Scheduler:
                 self._begun.append(first)
             self._holder, first.since_s = first, monotonic_s()
             self._served[first.wish.person] = next(self._numbers)
-            first = self._first()
+            first = self._next_turn()
         if self._holder is not None:
             is_urgent = first is not None and first.wish.rank < self._holder.wish.rank
             self._holder.is_wanted = is_urgent or self._holder.must_leave
         self._changed.notify_all()
 
-    def _first(self) -> Turn | None:
+    def _next_turn(self) -> Turn | None:
         """The waiting turn that comes next: by rank, then the person served longest ago, then who came first."""
         able = [t for t in self._waiting if not t.cancel.is_set() and self._may_begin(t)]
         return min(able, key=lambda t: (t.wish.rank, self._served.get(t.wish.person, 0), t.number), default=None)
@@ -178,6 +178,6 @@ class Scheduler:
             return first.wish.rank < holder.wish.rank
         return first.wish.person != holder.wish.person and monotonic_s() - holder.since_s >= self._quantum_s
 
-    def _wake(self) -> None:
+    def _wake_waiting(self) -> None:
         with self._changed:
-            self._settle()
+            self._assign_cpu()

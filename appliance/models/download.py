@@ -84,10 +84,10 @@ def fetch(wanted: Wanted, target: Path, progress: Progress, patience: Patience |
     `progress(stage, done_bytes, total_bytes)` is called often; a total of 0 is not known yet.
     """
     require_safe(wanted.url)
-    with _claimed(part_of(target)) as handle:
+    with _claim_part(part_of(target)) as handle:
         part = _Part(handle, target, wanted, progress)
         try:
-            _transfer(part, wanted, patience or Patience())
+            _transfer_file(part, wanted, patience or Patience())
         except KeyboardInterrupt:
             raise Cancelled(f"download of {target.name} stopped at {part.done // MB} MB", hint=AGAIN) from None
         finally:
@@ -106,7 +106,7 @@ def discard(target: Path) -> int:
     path = part_of(target)
     if not path.exists():
         return 0
-    with _claimed(path) as handle:
+    with _claim_part(path) as handle:
         size = os.fstat(handle).st_size
         path.unlink(missing_ok=True)
         target.with_name(f".{target.name}{FACTS}").unlink(missing_ok=True)
@@ -136,7 +136,7 @@ def _is_here(url: str) -> bool:
 
 
 @contextmanager
-def _claimed(path: Path) -> Iterator[int]:
+def _claim_part(path: Path) -> Iterator[int]:
     """The open part, ours alone until the end of the with block."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -165,7 +165,7 @@ class _Part:
         self.total = wanted.size_bytes
         self.validator = ""
         self._digest = hashlib.sha256()
-        self._restore()
+        self._restore_part()
 
     @property
     def is_whole(self) -> bool:
@@ -232,7 +232,7 @@ class _Part:
         self._facts.unlink(missing_ok=True)
         paths.flush(self._target.parent)
 
-    def _restore(self) -> None:
+    def _restore_part(self) -> None:
         """Take up what an earlier run left, if it is of the same file: its bytes are hashed again."""
         try:
             facts = json.loads(self._facts.read_text("utf-8"))
@@ -258,7 +258,7 @@ class _Part:
 # -- the transfer -----------------------------------------------------------------------------------
 
 
-def _transfer(part: _Part, wanted: Wanted, patience: Patience) -> None:
+def _transfer_file(part: _Part, wanted: Wanted, patience: Patience) -> None:
     """Attempts until the part is whole; only attempts that bring nothing are counted."""
     failures, pause_s = 0, patience.pause_s
     # The proxy of the environment is for the world outside.
@@ -266,7 +266,7 @@ def _transfer(part: _Part, wanted: Wanted, patience: Patience) -> None:
     while not part.is_whole:
         before = part.done
         try:
-            _attempt(client, part, wanted, patience)
+            _attempt_transfer(client, part, wanted, patience)
             return
         except _Broken as broken:
             is_moving = part.done > before
@@ -284,13 +284,13 @@ def _gave_up(part: _Part, wanted: Wanted, why: str) -> OwlError:
     return Unavailable(f"download from {host} failed: {why}", hint=kept)
 
 
-def _attempt(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> None:
+def _attempt_transfer(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> None:
     """One request for what is missing, written as it comes; _Broken when it ended early."""
-    with _opened(client, part, wanted, patience) as answer:
+    with _open_answer(client, part, wanted, patience) as answer:
         is_part = answer.status == 206
         if not is_part and part.done:
             part.restart()  # the server knows no ranges, or has another version now
-        part.expect(_total(answer, part.done if is_part else 0), _validator(answer), patience.reserve_bytes)
+        part.expect(_total_size(answer, part.done if is_part else 0), _validator_of(answer), patience.reserve_bytes)
         answer.deadline = Deadline(math.inf, f"downloading {wanted.url}", silence_s=patience.stall_s)
         try:
             for data in answer.chunks():
@@ -304,7 +304,7 @@ def _attempt(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience
 
 
 @contextmanager
-def _opened(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> Iterator[Answer]:
+def _open_answer(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> Iterator[Answer]:
     """The answer with the bytes, behind however many redirects are allowed."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "owlbox"}
     if part.done:
@@ -313,9 +313,9 @@ def _opened(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience)
             headers["If-Range"] = part.validator
     target, places = urls.parse(wanted.url), Places()
     for _ in range(MAX_REDIRECTS + 1):
-        with _asked(client, Request(target, headers), places, patience) as answer:
+        with _request_answer(client, Request(target, headers), places, patience) as answer:
             if answer.status not in REDIRECTS or not answer.location:
-                _judge(answer, part, wanted, target)
+                _judge_answer(answer, part, wanted, target)
                 yield answer
                 return
             before, location = target, answer.location
@@ -345,7 +345,7 @@ class Places:
             raise Refused(text, hint="use the address of the file itself")
 
 
-def _asked(client: HttpClient, request: Request, places: Places, patience: Patience) -> Answer:
+def _request_answer(client: HttpClient, request: Request, places: Places, patience: Patience) -> Answer:
     """The answer of one server; _Broken where trying again may help."""
     host = request.target.authority
     try:
@@ -364,7 +364,7 @@ def _asked(client: HttpClient, request: Request, places: Places, patience: Patie
         raise _Broken(f"no connection: {error.message}") from None
 
 
-def _judge(answer: Answer, part: _Part, wanted: Wanted, target: Target) -> None:
+def _judge_answer(answer: Answer, part: _Part, wanted: Wanted, target: Target) -> None:
     """Raise unless the body is what was asked for."""
     code, host = answer.status, target.authority
     if code == 416 and part.done:
@@ -389,7 +389,7 @@ def _range_start(answer: Answer) -> int:
     return int(start) if start.isdecimal() else -1
 
 
-def _total(answer: Answer, before: int) -> int:
+def _total_size(answer: Answer, before: int) -> int:
     """The size of the whole file, as the server says; 0 when it does not."""
     whole = answer.headers.get("content-range", "").rpartition("/")[2]
     if answer.status == 206 and whole.isdecimal():
@@ -398,7 +398,7 @@ def _total(answer: Answer, before: int) -> int:
     return before + int(length) if length.isdecimal() else 0
 
 
-def _validator(answer: Answer) -> str:
+def _validator_of(answer: Answer) -> str:
     """What names this version of the file in If-Range; weak tags may not."""
     tag = answer.headers.get("etag", "")
     return tag if tag and not tag.startswith("W/") else answer.headers.get("last-modified", "")

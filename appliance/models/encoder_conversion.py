@@ -54,15 +54,15 @@ def convert(source: Path, target: Path, name: str = "all-MiniLM-L6-v2", licence:
     try:
         shape = json.loads((source / "config.json").read_text("utf-8"))
         words = (source / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
-        tensors = list(_tensors(_weights(source / "model.safetensors"), int(shape["num_hidden_layers"])))
-        entries = [*_about(shape, name, licence), *_vocabulary(words), *_ending()]
+        tensors = list(_list_tensors(_read_weights(source / "model.safetensors"), int(shape["num_hidden_layers"])))
+        entries = [*_describe_model(shape, name, licence), *_describe_vocabulary(words), *_describe_ending()]
     except DAMAGE as error:
         hint = "it needs model.safetensors, vocab.txt and config.json"
         raise BadInput(f"{source}: not a BERT encoder: {error}", hint=hint) from None
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            for piece in _file(entries, tensors):
+            for piece in _write_file(entries, tensors):
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
@@ -75,7 +75,7 @@ def convert(source: Path, target: Path, name: str = "all-MiniLM-L6-v2", licence:
 # -- what is read -----------------------------------------------------------------------------------
 
 
-def _weights(path: Path) -> dict[str, Array]:
+def _read_weights(path: Path) -> dict[str, Array]:
     """The tensors of a safetensors file; every place in it is checked before it is believed."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else len(data)
@@ -84,11 +84,11 @@ def _weights(path: Path) -> dict[str, Array]:
     found = {}
     for name, facts in json.loads(data[8 : 8 + size]).items():
         if name != "__metadata__":
-            found[name.removeprefix("bert.")] = _weight(name, facts, memoryview(data)[8 + size :])
+            found[name.removeprefix("bert.")] = _read_weight(name, facts, memoryview(data)[8 + size :])
     return found
 
 
-def _weight(name: str, facts: dict[str, Any], data: memoryview) -> Array:
+def _read_weight(name: str, facts: dict[str, Any], data: memoryview) -> Array:
     if facts["dtype"] not in DTYPES:
         if "position_ids" in name:
             return np.zeros(0, np.float32)  # a table of 0, 1, 2 ... that older files carry along
@@ -102,7 +102,7 @@ def _weight(name: str, facts: dict[str, Any], data: memoryview) -> Array:
     return flat.reshape(facts["shape"])
 
 
-def _tensors(weights: dict[str, Array], layers: int) -> Iterator[tuple[str, Array]]:
+def _list_tensors(weights: dict[str, Array], layers: int) -> Iterator[tuple[str, Array]]:
     """Every tensor under its GGUF name, in the order of the file."""
     yield "token_embd.weight", weights["embeddings.word_embeddings.weight"]
     yield "position_embd.weight", weights["embeddings.position_embeddings.weight"]
@@ -118,10 +118,10 @@ def _tensors(weights: dict[str, Array], layers: int) -> Iterator[tuple[str, Arra
 # -- what is written --------------------------------------------------------------------------------
 
 
-def _about(shape: dict[str, Any], name: str, licence: str) -> Iterator[Entry]:
-    yield _text("general.architecture", "bert")
-    yield _text("general.name", name)
-    yield _text("general.license", licence)
+def _describe_model(shape: dict[str, Any], name: str, licence: str) -> Iterator[Entry]:
+    yield _text_entry("general.architecture", "bert")
+    yield _text_entry("general.name", name)
+    yield _text_entry("general.license", licence)
     for key, value in {
         "context_length": shape["max_position_embeddings"],
         "embedding_length": shape["hidden_size"],
@@ -129,39 +129,39 @@ def _about(shape: dict[str, Any], name: str, licence: str) -> Iterator[Entry]:
         "block_count": shape["num_hidden_layers"],
         "attention.head_count": shape["num_attention_heads"],
     }.items():
-        yield _number(f"bert.{key}", value)
+        yield _number_entry(f"bert.{key}", value)
     yield "bert.attention.layer_norm_epsilon", struct.pack("<If", FLOAT32, shape["layer_norm_eps"])
     yield "bert.attention.causal", struct.pack("<I?", BOOL, False)
-    yield _number("bert.pooling_type", POOL_MEAN)
+    yield _number_entry("bert.pooling_type", POOL_MEAN)
 
 
-def _vocabulary(words: list[str]) -> Iterator[Entry]:
+def _describe_vocabulary(words: list[str]) -> Iterator[Entry]:
     at = {word: i for i, word in enumerate(words)}
-    tokens = b"".join(_packed(_token(word)) for word in words)
-    kinds = struct.pack(f"<{len(words)}i", *map(_kind, words))
-    yield _text("tokenizer.ggml.model", "bert")
+    tokens = b"".join(_pack_text(_convert_token(word)) for word in words)
+    kinds = struct.pack(f"<{len(words)}i", *map(_token_kind, words))
+    yield _text_entry("tokenizer.ggml.model", "bert")
     yield "tokenizer.ggml.tokens", struct.pack("<IIQ", ARRAY, TEXT, len(words)) + tokens
     yield "tokenizer.ggml.token_type", struct.pack("<IIQ", ARRAY, INT32, len(words)) + kinds
-    yield _number("tokenizer.ggml.token_type_count", 2)
+    yield _number_entry("tokenizer.ggml.token_type_count", 2)
     # "seperator" is how the format spells it.
     special = {"bos": "[CLS]", "seperator": "[SEP]", "eos": "[SEP]", "padding": "[PAD]", "unknown": "[UNK]", "mask": "[MASK]"}
     for name, word in special.items():
-        yield _number(f"tokenizer.ggml.{name}_token_id", at[word])
-    yield _text("tokenizer.ggml.pre", "default")
+        yield _number_entry(f"tokenizer.ggml.{name}_token_id", at[word])
+    yield _text_entry("tokenizer.ggml.pre", "default")
 
 
-def _ending() -> Iterator[Entry]:
-    yield _number("general.file_type", FILE_TYPE_Q8_0)
-    yield _number("general.quantization_version", QUANTIZATION_VERSION)
+def _describe_ending() -> Iterator[Entry]:
+    yield _number_entry("general.file_type", FILE_TYPE_Q8_0)
+    yield _number_entry("general.quantization_version", QUANTIZATION_VERSION)
 
 
-def _token(word: str) -> str:
+def _convert_token(word: str) -> str:
     if word.startswith("[") and word.endswith("]") and len(word) > 2:
         return word
     return word[2:] if word.startswith("##") else WORD_START + word
 
 
-def _kind(word: str) -> int:
+def _token_kind(word: str) -> int:
     if word in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"):
         return CONTROL
     if word == "[UNK]":
@@ -169,18 +169,18 @@ def _kind(word: str) -> int:
     return UNUSED if word.startswith("[unused") else NORMAL
 
 
-def _file(entries: list[Entry], tensors: list[tuple[str, Array]]) -> Iterator[bytes]:
+def _write_file(entries: list[Entry], tensors: list[tuple[str, Array]]) -> Iterator[bytes]:
     """The whole file, in pieces: header, entries, where each tensor lies, the tensors."""
     infos, blobs, offset = [], [], 0
     for name, array in tensors:
         is_matrix = array.ndim > 1 and not name.startswith(("position_embd", "token_types"))
         kind, blob = (TYPE_Q8_0, quantized(array)) if is_matrix else (TYPE_F32, array.astype("<f4").tobytes())
         dimensions = struct.pack(f"<{array.ndim}Q", *reversed(array.shape))
-        infos.append(_packed(name) + struct.pack("<I", array.ndim) + dimensions + struct.pack("<IQ", kind, offset))
-        blobs.append(_padded(blob))
+        infos.append(_pack_text(name) + struct.pack("<I", array.ndim) + dimensions + struct.pack("<IQ", kind, offset))
+        blobs.append(_pad_data(blob))
         offset += len(blobs[-1])
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
-    yield _padded(head + b"".join(_packed(key) + value for key, value in entries) + b"".join(infos))
+    yield _pad_data(head + b"".join(_pack_text(key) + value for key, value in entries) + b"".join(infos))
     yield from blobs
 
 
@@ -200,20 +200,20 @@ def quantized(array: Array) -> bytes:
     return np.concatenate([scale.astype("<f2").view(np.uint8), rounded.astype(np.int8).view(np.uint8)], axis=1).tobytes()
 
 
-def _packed(text: str) -> bytes:
+def _pack_text(text: str) -> bytes:
     data = text.encode("utf-8")
     return struct.pack("<Q", len(data)) + data
 
 
-def _text(key: str, value: str) -> Entry:
-    return key, struct.pack("<I", TEXT) + _packed(value)
+def _text_entry(key: str, value: str) -> Entry:
+    return key, struct.pack("<I", TEXT) + _pack_text(value)
 
 
-def _number(key: str, value: int) -> Entry:
+def _number_entry(key: str, value: int) -> Entry:
     return key, struct.pack("<II", UINT32, value)
 
 
-def _padded(data: bytes) -> bytes:
+def _pad_data(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % ALIGNMENT)
 
 

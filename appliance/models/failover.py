@@ -95,11 +95,11 @@ class Chain:
         now_s = self._now()
         again = [one for one in self._tries if self._may_again(one)]
         if not again:
-            raise self._end()
+            raise self._final_error()
         first = min(again, key=lambda one: one.due_s)
         self._asked = first
         wait_s = max(0.0, first.due_s - now_s)
-        why = f"{first.route.provider or first.route.name} {WAITS_FOR.get(_kind(first.error), 'failed')}"
+        why = f"{first.route.provider or first.route.name} {WAITS_FOR.get(_kind_of(first.error), 'failed')}"
         return Chance(first.route, wait_s, why, True, why)
 
     def narrowed(self, route: Route) -> bool:
@@ -131,7 +131,7 @@ class Chain:
         asked.due_s = self._due_s(asked, error)
         if isinstance(error, TooLarge):
             self._tries = [one for one in self._tries if one is asked or one.count or one.route.window > asked.route.window]
-        self._note(asked.route, error)
+        self._log_failure(asked.route, error)
 
     def _due_s(self, asked: _Try, error: OwlError) -> float:
         """When to ask again: when the service says, else after a pause twice as long each time, once more at the very end."""
@@ -150,8 +150,8 @@ class Chain:
         end_s = self._end_s(one)
         return not isinstance(one.error, TooLarge) and one.due_s <= end_s and self._now() < end_s
 
-    def _end(self) -> OwlError:
-        """What the caller is told: the last error, or, when no service of several can be reached, just that."""
+    def _final_error(self) -> OwlError:
+        """The error for the caller: the last one, or, when no service of several can be reached, just that."""
         if self._last is None:
             return Unavailable("no model can be asked", hint="owlbox doctor says what is missing")
         errors = [one.error for one in self._tries if one.error is not None]
@@ -160,7 +160,7 @@ class Chain:
             return too_long  # what can be mended comes first: the caller sends less
         if len(errors) > 1 and all(is_away(error) for error in errors):
             named = "; ".join(f"{one.route.name}: {one.error.message}" for one in self._tries if one.error is not None)
-            is_offline = all(_kind(error) == "network" and error.outcome == "provider_not_available" for error in errors)
+            is_offline = all(_kind_of(error) == "network" and error.outcome == "provider_not_available" for error in errors)
             return ProviderError(
                 f"no model can be reached: {named}",
                 hint=self._last.hint,
@@ -169,7 +169,7 @@ class Chain:
             )
         return self._last
 
-    def _note(self, route: Route, error: OwlError) -> None:
+    def _log_failure(self, route: Route, error: OwlError) -> None:
         level = logging.WARNING if error.outcome == "authentication_failed" else logging.INFO
         LOG.log(level, "route %s failed before it answered: %s", route.name, error, extra={"result": error.outcome})
 
@@ -182,10 +182,10 @@ def denied(route: str) -> Unavailable:
 
 def is_away(error: OwlError) -> bool:
     """True when nobody was there to ask, rather than that somebody said no."""
-    return error.outcome == "provider_not_available" or _kind(error) == "network"
+    return error.outcome == "provider_not_available" or _kind_of(error) == "network"
 
 
-def _kind(error: OwlError | None) -> Trouble:
+def _kind_of(error: OwlError | None) -> Trouble:
     return error.kind if isinstance(error, ProviderError) else ""
 
 

@@ -111,29 +111,29 @@ class _Reader:
 
     def header(self) -> Header:
         """Everything we want to know, in file order."""
-        if self._size < 24 or self._take(4) != MAGIC:
-            raise self._wrong("not a GGUF file", "models are .gguf files; owlbox model list shows the known ones")
-        version = self._number("<I")
+        if self._size < 24 or self._take_bytes(4) != MAGIC:
+            raise self._describe_wrong("not a GGUF file", "models are .gguf files; owlbox model list shows the known ones")
+        version = self._read_number("<I")
         if version not in (2, 3):
             kind = "big-endian" if version in (2 << 24, 3 << 24) else f"version {version}"
-            raise self._wrong(f"GGUF {kind} is not supported, only versions 2 and 3")
-        tensor_count, entry_count = self._number("<Q"), self._number("<Q")
+            raise self._describe_wrong(f"GGUF {kind} is not supported, only versions 2 and 3")
+        tensor_count, entry_count = self._read_number("<Q"), self._read_number("<Q")
         if tensor_count > MAX_ENTRIES or entry_count > MAX_ENTRIES:
-            raise self._wrong(f"damaged header: {tensor_count} tensors and {entry_count} keys are claimed")
+            raise self._describe_wrong(f"damaged header: {tensor_count} tensors and {entry_count} keys are claimed")
         facts: dict[str, Any] = {}
         for _ in range(entry_count):
-            key = self._text()
-            facts[key] = self._value(self._number("<I"))
-        tensors = tuple(self._tensor() for _ in range(tensor_count))
-        return self._checked(version, facts, tensors)
+            key = self._read_text()
+            facts[key] = self._read_value(self._read_number("<I"))
+        tensors = tuple(self._read_tensor() for _ in range(tensor_count))
+        return self._check_header(version, facts, tensors)
 
-    def _checked(self, version: int, facts: dict[str, Any], tensors: tuple[Tensor, ...]) -> Header:
+    def _check_header(self, version: int, facts: dict[str, Any], tensors: tuple[Tensor, ...]) -> Header:
         architecture = facts.get("general.architecture")
         if not isinstance(architecture, str) or not architecture:
-            raise self._wrong("the header names no architecture")
-        expected = self._expected(facts.get("general.alignment", 32), tensors)
+            raise self._describe_wrong("the header names no architecture")
+        expected = self._expected_bytes(facts.get("general.alignment", 32), tensors)
         if self._size < expected:
-            raise self._wrong(f"truncated: {self._size} of {expected} bytes")
+            raise self._describe_wrong(f"truncated: {self._size} of {expected} bytes")
 
         def number(key: str, default: int = 0) -> int:
             value = facts.get(f"{architecture}.{key}", default)
@@ -148,8 +148,8 @@ class _Reader:
             path=self._path,
             version=version,
             architecture=architecture,
-            name=_word(facts.get("general.name")) or self._path.stem,
-            licence=_word(facts.get("general.license")),
+            name=_printable_word(facts.get("general.name")) or self._path.stem,
+            licence=_printable_word(facts.get("general.license")),
             context_length=number("context_length"),
             block_count=number("block_count"),
             embedding_length=number("embedding_length"),
@@ -167,74 +167,74 @@ class _Reader:
             expected_bytes=expected,
         )
 
-    def _expected(self, alignment: Any, tensors: tuple[Tensor, ...]) -> int:
+    def _expected_bytes(self, alignment: Any, tensors: tuple[Tensor, ...]) -> int:
         """Bytes the file must have for its tensors of known type to be complete."""
         if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20:
-            raise self._wrong(f"damaged header: alignment {alignment!r}")
+            raise self._describe_wrong(f"damaged header: alignment {alignment!r}")
         start = (self._at + alignment - 1) // alignment * alignment
         return max((start + t.offset + t.size_bytes for t in tensors if t.size_bytes is not None), default=self._at)
 
-    def _tensor(self) -> Tensor:
-        name, rank = self._text(), self._number("<I")
+    def _read_tensor(self) -> Tensor:
+        name, rank = self._read_text(), self._read_number("<I")
         if rank > 8:
-            raise self._wrong(f"damaged header: tensor {name[:MAX_SHOWN]!r} has {rank} dimensions")
+            raise self._describe_wrong(f"damaged header: tensor {name[:MAX_SHOWN]!r} has {rank} dimensions")
         items = 1
         for _ in range(rank):
-            items *= self._number("<Q")
-        kind, offset = self._number("<I"), self._number("<Q")
+            items *= self._read_number("<Q")
+        kind, offset = self._read_number("<I"), self._read_number("<Q")
         per_block, block_bytes = BLOCKS.get(kind, (1, 0))
         size = -(-items // per_block) * block_bytes if kind in BLOCKS else None
         return Tensor(name, kind, offset, size)
 
-    def _value(self, kind: int, depth: int = 0) -> Any:
+    def _read_value(self, kind: int, depth: int = 0) -> Any:
         if kind in SCALARS:
-            return self._number(SCALARS[kind])
+            return self._read_number(SCALARS[kind])
         if kind == TEXT:
-            return self._text()
+            return self._read_text()
         if kind != ARRAY or depth > 1:
-            raise self._wrong(f"damaged header: value type {kind}")
-        item, count = self._number("<I"), self._number("<Q")
+            raise self._describe_wrong(f"damaged header: value type {kind}")
+        item, count = self._read_number("<I"), self._read_number("<Q")
         least = struct.calcsize(SCALARS[item]) if item in SCALARS else 8
         if count * least > self._size - self._at:
-            raise self._short(count * least)
+            raise self._describe_short(count * least)
         if item in SCALARS and count > MAX_KEPT_ITEMS:
-            self._skip(count * least)
+            self._skip_bytes(count * least)
             return _Skipped(count)
         if item == TEXT:
             for _ in range(count):
-                self._skip(self._number("<Q"))
+                self._skip_bytes(self._read_number("<Q"))
             return _Skipped(count)
         if count > MAX_KEPT_ITEMS:
-            raise self._wrong(f"damaged header: {count} values of type {item}")
-        return tuple(self._value(item, depth + 1) for _ in range(count))
+            raise self._describe_wrong(f"damaged header: {count} values of type {item}")
+        return tuple(self._read_value(item, depth + 1) for _ in range(count))
 
-    def _text(self) -> str:
-        size = self._number("<Q")
+    def _read_text(self) -> str:
+        size = self._read_number("<Q")
         if size > MAX_KEPT_BYTES:
             if size > self._size - self._at:
-                raise self._short(size)
-            raise self._wrong(f"damaged header: a text of {size} bytes")
-        return self._take(size).decode("utf-8", "replace")
+                raise self._describe_short(size)
+            raise self._describe_wrong(f"damaged header: a text of {size} bytes")
+        return self._take_bytes(size).decode("utf-8", "replace")
 
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+    def _read_number(self, form: str) -> Any:
+        return struct.unpack(form, self._take_bytes(struct.calcsize(form)))[0]
 
-    def _take(self, size: int) -> bytes:
+    def _take_bytes(self, size: int) -> bytes:
         if size > self._size - self._at:
-            raise self._short(size)
+            raise self._describe_short(size)
         if self._at + size > MAX_HEAD_BYTES:
-            raise self._wrong(f"damaged header: longer than {MAX_HEAD_BYTES} bytes")
+            raise self._describe_wrong(f"damaged header: longer than {MAX_HEAD_BYTES} bytes")
         data = self._file.read(size)
         if len(data) != size:
-            raise self._short(size)
+            raise self._describe_short(size)
         self._at += size
         return data
 
-    def _skip(self, size: int) -> None:
+    def _skip_bytes(self, size: int) -> None:
         if size > self._size - self._at:
-            raise self._short(size)
+            raise self._describe_short(size)
         if self._at + size > MAX_HEAD_BYTES:
-            raise self._wrong(f"damaged header: longer than {MAX_HEAD_BYTES} bytes")
+            raise self._describe_wrong(f"damaged header: longer than {MAX_HEAD_BYTES} bytes")
         # A seek throws the read buffer away, and vocabularies are 100,000 short texts: read instead.
         if size < 4096:
             self._file.read(size)
@@ -242,10 +242,10 @@ class _Reader:
             self._file.seek(size, 1)
         self._at += size
 
-    def _short(self, size: int) -> BadInput:
-        return self._wrong(f"truncated: {self._size} of at least {self._at + size} bytes")
+    def _describe_short(self, size: int) -> BadInput:
+        return self._describe_wrong(f"truncated: {self._size} of at least {self._at + size} bytes")
 
-    def _wrong(self, what: str, hint: str = DOWNLOAD_AGAIN) -> BadInput:
+    def _describe_wrong(self, what: str, hint: str = DOWNLOAD_AGAIN) -> BadInput:
         return BadInput(f"{self._path.name}: {what}", hint=hint)
 
 
@@ -255,6 +255,6 @@ class _Skipped(Struct, frozen=True):
     count: int
 
 
-def _word(value: Any) -> str:
+def _printable_word(value: Any) -> str:
     """A short line of printable text, or ""."""
     return "".join(c for c in value if c.isprintable())[:MAX_SHOWN].strip() if isinstance(value, str) else ""

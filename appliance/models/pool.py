@@ -103,25 +103,25 @@ class Pool:
 
     def route(self, name: str, *, is_checked: bool = False) -> Route:
         """A route by name, with the window that its model really has; not one that is left alone now, when `is_checked`."""
-        if (target := self._target(name)) is not None:
+        if (target := self._target_of(name)) is not None:
             return self.remotes.route(target, is_checked=is_checked)
-        provider = self._provider(name)
+        provider = self._provider_of(name)
         dialect: Dialect = provider.dialect if isinstance(provider, Llama) else "native"
         return Route(name, provider.name, provider.model, provider.window, dialect)
 
     def generate(self, name: str, ask: Ask, cancel: CancelToken) -> Generator[Piece | Finish, None, None]:
         """Pieces, then one Finish; a local model waits for its turn within the ask's deadline."""
-        if (target := self._target(name)) is not None:
+        if (target := self._target_of(name)) is not None:
             yield from self.remotes.generate(target, ask, cancel)
             return
         end_s = monotonic_s() + ask.deadline_s
         route = self.route(name)
         rank = Rank.BACKGROUND if ask.is_background else Rank.PERSON
         while True:
-            chosen = self._provider(name)
+            chosen = self._provider_of(name)
             wish = Wish(rank, ask.person or ask.slot, chosen)
             with self._scheduler.turn(wish, cancel, max(0.0, end_s - monotonic_s())) as turn:
-                if self._only(name, chosen):
+                if self._unload_others(name, chosen):
                     yield from chosen.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel, turn)
                     return
 
@@ -133,31 +133,31 @@ class Pool:
         rank = Rank.GAP if is_background else Rank.QUICK
         for text in texts:
             with self._scheduler.turn(Wish(rank), cancel, max(0.0, end_s - monotonic_s())):
-                found.append(self._embedder().embed(text))
+                found.append(self._get_embedder().embed(text))
         return found
 
     def measure(self, name: str, ask: Ask, cancel: CancelToken) -> Measure:
         """Size of the prompt as the route's own tokenizer counts it, an estimate for a remote one; loads the model."""
-        if (target := self._target(name)) is not None:
+        if (target := self._target_of(name)) is not None:
             return self.remotes.measure(target, ask)
-        return self._ready(name, cancel).measure(self.route(name), ask)
+        return self._load_provider(name, cancel).measure(self.route(name), ask)
 
     def count(self, name: str, texts: list[str], cancel: CancelToken) -> list[int]:
         """Tokens of each text; loads the model."""
-        if (target := self._target(name)) is not None:
+        if (target := self._target_of(name)) is not None:
             return self.remotes.count(target, texts)
-        provider = self._ready(name, cancel)
+        provider = self._load_provider(name, cancel)
         return [provider.count(text) for text in texts]
 
     def load(self, name: str, cancel: CancelToken, deadline_s: float = 600) -> Route:
         """The route, its model brought into memory."""
-        if (target := self._target(name)) is not None:
+        if (target := self._target_of(name)) is not None:
             return self.remotes.route(target)
         end_s = monotonic_s() + deadline_s
         while True:
-            chosen = self._provider(name)
+            chosen = self._provider_of(name)
             with self._scheduler.turn(Wish(Rank.PERSON, place=chosen), cancel, max(0.0, end_s - monotonic_s())):
-                if self._only(name, chosen):
+                if self._unload_others(name, chosen):
                     chosen.load(cancel)
                     return self.route(name)
 
@@ -187,38 +187,38 @@ class Pool:
             self._providers.clear()
         self.remotes.close()
 
-    def _target(self, name: str) -> Target | None:
+    def _target_of(self, name: str) -> Target | None:
         """The remote model behind a name; None for a local one, and for all of them when a script stands in."""
         return None if self._config.models.script else self.remotes.target(name)
 
     # -- providers ---------------------------------------------------------------------------------
 
-    def _provider(self, name: str) -> Provider:
+    def _provider_of(self, name: str) -> Provider:
         """The route's provider; made anew when files in models/ came, went or changed."""
         with self._guard:
-            files = [] if self._config.models.script else _stamps(self._home)
+            files = [] if self._config.models.script else _stamp_files(self._home)
             if files != self._files:
                 # One of them may be answering: they are closed in the next turn.
                 self._retired += self._providers.values()
                 self._providers.clear()
                 self._files = files
             if name not in self._providers:
-                self._providers[name] = self._build(name)
+                self._providers[name] = self._build_provider(name)
             return self._providers[name]
 
-    def _ready(self, name: str, cancel: CancelToken) -> Provider:
+    def _load_provider(self, name: str, cancel: CancelToken) -> Provider:
         """The route's provider with its model in memory; waits for a turn only when it must be loaded."""
-        if not self._provider(name).is_loaded:
+        if not self._provider_of(name).is_loaded:
             self.load(name, cancel)
-        return self._provider(name)
+        return self._provider_of(name)
 
-    def _only(self, name: str, chosen: Provider) -> bool:
+    def _unload_others(self, name: str, chosen: Provider) -> bool:
         """True after every other local model has left the memory; False when the route has another provider by now.
 
         Only within a turn for `chosen`: then nobody is in the middle of an answer elsewhere. When its file was
         replaced while we waited, others may rest in the middle of theirs on it: queue up for the new one.
         """
-        if self._provider(name) is not chosen:
+        if self._provider_of(name) is not chosen:
             return False
         with self._guard:
             others = [p for p in [*self._retired, *self._providers.values()] if p is not chosen and p.is_loaded]
@@ -227,9 +227,9 @@ class Pool:
             other.close()
         return True
 
-    def _embedder(self) -> Encoder:
+    def _get_embedder(self) -> Encoder:
         """The embedding model, made anew when its file changed. Only within a turn."""
-        files = _stamps(self._home)
+        files = _stamp_files(self._home)
         with self._guard:
             if self._encoder is not None and files == self._embed_files:
                 return self._encoder  # reading every header again takes longer than a short text
@@ -241,26 +241,26 @@ class Pool:
             self._embed_files = files
             return self._encoder
 
-    def _build(self, name: str) -> Provider:
+    def _build_provider(self, name: str) -> Provider:
         models = self._config.models
         if models.script:
             return Scripted(self._home.root / models.script, models.context or SCRIPT_WINDOW)
         table = self._config.routes.get(name)
         if name == LOCAL or (table is not None and table.provider == LOCAL):
-            return self._local(table.model if table is not None else models.default)
+            return self._local_provider(table.model if table is not None else models.default)
         if table is None and name.startswith(NAMED):
-            return self._local(name.removeprefix(NAMED))
+            return self._local_provider(name.removeprefix(NAMED))
         raise NotFound(f"no route {name}", hint=f"the local model is the route {LOCAL}")
 
-    def _local(self, name: str) -> Llama:
+    def _local_provider(self, name: str) -> Llama:
         """The local model of this name: one object for a file as long as it is unchanged, however many routes lead to it."""
         path = find_model(self._home, name)
-        if name and _architecture(path) in NOT_CHAT:
+        if name and _architecture_of(path) in NOT_CHAT:
             raise BadInput(f"{path.stem} cannot talk", hint="owlbox model list shows the kinds")
         made = [*self._providers.values(), *self._retired]
         same = (p for p in made if isinstance(p, Llama) and p.path == path and p.is_fresh())
         held = sum(p.memory_bytes for p in made if p.is_loaded)
-        return next(same, None) or Llama(path, replace(_options(self._config.models), reclaim_bytes=held))
+        return next(same, None) or Llama(path, replace(_options_of(self._config.models), reclaim_bytes=held))
 
 
 def _why_none(names: Sequence[str], problems: Sequence[OwlError]) -> OwlError:
@@ -271,7 +271,7 @@ def _why_none(names: Sequence[str], problems: Sequence[OwlError]) -> OwlError:
     return problems[0]
 
 
-def _options(models: Models) -> Options:
+def _options_of(models: Models) -> Options:
     return Options(
         context=models.context,
         threads=models.threads,
@@ -284,7 +284,7 @@ def _options(models: Models) -> Options:
 
 def find_encoder(home: Home, name: str) -> Path:
     """The embedding model of this name (file or stem); "" means the newest one in models/."""
-    found = [p for p in _files(home) if _architecture(p) in EMBEDS]
+    found = [p for p in _list_files(home) if _architecture_of(p) in EMBEDS]
     if not found:
         raise Unavailable(f"no embedding model in {home.models}", hint=ADD_EMBEDDING)
     wanted = name.removesuffix(".gguf").lower()
@@ -298,12 +298,12 @@ def find_encoder(home: Home, name: str) -> Path:
 
 def find_model(home: Home, name: str) -> Path:
     """The model file of this name (file, stem, or the beginning of one); "" means the newest usable chat model."""
-    files = _files(home)
+    files = _list_files(home)
     if not files:
         raise Unavailable(f"no model in {home.models}", hint=ADD_ONE)
     if not name:
         usable = [p for p in files if _can_chat(p)]
-        damaged = [p for p in files if not _architecture(p)]
+        damaged = [p for p in files if not _architecture_of(p)]
         if not usable and not damaged:
             there = ", ".join(p.stem for p in files)
             raise Unavailable(f"no model that can talk in {home.models}: {there} only makes vectors", hint=ADD_ONE)
@@ -312,24 +312,24 @@ def find_model(home: Home, name: str) -> Path:
     exact = [p for p in files if p.stem.lower() == wanted]
     similar = exact or [p for p in files if p.stem.lower().startswith(wanted)]
     if similar:
-        if _architecture(similar[0]) in NOT_CHAT:
+        if _architecture_of(similar[0]) in NOT_CHAT:
             raise Unavailable(f"the model {similar[0].stem} only makes vectors and cannot talk", hint=f"choose another: {ADD_ONE}")
         return similar[0]
     near = difflib.get_close_matches(name, [p.stem for p in files], 1, 0) or [files[0].stem]
     raise NotFound(f"no model {name} in {home.models}", hint=f"did you mean {near[0]}? Otherwise: {ADD_ONE}")
 
 
-def _files(home: Home) -> list[Path]:
+def _list_files(home: Home) -> list[Path]:
     """Model files, newest first."""
-    return sorted((p for p in home.models.glob("*.gguf") if not p.name.startswith(".")), key=_modified, reverse=True)
+    return sorted((p for p in home.models.glob("*.gguf") if not p.name.startswith(".")), key=_modified_s, reverse=True)
 
 
-def _stamps(home: Home) -> list[tuple[str, float]]:
+def _stamp_files(home: Home) -> list[tuple[str, float]]:
     """What tells whether model files came, went or changed."""
-    return [(p.name, _modified(p)) for p in _files(home)]
+    return [(p.name, _modified_s(p)) for p in _list_files(home)]
 
 
-def _modified(path: Path) -> float:
+def _modified_s(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except FileNotFoundError:
@@ -337,11 +337,11 @@ def _modified(path: Path) -> float:
 
 
 def _can_chat(path: Path) -> bool:
-    architecture = _architecture(path)
+    architecture = _architecture_of(path)
     return bool(architecture) and architecture not in NOT_CHAT
 
 
-def _architecture(path: Path) -> str:
+def _architecture_of(path: Path) -> str:
     """What kind of model a file holds; "" for one that cannot be used."""
     try:
         return gguf.read(path).architecture

@@ -45,17 +45,17 @@ class Prices:
         service = self._config.providers.get(provider)
         if provider == LOCAL or service is None or not service.is_remote:
             return FREE
-        found = self._known(model)
+        found = self._find_known(model)
         if found is None:
             return None
         return Price(found["input"], found["output"], found.get("cached"), found.get("cache_write"))
 
     def window(self, model: str) -> int:
         """How many tokens a model reads, as the table that ships has it; 0 when it does not."""
-        found = self._known(model)
+        found = self._find_known(model)
         return 0 if found is None else int(found.get("window", 0))
 
-    def _known(self, model: str) -> Mapping[str, float] | None:
+    def _find_known(self, model: str) -> Mapping[str, float] | None:
         if self._shipped is None:
             text = resources.files("appliance").joinpath("models", "prices.toml").read_text("utf-8")
             self._shipped = tomllib.loads(text)["models"]

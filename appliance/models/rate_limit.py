@@ -44,18 +44,18 @@ class Throttle:
     def load(self) -> Load:
         """How busy it is now."""
         with self._changed:
-            self._forget()
+            self._forget_old()
             return Load(len(self._begun), self._open, len(self._queue))
 
     @contextmanager
     def turn(self, cancel: CancelToken, deadline_s: float) -> Iterator[None]:
         """One request for the length of a with block; Cancelled or DeadlineExceeded when it may not begin in time."""
         end_s, me = self._now() + deadline_s, object()
-        forget = cancel.then(self._wake)
+        forget = cancel.then(self._wake_waiting)
         with self._changed:
             self._queue.append(me)
             try:
-                self._wait(me, cancel, end_s, deadline_s)
+                self._wait_turn(me, cancel, end_s, deadline_s)
                 self._begun.append(self._now())
                 self._open += 1
             finally:
@@ -69,7 +69,7 @@ class Throttle:
                 self._open -= 1
                 self._changed.notify_all()
 
-    def _wait(self, me: object, cancel: CancelToken, end_s: float, deadline_s: float) -> None:
+    def _wait_turn(self, me: object, cancel: CancelToken, end_s: float, deadline_s: float) -> None:
         """Until it is this one's turn."""
         while True:
             if cancel.is_set():
@@ -87,17 +87,17 @@ class Throttle:
 
     def _left_s(self, me: object) -> float | None:
         """How long this one has to wait at least: 0 for not at all, None until another one has ended or begun."""
-        self._forget()
+        self._forget_old()
         if self._queue[0] is not me or self._open >= self._concurrent:
             return None
         if len(self._begun) < self._most:
             return 0.0
         return max(0.001, self._begun[0] + self._period_s - self._now())
 
-    def _forget(self) -> None:
+    def _forget_old(self) -> None:
         while self._begun and self._begun[0] <= self._now() - self._period_s:
             self._begun.popleft()
 
-    def _wake(self) -> None:
+    def _wake_waiting(self) -> None:
         with self._changed:
             self._changed.notify_all()

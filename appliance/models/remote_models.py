@@ -100,7 +100,7 @@ class Remotes:
         self._guard = threading.Lock()
         self._is_denied = config.models.local_only
         self.prices = Prices(config)
-        self._named = _named(config)
+        self._named = _named_providers(config)
         self._services = {
             name: Service(name, one, Breaker(open_s=open_s), Throttle(name, one.requests_per_minute, one.concurrent))
             for name, one in config.providers.items()
@@ -116,7 +116,7 @@ class Remotes:
         """What a name stands for: a route of the configuration, or provider/model; None for what is local or unknown."""
         table = self._config.routes.get(name)
         if table is not None:
-            return None if table.provider == LOCAL else _target(name, table.provider, table.model, table)
+            return None if table.provider == LOCAL else _target_of(name, table.provider, table.model, table)
         provider, _, model = name.partition("/")
         if not model or provider == LOCAL:
             return None
@@ -124,7 +124,7 @@ class Remotes:
             known = ", ".join((LOCAL, *self._services))
             raise ProviderError(f"no provider {provider}", hint=f"there are: {known}", outcome="provider_not_found")
         like = next((table for table in self._config.routes.values() if name in table.also), RouteTable())
-        return _target(name, provider, model, like)
+        return _target_of(name, provider, model, like)
 
     def expand(self, names: Sequence[str]) -> list[str]:
         """The routes to try for these, in order: of an alias the cheapest first, each before those that stand in for it."""
@@ -132,7 +132,7 @@ class Remotes:
         for name in names:
             table = self._config.routes.get(name)
             members = [name, *table.also] if table is not None else [name]
-            for member in sorted(members, key=self._rank) if len(members) > 1 else members:
+            for member in sorted(members, key=self._rank_model) if len(members) > 1 else members:
                 found += [member, *(other for other in self._stand_ins(member) if other not in names)]
         return list(dict.fromkeys(found))
 
@@ -146,7 +146,7 @@ class Remotes:
         settings = self._config.providers[provider]
         return settings.is_remote and not settings.key
 
-    def _rank(self, name: str) -> tuple[float, int]:
+    def _rank_model(self, name: str) -> tuple[float, int]:
         """Cheaper first, unknown prices last; then as the providers' priorities have it."""
         target = self.target(name)
         if target is None:
@@ -176,33 +176,33 @@ class Remotes:
 
     def route(self, target: Target, *, is_checked: bool = False) -> Route:
         """The route as askers see it; ProviderError while its provider is skipped, when `is_checked`."""
-        service = self._open(target)
+        service = self._open_service(target)
         if is_checked:
             self._require_closed(service)
-        window = target.context or self._window(service, target)
+        window = target.context or self._window_of(service, target)
         most = min(target.max_tokens, max(1, window // ANSWER_PART))
         dialect: Dialect = "native" if service.settings.tools and target.model not in service.toolless else "tags"
         return Route(target.name, target.provider, target.model, window, dialect, most, True)
 
     def measure(self, target: Target, ask: Ask) -> Measure:
         """About how large a prompt is."""
-        return self._adapter(self._open(target), target).measure(self.route(target), ask)
+        return self._adapter_of(self._open_service(target), target).measure(self.route(target), ask)
 
     def count(self, target: Target, texts: Sequence[str]) -> list[int]:
         """About how many tokens each text has."""
-        one = self._adapter(self._open(target), target)
+        one = self._adapter_of(self._open_service(target), target)
         return [one.count(text) for text in texts]
 
     def generate(self, target: Target, ask: Ask, cancel: CancelToken) -> Iterator[Piece | Finish]:
         """Pieces, then one Finish with what it cost. A malformed answer is asked for once more, if nothing was said yet."""
         end_s = monotonic_s() + ask.deadline_s
-        service, route = self._open(target), self.route(target)
+        service, route = self._open_service(target), self.route(target)
         if self._config.models.failover and not ask.is_retry:
             self._require_closed(service)
         ask = replace(ask, max_tokens=min(ask.max_tokens, route.max_tokens))
-        one = self._adapter(service, target)
+        one = self._adapter_of(service, target)
         for is_last in (False, True):
-            with self._bill(target, one, route, ask) as bill:
+            with self._bill_request(target, one, route, ask) as bill:
                 with service.throttle.turn(cancel, max(0.0, end_s - monotonic_s())):
                     self._require_allowed(target)  # it may have been denied while this one waited in line
                     bill.is_free = False
@@ -219,12 +219,12 @@ class Remotes:
                             continue
                         if error.outcome == "model_not_supported" and ask.tools and ask.dialect == "native":
                             service.toolless.add(target.model)  # its route is another one from now on
-                        self._failed(service, ask, error)
+                        self._record_failure(service, ask, error)
                         raise
             service.breaker.succeeded()
             return
 
-    def _failed(self, service: Service, ask: Ask, error: ProviderError) -> None:
+    def _record_failure(self, service: Service, ask: Ask, error: ProviderError) -> None:
         if error.outcome in NO_FAILURES or error.kind in ("rate", "warm-up") or ask.is_retry:
             return
         if service.breaker.failed(monotonic_s(), error.message):
@@ -243,7 +243,7 @@ class Remotes:
     # -- what it costs ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _bill(self, target: Target, one: Adapter, route: Route, ask: Ask) -> Iterator["_Bill"]:
+    def _bill_request(self, target: Target, one: Adapter, route: Route, ask: Ask) -> Iterator["_Bill"]:
         """What a request may cost is put down before it, and what it did cost after it, however it ended."""
         price = self.prices.of(target.provider, target.model)
         if price is None and self._spend.limits_money:
@@ -274,15 +274,15 @@ class Remotes:
             if self._is_denied or self.is_inert(name):
                 continue
             try:
-                one = self._adapter(service, Target(f"{name}/", name, ""))
+                one = self._adapter_of(service, Target(f"{name}/", name, ""))
                 models = one.listing(cancel)
             except OwlError as error:
                 found.append({"provider": name, "model": "", "problem": error.message})
                 continue
-            found += [self._listed(name, model) for model in models]
+            found += [self._describe_listed(name, model) for model in models]
         return found
 
-    def _listed(self, provider: str, listed: Listed) -> dict[str, Any]:
+    def _describe_listed(self, provider: str, listed: Listed) -> dict[str, Any]:
         price = self.prices.of(provider, listed.model)
         window = listed.window or self.prices.window(listed.model)
         plain = {"provider": provider, "model": listed.model, "name": f"{provider}/{listed.model}", "window": window}
@@ -300,10 +300,10 @@ class Remotes:
         """How each configured provider is doing, and what is spent; asks nobody."""
         if self._is_denied:
             return {"is_local_only": True, "providers": [], "spending": {}}
-        mine = [self._health(service) for name, service in self._services.items() if not self.is_inert(name)]
+        mine = [self._health_of(service) for name, service in self._services.items() if not self.is_inert(name)]
         return {"is_local_only": False, "providers": mine, "spending": self._spend.plain() if mine else {}}
 
-    def _health(self, service: Service) -> dict[str, Any]:
+    def _health_of(self, service: Service) -> dict[str, Any]:
         left_s, load, standing = service.breaker.left_s(monotonic_s()), service.throttle.load(), service.breaker.standing
         state: Literal["ok", "failing", "skipped"] = "skipped" if left_s else "failing" if standing.failures else "ok"
         return {
@@ -329,7 +329,7 @@ class Remotes:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _open(self, target: Target) -> Service:
+    def _open_service(self, target: Target) -> Service:
         """The service of a route, if it may be asked at all."""
         self._require_allowed(target)
         if self._lacks_key(target.provider):
@@ -345,14 +345,14 @@ class Remotes:
         if self._is_denied:
             raise denied(target.name)
 
-    def _adapter(self, service: Service, target: Target) -> Adapter:
+    def _adapter_of(self, service: Service, target: Target) -> Adapter:
         key = f"{target.model}\n{target.context}\n{target.max_tokens}"
         with self._guard:
             if key not in service.adapters:
-                service.adapters[key] = self._make(self._remote(service, target))
+                service.adapters[key] = self._make(self._remote_of(service, target))
             return service.adapters[key]
 
-    def _remote(self, service: Service, target: Target) -> Remote:
+    def _remote_of(self, service: Service, target: Target) -> Remote:
         settings = service.settings
         return Remote(
             provider=service.name,
@@ -370,19 +370,19 @@ class Remotes:
             verify=settings.ca_file or True,
         )
 
-    def _window(self, service: Service, target: Target) -> int:
+    def _window_of(self, service: Service, target: Target) -> int:
         """How much a model reads: what the price list says, else what the provider says, asked once, else a guess."""
-        one = self._adapter(service, target)
+        one = self._adapter_of(service, target)
         if target.model not in service.windows:
             known = self.prices.window(target.model) if service.settings.is_remote else 0
-            is_told = bool(known) or self._discover(service, one)
+            is_told = bool(known) or self._discover_window(service, one)
             if not is_told:
                 return one.window
             service.windows[target.model] = known or one.window
         learnt = one.window
         return learnt if learnt != WINDOW else service.windows[target.model]  # a refusal may have said more since
 
-    def _discover(self, service: Service, one: Adapter) -> bool:
+    def _discover_window(self, service: Service, one: Adapter) -> bool:
         """Ask a provider how much a model reads, and wait some seconds for it; False when it cannot be asked just now."""
         now_s = monotonic_s()
         if now_s - service.silent_s.get(one.model, -SILENT_S) < SILENT_S:
@@ -424,7 +424,7 @@ class _Bill:
             self.said += piece.text
             return piece
         self.finish = piece
-        found = None if self.price is None else cost(self.price, _tokens(piece))
+        found = None if self.price is None else cost(self.price, _tokens_of(piece))
         LOG.debug("cost %s", "unknown" if found is None else dollars(found))
         self.finish = replace(piece, cost_micros=found)
         return self.finish
@@ -437,19 +437,19 @@ class _Bill:
         """What it came to, estimated where it has no end."""
         if self.is_free:
             return Amount()
-        used = Tokens(self.prompt, estimate(self.said)) if self.finish is None else _tokens(self.finish)
+        used = Tokens(self.prompt, estimate(self.said)) if self.finish is None else _tokens_of(self.finish)
         return Amount(cost(self.price or FREE, used), used.prompt + used.output)
 
 
-def _tokens(finish: Finish) -> Tokens:
+def _tokens_of(finish: Finish) -> Tokens:
     return Tokens(finish.prompt_tokens, finish.output_tokens, finish.cached_tokens, finish.cache_write_tokens)
 
 
-def _target(name: str, provider: str, model: str, table: RouteTable) -> Target:
+def _target_of(name: str, provider: str, model: str, table: RouteTable) -> Target:
     return Target(name, provider, model, table.context, table.max_output_tokens)
 
 
-def _named(config: Config) -> frozenset[str]:
+def _named_providers(config: Config) -> frozenset[str]:
     """The providers that some pool, route or role names."""
     names = [name for pool in config.pools.values() for name in pool] + [agent.model for agent in config.agents.values()]
     names += [other for table in config.routes.values() for other in (f"{table.provider}/", *table.also)]

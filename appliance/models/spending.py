@@ -101,31 +101,31 @@ class Spend:
 
     def reserve(self, person: str, most: Amount) -> Reserved:
         """Put down what a request may cost at most; Exhausted, and nothing is put down, when that is over a limit."""
-        with self._opened() as (book, fd):
+        with self._open_book() as (book, fd):
             made = Reserved(int.from_bytes(os.urandom(6), "big"), self._day(), person_hash(person), most)
-            self._require(book, made)
+            self._require_allowance(book, made)
             line = ["r", made.number, made.day, made.who, most.micros, most.tokens]
-            self._write(fd, line, is_durable=self.has_limits)
-            self._take(book, line)
+            self._write_line(fd, line, is_durable=self.has_limits)
+            self._take_line(book, line)
             return made
 
     def settle(self, reserved: Reserved, spent: Amount) -> None:
         """What the request did cost, more or less than was put down."""
-        with self._opened() as (book, fd):
+        with self._open_book() as (book, fd):
             if reserved.number not in book.open:
                 return
             line = ["s", reserved.number, spent.micros, spent.tokens]
-            self._write(fd, line, is_durable=False)
-            self._take(book, line)
+            self._write_line(fd, line, is_durable=False)
+            self._take_line(book, line)
             if book.lines > MOST_LINES + len(book.days) + len(book.open):
-                self._rewrite(book)
+                self._rewrite_book(book)
 
     def spent(self, person: str | None = None, *, month: bool = False) -> Amount:
         """Today's sum, or this month's; of one person, or of everybody."""
         with self._guard:
             day = self._day()
-            self._refresh(is_ours=False)
-            return _sum(self._book, day[:7] if month else day, None if person is None else person_hash(person))
+            self._refresh_book(is_ours=False)
+            return _sum_spent(self._book, day[:7] if month else day, None if person is None else person_hash(person))
 
     def plain(self) -> dict[str, Any]:
         """The sums and limits as JSON-ready values."""
@@ -137,17 +137,17 @@ class Spend:
     # -- inside -----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[_Book, int]]:
+    def _open_book(self) -> Iterator[tuple[_Book, int]]:
         """The book as the file has it now, and the file, ours alone until the end."""
         with self._guard:
             try:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                raise _unwritable(self._path, error) from None
+                raise _unwritable_error(self._path, error) from None
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # another broker of this home
-                self._refresh()
+                self._refresh_book()
                 fd = self._append_to()
                 try:
                     yield self._book, fd
@@ -166,16 +166,16 @@ class Spend:
             if is_new:
                 paths.flush(self._path.parent)
         except OSError as error:
-            raise _unwritable(self._path, error) from None
+            raise _unwritable_error(self._path, error) from None
         self._seen = self._seen or (0, 0)
         return fd
 
-    def _require(self, book: _Book, wanted: Reserved) -> None:
+    def _require_allowance(self, book: _Book, wanted: Reserved) -> None:
         limits, day = self._limits, wanted.day
         rules = (
-            ("everybody today", _sum(book, day, None), limits.day_usd, limits.day_tokens),
-            ("everybody this month", _sum(book, day[:7], None), limits.month_usd, 0),
-            ("you today", _sum(book, day, wanted.who), limits.person_day_usd, limits.person_day_tokens),
+            ("everybody today", _sum_spent(book, day, None), limits.day_usd, limits.day_tokens),
+            ("everybody this month", _sum_spent(book, day[:7], None), limits.month_usd, 0),
+            ("you today", _sum_spent(book, day, wanted.who), limits.person_day_usd, limits.person_day_tokens),
         )
         for whose, used, usd, tokens in rules:
             if usd and used.micros + wanted.most.micros > usd * MICROS:
@@ -187,7 +187,7 @@ class Spend:
                 text = f"{used.tokens} of {tokens} tokens for {whose} are used, and this may take {wanted.most.tokens}"
                 raise Exhausted(text, hint=HINT)
 
-    def _refresh(self, *, is_ours: bool = True) -> None:
+    def _refresh_book(self, *, is_ours: bool = True) -> None:
         """Read the file again when it is not as we left it. What was put down and never settled counts as spent.
 
         Only who has it alone, `is_ours`, may mend it: a line without an end may be one that another broker writes.
@@ -205,32 +205,32 @@ class Spend:
         self._book = _Book()
         for number, line in enumerate(text.splitlines(), 1):
             try:
-                self._take(self._book, json.loads(line))
+                self._take_line(self._book, json.loads(line))
             except (ValueError, TypeError, KeyError, IndexError):
                 LOG.error("%s, line %d is torn and left out", self._path.name, number)
         self._seen = (info.st_ino, info.st_size)
         if text and not text.endswith("\n"):
             self._seen = None
             if is_ours:
-                self._rewrite(self._book)  # a power cut tore the last line: the next one must not become a part of it
+                self._rewrite_book(self._book)  # a power cut tore the last line: the next one must not become a part of it
 
-    def _take(self, book: _Book, line: Any) -> None:
+    def _take_line(self, book: _Book, line: Any) -> None:
         kind, *rest = line
         book.lines += 1
         if kind == "d":
             day, who, micros, tokens = rest
-            _count(book, str(day), str(who), Amount(int(micros), int(tokens)))
+            _add_amount(book, str(day), str(who), Amount(int(micros), int(tokens)))
         elif kind == "r":
             number, day, who, micros, tokens = rest
             made = Reserved(int(number), str(day), str(who), Amount(int(micros), int(tokens)))
             book.open[made.number] = made
-            _count(book, made.day, made.who, made.most)
+            _add_amount(book, made.day, made.who, made.most)
         else:
             number, micros, tokens = rest
             made = book.open.pop(int(number))
-            _count(book, made.day, made.who, Amount(int(micros), int(tokens)) - made.most)
+            _add_amount(book, made.day, made.who, Amount(int(micros), int(tokens)) - made.most)
 
-    def _rewrite(self, book: _Book) -> None:
+    def _rewrite_book(self, book: _Book) -> None:
         """The sums alone, whole or not at all; requests that are open stay open."""
         kept = set(sorted({day for day, _ in book.days})[-KEEP_DAYS:])
         book.days = {key: amount for key, amount in book.days.items() if key[0] in kept}
@@ -247,7 +247,7 @@ class Spend:
             return
         book.lines, self._seen = len(lines), None  # read again before the next one
 
-    def _write(self, fd: int, line: list[Any], *, is_durable: bool) -> None:
+    def _write_line(self, fd: int, line: list[Any], *, is_durable: bool) -> None:
         try:
             data = (json.dumps(line) + "\n").encode()
             if os.write(fd, data) != len(data):
@@ -255,19 +255,19 @@ class Spend:
             if is_durable:
                 os.fdatasync(fd)
         except OSError as error:
-            raise _unwritable(self._path, error) from None
+            raise _unwritable_error(self._path, error) from None
 
 
-def _unwritable(path: Path, error: OSError) -> StoreError | DiskFull:
+def _unwritable_error(path: Path, error: OSError) -> StoreError | DiskFull:
     kind = DiskFull if error.errno == errno.ENOSPC else StoreError
     return kind(f"{path} cannot be written: {error.strerror}", hint="no remote model is asked meanwhile")
 
 
-def _sum(book: _Book, begin: str, who: str | None) -> Amount:
+def _sum_spent(book: _Book, begin: str, who: str | None) -> Amount:
     """What was spent on days that begin so, by one person or by all."""
     found = (amount for (day, whose), amount in book.days.items() if day.startswith(begin) and who in (None, whose))
     return sum(found, Amount())
 
 
-def _count(book: _Book, day: str, who: str, amount: Amount) -> None:
+def _add_amount(book: _Book, day: str, who: str, amount: Amount) -> None:
     book.days[day, who] = book.days.get((day, who), Amount()) + amount

@@ -74,7 +74,7 @@ class Accounts:
                 (ask.person, MOST_RECORDS),
             )
             found = execute("SELECT session FROM runs WHERE id = ?", (run,)) if run else []
-            key = (_day(at_ms), ask.person, str(found[0][0]) if found else "", *who)
+            key = (_local_day(at_ms), ask.person, str(found[0][0]) if found else "", *who)
             execute(
                 f"INSERT INTO usage (day, person, session, provider, model, {', '.join(COUNTS)}) "
                 "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
@@ -91,7 +91,7 @@ class Accounts:
         session: Annotated[str, "only this session's; empty for all"] = "",
     ) -> list[Sum]:
         """Requests, tokens and millionths of a dollar by day, person, session, model or provider; of `unpriced` nobody knows."""
-        where, given = ["day > ?"], [_day(now_ms() - days * 86_400_000)]
+        where, given = ["day > ?"], [_local_day(now_ms() - days * 86_400_000)]
         for name, value in (("person", person), ("session", session)):
             if value:
                 where.append(f"{name} = ?")
@@ -121,6 +121,6 @@ class Accounts:
         return [{**one, "is_estimated": bool(one["is_estimated"])} for one in found]
 
 
-def _day(at_ms: int) -> str:
+def _local_day(at_ms: int) -> str:
     """The day by the box's clock and time zone."""
     return datetime.fromtimestamp(at_ms / 1000).astimezone().date().isoformat()

@@ -103,7 +103,7 @@ def test_matrices_are_quantised_and_the_rest_is_kept_exactly(source: Path, tmp_p
 
 
 def test_words_are_marked_as_llama_cpp_wants_them() -> None:
-    assert [encoder_conversion._token(w) for w in WORDS] == [
+    assert [encoder_conversion._convert_token(w) for w in WORDS] == [
         "[PAD]",
         "[unused0]",
         "[UNK]",
@@ -115,7 +115,7 @@ def test_words_are_marked_as_llama_cpp_wants_them() -> None:
         "▁[",
         "▁!",
     ]
-    assert [encoder_conversion._kind(w) for w in WORDS] == [3, 5, 2, 3, 3, 3, 1, 1, 1, 1]
+    assert [encoder_conversion._token_kind(w) for w in WORDS] == [3, 5, 2, 3, 3, 3, 1, 1, 1, 1]
 
 
 @settings(max_examples=100, deadline=None)

@@ -358,4 +358,4 @@ def test_the_core_hands_on_what_a_request_took_even_when_it_cannot_be_put_down()
         raise Unavailable("database is locked")
 
     client = Client("/nowhere", token=str, revive=lambda why: "", account=full)
-    client._note(routes(1)[0], asked(), Finish("stop"))
+    client._record_usage(routes(1)[0], asked(), Finish("stop"))

@@ -326,7 +326,7 @@ def test_an_answer_in_one_piece_is_an_answer() -> None:
     ],
 )
 def test_every_compatible_server_is_reached_by_its_address(url: str, path: str) -> None:
-    assert OpenAI(remote(url, "openai"))._url().endswith(path)
+    assert OpenAI(remote(url, "openai"))._answer_url().endswith(path)
 
 
 @pytest.mark.parametrize(("host", "word"), [("api.openai.com", "max_completion_tokens"), ("api.groq.com", "max_tokens")])
@@ -380,7 +380,7 @@ def test_servers_nearby_are_asked_for_the_window_in_their_own_words(pages: dict[
 def _body(made: Any, asked: Ask) -> Any:
     from appliance.models.providers.conversation import Names
 
-    return made._body(asked, made._talk(asked), Names(asked))
+    return made._build_body(asked, made._build_talk(asked), Names(asked))
 
 
 # -- anthropic ---------------------------------------------------------------------------------------------
@@ -464,6 +464,6 @@ def test_a_call_that_the_model_wrote_badly_is_an_invalid_response() -> None:
 
 def test_an_address_with_a_version_of_its_own_is_kept() -> None:
     made = CLASSES["gemini"](remote("https://l-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google", "gemini"))
-    assert made._url() == (
+    assert made._answer_url() == (
         "https://l-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google/models/m-1:streamGenerateContent?alt=sse"
     )

@@ -43,17 +43,17 @@ class Signs:
                 return Sign.MARK, 0
             if not begun:
                 return Sign.WAIT, 0
-            sign = self._first(begun)
+            sign = self._first_sign(begun)
             if sign is not Sign.PROSE:
                 return sign, 0
         for mark in self._marks:
             at = text.find(mark)
             if at >= 0 and self._is_apart(said + text[:at]):
                 return Sign.MARK, at if (said + text[:at]).strip() else 0
-        held = max((_overlap(text, mark) for mark in self._marks), default=0)
+        held = max((_count_overlap(text, mark) for mark in self._marks), default=0)
         return (Sign.WAIT, len(text) - held) if held else (Sign.PROSE, len(text))
 
-    def _first(self, text: str) -> Sign:
+    def _first_sign(self, text: str) -> Sign:
         """What begins an answer: JSON that names one of the tools, or what may become it."""
         named = NAMED.match(text)
         if named is not None:
@@ -69,6 +69,6 @@ class Signs:
         return not before.rpartition("\n")[2].strip() and before.count("```") % 2 == 0
 
 
-def _overlap(text: str, mark: str) -> int:
+def _count_overlap(text: str, mark: str) -> int:
     """Length of the longest end of `text` that begins `mark`."""
     return next((n for n in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:n])), 0)

@@ -50,9 +50,9 @@ class Template:
             self.close()
             text = f"the model's chat template cannot be used: {error.message}"
             raise BadInput(text, hint="use another file of this model") from None
-        self.has_system = self._knows("system", before=True)
-        self.has_tool = "tool" in source and self._knows("tool", before=False)
-        self.family = self._tried(families.find(source))
+        self.has_system = self._knows_role("system", before=True)
+        self.has_tool = "tool" in source and self._knows_role("tool", before=False)
+        self.family = self._try_family(families.find(source))
         marks = (*self.family.marks, *self.family.more_marks) if self.family is not None else ()
         names = sorted({c for c in (*controls, *marks) if len(c) > 2}, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)) or "(?!)")
@@ -70,11 +70,11 @@ class Template:
     def render(self, ask: Ask) -> str:
         """The whole prompt, up to where the model begins to answer, or to name a tool where it must call one."""
         system, family = system_text(ask), self.family_of(ask)
-        turns: list[Turn] = [{"role": "system", "content": self._clean(system)}] if system else []
+        turns: list[Turn] = [{"role": "system", "content": self._clean_text(system)}] if system else []
         names = {call.id: call.name for message in ask.messages for call in message.tool_calls}
-        messages = ask.messages if family is None else _paired(ask.messages, has_single_calls=family.has_single_calls)
+        messages = ask.messages if family is None else _pair_calls(ask.messages, has_single_calls=family.has_single_calls)
         for message in messages:
-            self._append(turns, self._turn(message, names, family))
+            self._append_turn(turns, self._build_turn(message, names, family))
         if system and not self.has_system:
             first = turns.pop(0)["content"]
             if turns and turns[0]["role"] == "user":
@@ -89,33 +89,39 @@ class Template:
             raise BadInput(f"the model's chat template refuses the conversation ({roles}): {error.message}") from None
         return text + family.opening if family is not None and ask.must_call and ask.tools else text
 
-    def _turn(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
+    def _build_turn(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
         if message.role == "tool":
-            return self._result(message, names, family)
+            return self._build_result(message, names, family)
         if family is None or not message.tool_calls:
-            return {"role": message.role, "content": self._clean(spoken(message))}
-        said = self._clean(spoken(message, has_calls=False))
-        calls = [ToolCall(c.id, self._clean(c.name), self._clean_all(c.arguments)) for c in message.tool_calls]
+            return {"role": message.role, "content": self._clean_text(spoken(message))}
+        said = self._clean_text(spoken(message, has_calls=False))
+        calls = [ToolCall(c.id, self._clean_text(c.name), self._clean_all(c.arguments)) for c in message.tool_calls]
         if not self._writes_calls:
             return {"role": "assistant", "content": "\n".join([said] * bool(said) + [family.written(calls)])}
         functions = [
-            {"id": _id(c.id, family), "type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in calls
+            {"id": _shorten_id(c.id, family), "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in calls
         ]
         return {"role": "assistant", "content": said, "tool_calls": functions}
 
-    def _result(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
-        text, name = self._clean(message.content), self._clean(names.get(message.tool_call_id, ""))
+    def _build_result(self, message: Message, names: dict[str, str], family: Family | None) -> Turn:
+        text, name = self._clean_text(message.content), self._clean_text(names.get(message.tool_call_id, ""))
         if family is None:
             if self.has_tool:
                 return {"role": "tool", "content": text}
-            return {"role": "user", "content": f"Result of {name or self._clean(message.tool_call_id) or 'the tool'}:\n{text}"}
+            return {"role": "user", "content": f"Result of {name or self._clean_text(message.tool_call_id) or 'the tool'}:\n{text}"}
         if not name:  # nobody knows of which call
             return {"role": "user", "content": f"Result of the tool:\n{text}"}
         if not self._reads_results:
             return {"role": "user", "content": family.returned(name, text)}
-        return {"role": family.result_role, "content": text, "name": name, "tool_call_id": _id(message.tool_call_id, family)}
+        return {
+            "role": family.result_role,
+            "content": text,
+            "name": name,
+            "tool_call_id": _shorten_id(message.tool_call_id, family),
+        }
 
-    def _append(self, turns: list[Turn], turn: Turn) -> None:
+    def _append_turn(self, turns: list[Turn], turn: Turn) -> None:
         before = turns[-1] if turns else {"role": ""}
         is_of_calls = any("tool_calls" in one or "tool_call_id" in one for one in (before, turn))
         if before["role"] == turn["role"] != "tool" and not is_of_calls:
@@ -125,16 +131,16 @@ class Template:
             turns.append({"role": "assistant", "content": NOTHING_SAID})
         turns.append(turn)
 
-    def _clean(self, text: str) -> str:
+    def _clean_text(self, text: str) -> str:
         return self._controls.sub(lambda found: found[0][0] + " " + found[0][1:], text)
 
     def _clean_all(self, value: Any) -> Any:
         """A value of JSON, every text of it cleaned."""
         if isinstance(value, dict):
-            return {self._clean(name): self._clean_all(inner) for name, inner in value.items()}
+            return {self._clean_text(name): self._clean_all(inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._clean_all(inner) for inner in value]
-        return self._clean(value) if isinstance(value, str) else value
+        return self._clean_text(value) if isinstance(value, str) else value
 
     # -- what it supports ---------------------------------------------------------------------------
 
@@ -145,21 +151,21 @@ class Template:
             self._renderer.render(plain)
         except BadInput as error:
             self._without = {"tools": []}
-            if not self._rendered(plain):
+            if not self._render_turns(plain):
                 raise error
 
-    def _knows(self, role: str, *, before: bool) -> bool:
+    def _knows_role(self, role: str, *, before: bool) -> bool:
         probe, user = {"role": role, "content": "owl-probe"}, {"role": "user", "content": "?"}
         turns = [probe, user] if before else [user, {"role": "assistant", "content": "{}"}, probe]
-        return "owl-probe" in self._rendered(turns)
+        return "owl-probe" in self._render_turns(turns)
 
-    def _tried(self, family: Family | None) -> Family | None:
+    def _try_family(self, family: Family | None) -> Family | None:
         """The family, if the template really tells the model about tools; notes what else it writes by itself."""
         if family is None:
             return None
         variables = family.variables((PROBE,))
         user: Turn = {"role": "user", "content": "?"}
-        if "owl-description" not in self._rendered([user], variables):
+        if "owl-description" not in self._render_turns([user], variables):
             return None
         function = {"name": PROBE_CALL.name, "arguments": PROBE_CALL.arguments}
         called = {
@@ -168,13 +174,13 @@ class Template:
             "tool_calls": [{"id": PROBE_CALL.id, "type": "function", "function": function}],
         }
         told = {"role": family.result_role, "content": "owl-result", "name": PROBE_CALL.name, "tool_call_id": PROBE_CALL.id}
-        self._writes_calls = "owl-argument" in self._rendered([user, called], variables)
+        self._writes_calls = "owl-argument" in self._render_turns([user, called], variables)
         written = called if self._writes_calls else {"role": "assistant", "content": family.written((PROBE_CALL,))}
-        self._reads_results = "owl-result" in self._rendered([user, written, told], variables)
-        self._wants_answers = self._reads_results and not self._rendered([user, written, told, user], variables)
+        self._reads_results = "owl-result" in self._render_turns([user, written, told], variables)
+        self._wants_answers = self._reads_results and not self._render_turns([user, written, told, user], variables)
         return family
 
-    def _rendered(self, turns: Sequence[Turn], variables: dict[str, Any] | None = None) -> str:
+    def _render_turns(self, turns: Sequence[Turn], variables: dict[str, Any] | None = None) -> str:
         """What becomes of some turns, "" where the template refuses them."""
         try:
             return self._renderer.render(turns, self._without if variables is None else variables)
@@ -194,7 +200,7 @@ def spoken(message: Message, *, has_calls: bool = True) -> str:
     return "\n".join([message.content] * bool(message.content) + images + calls * has_calls)
 
 
-def _paired(messages: Sequence[Message], *, has_single_calls: bool) -> Iterator[Message]:
+def _pair_calls(messages: Sequence[Message], *, has_single_calls: bool) -> Iterator[Message]:
     """Messages in which every call is followed by its result; each call in a turn of its own where only that is known."""
     rest = list(messages)
     while rest:
@@ -214,6 +220,6 @@ def _paired(messages: Sequence[Message], *, has_single_calls: bool) -> Iterator[
         yield from results.values()
 
 
-def _id(ours: str, family: Family) -> str:
+def _shorten_id(ours: str, family: Family) -> str:
     """An id of a call as the family's template takes it."""
     return ours if family.has_free_ids else hashlib.sha256(ours.encode("utf-8", "replace")).hexdigest()[:ID_CHARS]

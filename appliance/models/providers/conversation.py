@@ -84,7 +84,7 @@ def read(ask: Ask, *, has_images: bool, id_size: int = 0, must_alternate: bool =
         if found[-1].role == "assistant":
             found.append(Turn("user", [GO_ON]))
     first = next((i for i, part in enumerate(parts) if part.name in STABLE), len(parts))
-    return Talk(_joined(parts[:first]), _joined(parts), tuple(found))
+    return Talk(_join_parts(parts[:first]), _join_parts(parts), tuple(found))
 
 
 class Names:
@@ -95,13 +95,13 @@ class Names:
         self._theirs: dict[str, str] = {}
         called = (call.name for message in ask.messages for call in message.tool_calls)
         for name in dict.fromkeys([*(tool.name for tool in ask.tools), *called]):
-            theirs = name if NAME.fullmatch(name) else _name(name)
+            theirs = name if NAME.fullmatch(name) else _fit_name(name)
             self._theirs[name] = theirs
             self._ours.setdefault(theirs, name)
 
     def theirs(self, name: str) -> str:
         """What we send for a name of ours."""
-        return self._theirs.get(name) or _name(name)
+        return self._theirs.get(name) or _fit_name(name)
 
     def ours(self, name: str) -> str:
         """Whom a name from there means."""
@@ -129,29 +129,29 @@ class _Turns:
 
     def add(self, message: Message) -> None:
         if message.role == "assistant":
-            self._answer(message)
+            self._add_answer(message)
         elif message.role == "tool" and any(id == message.tool_call_id for id, _ in self._open):
             place = next(i for i, (id, _) in enumerate(self._open) if id == message.tool_call_id)
             call = self._open.pop(place)[1]
-            turn = self._turn("user")
+            turn = self._turn_for("user")
             turn.results.append(Returned(call.id, call.name, message.content))
-            self._look(turn, message.images)
+            self._add_images(turn, message.images)
         else:
-            turn = self._turn("user")
+            turn = self._turn_for("user")
             text = message.content
             if message.role == "tool":
                 text = f"Result of {self._called.get(message.tool_call_id) or message.tool_call_id or 'a tool'}:\n{text}"
             if text.strip():
                 turn.texts.append(text)
-            self._look(turn, message.images)
+            self._add_images(turn, message.images)
 
     def close(self) -> list[Turn]:
-        self._settle()
+        self._settle_calls()
         return [turn for turn in self._turns if not turn.is_empty]
 
-    def _answer(self, message: Message) -> None:
-        self._settle()
-        turn = self._turn("assistant")
+    def _add_answer(self, message: Message) -> None:
+        self._settle_calls()
+        turn = self._turn_for("assistant")
         if message.content.strip():
             turn.texts.append(message.content)
         turn.reasoning = message.reasoning or turn.reasoning
@@ -161,57 +161,57 @@ class _Turns:
             turn.texts += [json.dumps(call, ensure_ascii=False) for call in said]
             return
         for call in message.tool_calls:
-            sent = self._id(call.id)
+            sent = self._unique_id(call.id)
             name = self._names.theirs(call.name)
             self._open.append((call.id, Returned(sent, name, NO_RESULT)))
             turn.calls.append(ToolCall(sent, name, call.arguments))
 
-    def _settle(self) -> None:
+    def _settle_calls(self) -> None:
         """Give the calls that have no result one that says so: providers refuse them otherwise."""
         if self._open:
-            self._turn("user").results += [call for _, call in self._open]
+            self._turn_for("user").results += [call for _, call in self._open]
             self._open = []
 
-    def _turn(self, role: Literal["user", "assistant"]) -> Turn:
+    def _turn_for(self, role: Literal["user", "assistant"]) -> Turn:
         if self._turns and self._turns[-1].is_empty:
             self._turns.pop()
         if not self._turns or self._turns[-1].role != role or (role == "assistant" and self._turns[-1].calls):
             self._turns.append(Turn(role))
         return self._turns[-1]
 
-    def _look(self, turn: Turn, images: Sequence[Image]) -> None:
+    def _add_images(self, turn: Turn, images: Sequence[Image]) -> None:
         if self._has_images:
             turn.images += images
         else:
             turn.texts += [image.reference for image in images]
 
-    def _id(self, ours: str) -> str:
+    def _unique_id(self, ours: str) -> str:
         """An id that providers take, used once in a request: answers that were mended count their calls from 1."""
-        found, n = self._fit(ours), 1
+        found, n = self._fit_id(ours), 1
         while found in self._used:
             n += 1
-            found = self._fit(f"{ours}#{n}")
+            found = self._fit_id(f"{ours}#{n}")
         self._used.add(found)
         return found
 
-    def _fit(self, ours: str) -> str:
+    def _fit_id(self, ours: str) -> str:
         if self._id_size:
             is_fine = len(ours) == self._id_size and ours.isascii() and ours.isalnum()
-            return ours if is_fine else _digest(ours, self._id_size)
-        return ours if ID.fullmatch(ours) else _digest(ours, 24)
+            return ours if is_fine else _digest_id(ours, self._id_size)
+        return ours if ID.fullmatch(ours) else _digest_id(ours, 24)
 
 
-def _joined(parts: Sequence[Part]) -> str:
+def _join_parts(parts: Sequence[Part]) -> str:
     return "\n\n".join(part.text for part in parts)
 
 
-def _name(name: str) -> str:
+def _fit_name(name: str) -> str:
     """A name that providers take for one that they would not; another one for each."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:50] or "tool"
-    return f"{plain if NAME.fullmatch(plain) else '_' + plain}_{_digest(name, 8)}"
+    return f"{plain if NAME.fullmatch(plain) else '_' + plain}_{_digest_id(name, 8)}"
 
 
-def _digest(text: str, size: int) -> str:
+def _digest_id(text: str, size: int) -> str:
     number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest(), "big")
     found = ""
     while len(found) < size:

@@ -98,7 +98,7 @@ class _Ready:
         self._library.complaints.clear()
         self._model = self._api.llama_model_load_from_file(os.fsencode(path), self._api.llama_model_default_params())
         if not self._model:
-            raise Unavailable(f"llama.cpp cannot load {path.name}: {self._complaint()}", hint="owlbox model add minilm")
+            raise Unavailable(f"llama.cpp cannot load {path.name}: {self._last_complaint()}", hint="owlbox model add minilm")
         self._vocabulary = self._api.llama_model_get_vocab(self._model)
         settings = self._api.llama_context_default_params()
         settings.n_ctx = settings.n_batch = settings.n_ubatch = longest
@@ -110,7 +110,9 @@ class _Ready:
         self._context = self._api.llama_init_from_model(self._model, settings)
         if not self._context:
             self._api.llama_model_free(self._model)
-            raise Unavailable(f"no memory for the embedding model {path.name}: {self._complaint()}", hint="stop other programs")
+            raise Unavailable(
+                f"no memory for the embedding model {path.name}: {self._last_complaint()}", hint="stop other programs"
+            )
         self._batch = self._api.llama_batch_init(longest, 0, 1)
 
     def close(self) -> None:
@@ -119,7 +121,7 @@ class _Ready:
         self._api.llama_model_free(self._model)
 
     def embed(self, text: str, dimension: int) -> list[float]:
-        tokens = self._tokens(text)
+        tokens = self._tokenize_text(text)
         batch = self._batch
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
@@ -127,13 +129,13 @@ class _Ready:
             batch.seq_id[i][0] = 0
         code = int(self._api.llama_encode(self._context, batch))
         if code:
-            raise Unavailable(f"llama.cpp could not embed {len(tokens)} tokens (code {code}): {self._complaint()}")
+            raise Unavailable(f"llama.cpp could not embed {len(tokens)} tokens (code {code}): {self._last_complaint()}")
         found = self._api.llama_get_embeddings_seq(self._context, 0)
         values = [float(found[i]) for i in range(dimension)]
         length = sum(v * v for v in values) ** 0.5
         return [v / length for v in values] if length > 0 else values
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokenize_text(self, text: str) -> list[int]:
         """The tokens of a text with their frame; too many are cut before the closing one."""
         data = text[:MAX_CHARS].encode("utf-8", "replace")
         out = (self._api.llama_token * (len(data) + 8))()
@@ -141,5 +143,5 @@ class _Ready:
         found = list(out[: max(0, count)])
         return found if len(found) <= self._longest else [*found[: self._longest - 1], found[-1]]
 
-    def _complaint(self) -> str:
+    def _last_complaint(self) -> str:
         return self._library.complaints[-1][:200] if self._library.complaints else "no reason given"

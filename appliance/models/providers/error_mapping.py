@@ -66,19 +66,19 @@ class Heard(Struct, frozen=True):
 
 def fault(remote: Remote, heard: Heard, hidden: Iterable[str] = ()) -> ProviderError:
     """The error that a complaint is; `hidden` are the texts that must not be shown: keys."""
-    body = _parsed(heard.body)
-    text, label = _words(body)
+    body = _parse_body(heard.body)
+    text, label = _complaint_of(body)
     line = clean(text, hidden)
-    status = heard.status if heard.status >= 300 else _status(body, label, text)
-    outcome, kind = _class(status, label, text)
+    status = heard.status if heard.status >= 300 else _guess_status(body, label, text)
+    outcome, kind = _classify_error(status, label, text)
     said = f": {line}" if line else ""
-    message = f"{remote.provider} ({remote.model}): {_called(status)}{said}"
+    message = f"{remote.provider} ({remote.model}): {_name_status(status)}{said}"
     wait_s = wait_of(heard.headers, body)
     if outcome == ContextTooLong.outcome:
         return ContextTooLong(
             message, retry_after_s=wait_s, hint="shorten the conversation, or choose a model with a larger window"
         )
-    return ProviderError(message, hint=_hint(remote, outcome, status, text), outcome=outcome, kind=kind, retry_after_s=wait_s)
+    return ProviderError(message, hint=_hint_for(remote, outcome, status, text), outcome=outcome, kind=kind, retry_after_s=wait_s)
 
 
 def clean(text: str, hidden: Iterable[str] = ()) -> str:
@@ -99,16 +99,16 @@ def wait_of(headers: Mapping[str, str], body: Any = None) -> float | None:
     """Seconds that a provider asks us to wait: by its headers (seconds, HTTP date) or Google's RetryInfo."""
     found = {name.lower(): value for name, value in headers.items()}
     readers: tuple[tuple[str, Callable[[str], float | None]], ...] = (
-        ("retry-after-ms", lambda value: _seconds(f"{value}ms")),
-        ("retry-after", lambda value: _seconds(value) if _seconds(value) is not None else _date(value)),
+        ("retry-after-ms", lambda value: _parse_seconds(f"{value}ms")),
+        ("retry-after", lambda value: _parse_seconds(value) if _parse_seconds(value) is not None else _parse_date(value)),
     )
     for name, read in readers:
         if name in found and (wait_s := read(found[name])) is not None:
             return min(wait_s, LONGEST_WAIT_S)
-    details = _at(body, "error", "details")
+    details = _value_at(body, "error", "details")
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
-        if isinstance(delay, str) and (wait_s := _seconds(delay)) is not None:
+        if isinstance(delay, str) and (wait_s := _parse_seconds(delay)) is not None:
             return min(wait_s, LONGEST_WAIT_S)
     return None
 
@@ -122,7 +122,7 @@ def window_in(text: str) -> int:
 # -- parts ----------------------------------------------------------------------------------------------
 
 
-def _parsed(body: Any) -> Any:
+def _parse_body(body: Any) -> Any:
     if isinstance(body, bytes):
         body = body.decode("utf-8", "replace")
     if isinstance(body, str):
@@ -133,36 +133,36 @@ def _parsed(body: Any) -> Any:
     return body[0] if isinstance(body, list) and body else body  # Google wraps errors in a list
 
 
-def _at(value: Any, *path: str) -> Any:
+def _value_at(value: Any, *path: str) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
-def _words(body: Any) -> tuple[str, str]:
+def _complaint_of(body: Any) -> tuple[str, str]:
     """A complaint's text, and its type and code as one text in small letters."""
-    error = _at(body, "error") if _at(body, "error") is not None else body
+    error = _value_at(body, "error") if _value_at(body, "error") is not None else body
     text = error if isinstance(error, str) else ""
     for name in ("message", "detail", "error_description", "msg"):
-        value = _at(error, name)
+        value = _value_at(error, name)
         if not text and value:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)[:2000]
-    raw = _at(error, "metadata", "raw")  # OpenRouter: what the provider behind it said
+    raw = _value_at(error, "metadata", "raw")  # OpenRouter: what the provider behind it said
     if isinstance(raw, str) and raw not in text:
-        text = f"{text} ({_words(_parsed(raw))[0] or raw})"
-    labels = [_at(error, name) for name in ("type", "code", "status")]
+        text = f"{text} ({_complaint_of(_parse_body(raw))[0] or raw})"
+    labels = [_value_at(error, name) for name in ("type", "code", "status")]
     return text, " ".join(str(label) for label in labels if isinstance(label, (str, int))).lower()
 
 
-def _status(body: Any, label: str, text: str) -> int:
+def _guess_status(body: Any, label: str, text: str) -> int:
     """An HTTP status for a complaint that came without one."""
-    code = _at(body, "error", "code")
+    code = _value_at(body, "error", "code")
     if isinstance(code, int) and 400 <= code < 600:
         return code
     return next((status for word, status in KINDS if word in label), 400 if is_too_long(text) else 500)
 
 
-def _class(status: int, label: str, text: str) -> tuple[str, Trouble]:
+def _classify_error(status: int, label: str, text: str) -> tuple[str, Trouble]:
     """The outcome and the kind of trouble of a status and what was said with it."""
     if status == 413 or (
         status in (400, 422, 500) and (is_too_long(text) or "exceed_context" in label or "context_length" in label)
@@ -191,11 +191,11 @@ def _class(status: int, label: str, text: str) -> tuple[str, Trouble]:
     return ("upstream_error", "server") if status >= 500 else ("invalid_request", "")
 
 
-def _called(status: int) -> str:
+def _name_status(status: int) -> str:
     return f"HTTP {status}"
 
 
-def _hint(remote: Remote, outcome: str, status: int, text: str) -> str:
+def _hint_for(remote: Remote, outcome: str, status: int, text: str) -> str:
     if outcome == "authentication_failed":
         if status == 402 or NO_CREDIT.search(text):
             return "the account has no credit left: look at its billing page"
@@ -211,12 +211,12 @@ def _hint(remote: Remote, outcome: str, status: int, text: str) -> str:
     )
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     found = UNIT.fullmatch(text)
     return float(found.group(1)) * UNITS[found.group(2)] if found else None
 
 
-def _date(text: str) -> float | None:
+def _parse_date(text: str) -> float | None:
     from email.utils import parsedate_to_datetime  # brings sockets along, which nothing else here needs
 
     try:

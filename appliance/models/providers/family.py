@@ -131,14 +131,14 @@ def named_arguments(tool: ToolSpec, rules: Rules, equals: str) -> str:
 def members_of(value: Mapping[str, Any], style: Style, equals: str) -> str:
     """Arguments as a style writes them, without brackets around them."""
     comma, colon = str(json.loads(style.comma)), str(json.loads(style.colon))
-    return comma.join(f"{name}{equals}{_value(one, style, comma, colon)}" for name, one in value.items())
+    return comma.join(f"{name}{equals}{_format_value(one, style, comma, colon)}" for name, one in value.items())
 
 
-def _value(value: Any, style: Style, comma: str, colon: str) -> str:
+def _format_value(value: Any, style: Style, comma: str, colon: str) -> str:
     if isinstance(value, dict):
         names = (dumped(name) if style.has_quoted_names else name for name in value)
-        inner = comma.join(f"{name}{colon}{_value(one, style, comma, colon)}" for name, one in zip(names, value.values()))
+        inner = comma.join(f"{name}{colon}{_format_value(one, style, comma, colon)}" for name, one in zip(names, value.values()))
         return f"{{{inner}}}"
     if isinstance(value, list):
-        return f"[{comma.join(_value(one, style, comma, colon) for one in value)}]"
+        return f"[{comma.join(_format_value(one, style, comma, colon) for one in value)}]"
     return style.value(value)

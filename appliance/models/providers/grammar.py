@@ -86,15 +86,15 @@ class Shapes:
         if not isinstance(schema, dict) or depth > MAX_DEPTH:
             return {}
         if (id(schema), depth) not in self._known:
-            self._known[id(schema), depth] = schema, self._made(schema, depth)
+            self._known[id(schema), depth] = schema, self._build_shape(schema, depth)
         return self._known[id(schema), depth][1]
 
-    def _made(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    def _build_shape(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         inner = depth + 1
         if "$ref" in schema:
-            return self.of(_target(schema["$ref"], self._root), inner + 1)
+            return self.of(_resolve_reference(schema["$ref"], self._root), inner + 1)
         if isinstance(schema.get("allOf"), list):
-            return _joined([self.of(part, inner) for part in (_without(schema, "allOf"), *schema["allOf"])])
+            return _join_shapes([self.of(part, inner) for part in (_without_key(schema, "allOf"), *schema["allOf"])])
         for key in ("anyOf", "oneOf"):
             if isinstance(schema.get(key), list) and schema[key]:
                 return {"anyOf": [self.of(option, inner) for option in schema[key]]}
@@ -115,7 +115,7 @@ class Shapes:
         return kept
 
 
-def _joined(shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _join_shapes(shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for shape in shapes:
         fields = {**whole.get("properties", {}), **shape.get("properties", {})}
@@ -124,11 +124,11 @@ def _joined(shapes: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def _without(schema: dict[str, Any], key: str) -> dict[str, Any]:
+def _without_key(schema: dict[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in schema.items() if k != key}
 
 
-def _target(reference: Any, root: Any) -> Any:
+def _resolve_reference(reference: Any, root: Any) -> Any:
     for name in str(reference).removeprefix("#").split("/")[1:]:
         root = root.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(root, dict) else None
     return root
@@ -153,29 +153,29 @@ class Rules:
     def of(self, shape: dict[str, Any]) -> str:
         """The name of a rule for values of this shape."""
         if id(shape) not in self._known:
-            self._known[id(shape)] = shape, self._made(shape)
+            self._known[id(shape)] = shape, self._build_rule(shape)
         return self._known[id(shape)][1]
 
-    def _made(self, shape: dict[str, Any]) -> str:
+    def _build_rule(self, shape: dict[str, Any]) -> str:
         kind = shape.get("type")
-        if options := self._options(shape):
-            return self._rule(" | ".join(literal(self.style.value(value)) for value in options))
+        if options := self._allowed_values(shape):
+            return self._name_rule(" | ".join(literal(self.style.value(value)) for value in options))
         if "anyOf" in shape:
-            return self._rule(" | ".join(dict.fromkeys(self.of(option) for option in shape["anyOf"])))
+            return self._name_rule(" | ".join(dict.fromkeys(self.of(option) for option in shape["anyOf"])))
         if kind == "array" or (kind is None and ("items" in shape or "prefixItems" in shape)):
-            return self._array(shape)
+            return self._array_rule(shape)
         if kind == "object" or (kind is None and "properties" in shape):
             return self.object_of(shape)
         if kind == "string" and ("longest" in shape or "shortest" in shape):
             quote = literal(self.style.quote)
-            return self._rule(f"{quote} char{_times(shape, -1)} {quote}")
+            return self._name_rule(f"{quote} char{_format_times(shape, -1)} {quote}")
         return kind if kind in SCALARS else "value"
 
     def object_of(self, shape: dict[str, Any]) -> str:
         """The name of a rule for objects of this shape: required fields first, the others in order or left out, no more."""
         if not shape.get("properties") and not shape.get("required"):
             return self._free_object(shape.get("additionalProperties", {}))
-        return self._rule(f"{self.style.opening} {self.members(shape, self.style.key)} {self.style.closing}")
+        return self._name_rule(f"{self.style.opening} {self.members(shape, self.style.key)} {self.style.closing}")
 
     def members(self, shape: dict[str, Any], key: Callable[[str], str]) -> str:
         """What stands between the brackets of an object whose fields are known; `key` writes a name and what follows it."""
@@ -187,10 +187,10 @@ class Rules:
         for name in reversed([name for name in fields if name not in required]):
             pair = f"{key(name)} {self.of(fields[name])}"
             starts.append(f"{pair} {rest}")
-            rest = self._rule(f"({comma} {pair})? {rest}")
+            rest = self._name_rule(f"({comma} {pair})? {rest}")
         return f" {comma} ".join(parts) + f" {rest}" if parts else f"({' | '.join(reversed(starts))})?" if starts else '""'
 
-    def _options(self, shape: dict[str, Any]) -> list[Any]:
+    def _allowed_values(self, shape: dict[str, Any]) -> list[Any]:
         """The only values allowed; those that contradict the type would leave nothing to say."""
         options = [shape["const"]] if "const" in shape else shape.get("enum", [])
         fitting = [v for v in options if _is_kind(v, shape.get("type"))]
@@ -199,31 +199,31 @@ class Rules:
     def _free_object(self, value: Any) -> str:
         style = self.style
         if value is False:
-            return self._rule(f"{style.opening} {style.closing}")
+            return self._name_rule(f"{style.opening} {style.closing}")
         name = self.of(value)
         if name == "value":
             return "object"
         pair = f"{style.name} {style.colon} {name}"
-        return self._rule(f"{style.opening} ({pair} ({style.comma} {pair}){{0,{MANY_ITEMS - 1}}})? {style.closing}")
+        return self._name_rule(f"{style.opening} ({pair} ({style.comma} {pair}){{0,{MANY_ITEMS - 1}}})? {style.closing}")
 
-    def _array(self, shape: dict[str, Any]) -> str:
+    def _array_rule(self, shape: dict[str, Any]) -> str:
         style = self.style
         first = [self.of(part) for part in shape.get("prefixItems", [])]
         items = shape.get("items", {})
         if first:
-            return self._rule(f"{style.first} {f' {style.comma} '.join(first)} {style.last}")
+            return self._name_rule(f"{style.first} {f' {style.comma} '.join(first)} {style.last}")
         if items is False or shape.get("longest") == 0:
-            return self._rule(f"{style.first} {style.last}")
+            return self._name_rule(f"{style.first} {style.last}")
         item, least = self.of(items), max(0, shape.get("shortest", 0))
-        more = _times({"shortest": least - 1, "longest": shape.get("longest", max(MANY_ITEMS, least)) - 1}, MANY_ITEMS)
+        more = _format_times({"shortest": least - 1, "longest": shape.get("longest", max(MANY_ITEMS, least)) - 1}, MANY_ITEMS)
         inside = f"{item} ({style.comma} {item}){more}"
-        return self._rule(f"{style.first} {inside if least else f'({inside})?'} {style.last}")
+        return self._name_rule(f"{style.first} {inside if least else f'({inside})?'} {style.last}")
 
-    def _rule(self, body: str) -> str:
+    def _name_rule(self, body: str) -> str:
         return self.names.setdefault(body, f"r{len(self.names)}")
 
 
-def _times(shape: dict[str, Any], otherwise: int) -> str:
+def _format_times(shape: dict[str, Any], otherwise: int) -> str:
     least, most = max(0, shape.get("shortest", 0)), shape.get("longest", otherwise)
     return f"{{{least},{most}}}" if most >= least else f"{{{least},}}"
 
@@ -273,9 +273,9 @@ class Sampler:
         self._marks = dict(marks or {})
         self._marked = {token: text.encode() for text, token in self._marks.items()}
         self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
-        self._chain = self._steps(*PROSE_LOOPS)
+        self._chain = self._build_steps(*PROSE_LOOPS)
 
-    def _steps(self, allowed_length: int, breakers: tuple[bytes, ...]) -> Any:
+    def _build_steps(self, allowed_length: int, breakers: tuple[bytes, ...]) -> Any:
         api = self._api
         steps = [api.llama_sampler_init_greedy()]
         if self._temperature > 0:
@@ -316,7 +316,7 @@ class Sampler:
             return False
         self._grammar, self._place = grammar, place
         self._api.llama_sampler_free(self._chain)
-        self._chain = self._steps(*CALL_LOOPS)
+        self._chain = self._build_steps(*CALL_LOOPS)
         return True
 
     @property
@@ -331,15 +331,15 @@ class Sampler:
 
     def draw(self) -> int:
         """What the model would say next, unconstrained; `settle` makes it said."""
-        return self._choose(self._ids)
+        return self._choose_token(self._ids)
 
     def settle(self, token: int) -> int:
         """The drawn token if the grammar allows it, else the likeliest draw among those it allows; remembered as said."""
         if self._grammar is not None:
-            after = self._after(token)
+            after = self._place_after(token)
             if after is None:
-                token = self._choose(self._allowed(wants_end=self._loaded.is_end(token)))
-                after = self._after(token)
+                token = self._choose_token(self._allowed_tokens(wants_end=self._loaded.is_end(token)))
+                after = self._place_after(token)
             self._place = after
         self._api.llama_sampler_accept(self._chain, token)
         return token
@@ -351,34 +351,34 @@ class Sampler:
         data, after = self._grammar.must(self._place)
         if not after.is_over:
             data = FRAGMENT.sub(b"", data)
-        tokens = self._tokens(data.decode("utf-8", "replace")) if data else []
-        if b"".join(map(self._bytes, tokens)) != data:
+        tokens = self._tokenize_text(data.decode("utf-8", "replace")) if data else []
+        if b"".join(map(self._token_bytes, tokens)) != data:
             return []  # a tokenizer that adds a space of its own, or half a character: drawn token by token
         self._place = self._grammar.walk(self._place, data)
         return tokens
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokenize_text(self, text: str) -> list[int]:
         """The tokens of a text, marks as the tokens that they are."""
         for mark, token in self._marks.items():
             before, found, after = text.partition(mark)
             if found:
-                return [*self._tokens(before), token, *self._tokens(after)]
+                return [*self._tokenize_text(before), token, *self._tokenize_text(after)]
         return self._loaded.tokens(text) if text else []
 
-    def _bytes(self, token: int) -> bytes:
+    def _token_bytes(self, token: int) -> bytes:
         return self._marked.get(token) or self._loaded.piece(token)
 
-    def _after(self, token: int) -> Place | None:
-        piece = self._bytes(token)
+    def _place_after(self, token: int) -> Place | None:
+        piece = self._token_bytes(token)
         return self._grammar.walk(self._place, piece) if self._grammar is not None and piece else None
 
-    def _allowed(self, *, wants_end: bool) -> Any:
+    def _allowed_tokens(self, *, wants_end: bool) -> Any:
         """The likeliest tokens that the grammar allows, at least one; those that close something, if it is time to end."""
-        logits = self._logits()
+        logits = self._read_logits()
         count = LIKELIEST
         while True:
             likely = self._ids if count >= len(logits) else self._numpy.argpartition(-logits, count)[:count]
-            found = [token for token in likely.tolist() if self._after(token) is not None]
+            found = [token for token in likely.tolist() if self._place_after(token) is not None]
             if found:
                 closing = [token for token in found if self._loaded.piece(token)[:1] in CLOSING]
                 found = closing if wants_end and closing else found
@@ -387,13 +387,13 @@ class Sampler:
                 raise Unavailable("the model has no token for what a tool's arguments allow", hint="use another model")
             count *= 16
 
-    def _logits(self) -> Any:
+    def _read_logits(self) -> Any:
         pointer = self._api.llama_get_logits_ith(self._loaded.context, -1)
         return self._numpy.ctypeslib.as_array(pointer, shape=(self._loaded.vocabulary_size,))
 
-    def _choose(self, tokens: Any) -> int:
+    def _choose_token(self, tokens: Any) -> int:
         table = self._table[: len(tokens)]
-        table["id"], table["logit"] = tokens, self._logits()[tokens]
+        table["id"], table["logit"] = tokens, self._read_logits()[tokens]
         data = ctypes.cast(table.ctypes.data, ctypes.POINTER(self._api.llama_token_data))
         choice = self._api.llama_token_data_array(data=data, size=len(tokens), selected=-1, sorted=False)
         self._api.llama_sampler_apply(self._chain, ctypes.byref(choice))

@@ -94,13 +94,13 @@ class Grammar:
         self._rests: dict[tuple[int, int], Rest] = {}
         self._times: dict[tuple[int, int, int], Times] = {}
         self._places: dict[tuple[int, ...], Place] = {}
-        self.begin = self._place([self._rest(self._rules[start], None)])
+        self.begin = self._expand_rests([self._intern_rest(self._rules[start], None)])
 
     def step(self, place: Place, byte: int) -> Place | None:
         """The place after one more byte; None when the grammar forbids it."""
         if byte not in place.seen:
             rests = [rest for part, rest in place.ways if part.bits >> byte & 1]
-            place.seen[byte] = self._place(rests) if rests else None
+            place.seen[byte] = self._expand_rests(rests) if rests else None
         return place.seen[byte]
 
     def walk(self, place: Place | None, data: bytes) -> Place | None:
@@ -121,10 +121,10 @@ class Grammar:
             place = after
         return bytes(found), place
 
-    def _rest(self, part: Any, after: Rest) -> Rest:
+    def _intern_rest(self, part: Any, after: Rest) -> Rest:
         return self._rests.setdefault((id(part), id(after)), (part, after))
 
-    def _place(self, rests: Iterable[Rest]) -> Place:
+    def _expand_rests(self, rests: Iterable[Rest]) -> Place:
         """Replace what stands first by its parts until a set of bytes stands there."""
         todo, ways, may_end = list(rests), dict[int, Any](), False
         while todo:
@@ -134,23 +134,23 @@ class Grammar:
             elif isinstance(rest[0], Bytes):
                 ways[id(rest)] = rest
             else:
-                todo += self._opened(*rest)
+                todo += self._open_part(*rest)
         return self._places.setdefault((may_end, *sorted(ways)), Place(tuple(ways.values()), may_end, {}))
 
-    def _opened(self, part: Any, after: Rest) -> Iterator[Rest]:
+    def _open_part(self, part: Any, after: Rest) -> Iterator[Rest]:
         if isinstance(part, Rule):
-            yield self._rest(self._rules[part.name], after)
+            yield self._intern_rest(self._rules[part.name], after)
         elif isinstance(part, Row):
-            yield functools.reduce(lambda tail, one: self._rest(one, tail), reversed(part.parts), after)
+            yield functools.reduce(lambda tail, one: self._intern_rest(one, tail), reversed(part.parts), after)
         elif isinstance(part, Choice):
-            yield from (self._rest(option, after) for option in part.options)
+            yield from (self._intern_rest(option, after) for option in part.options)
         else:
             if part.least <= 0:
                 yield after
             if part.most != 0:
-                yield self._rest(part.part, self._rest(self._fewer(part), after))
+                yield self._intern_rest(part.part, self._intern_rest(self._decrement_times(part), after))
 
-    def _fewer(self, part: Times) -> Times:
+    def _decrement_times(self, part: Times) -> Times:
         least, most = max(0, part.least - 1), max(-1, part.most - 1)
         if (least, most) == (part.least, part.most):
             return part
@@ -166,69 +166,69 @@ class _Reader:
 
     def whole(self) -> Any:
         """Everything up to the end or a closing bracket."""
-        options = [self._row()]
-        while self._take("|"):
-            options.append(self._row())
+        options = [self._read_row()]
+        while self._take_mark("|"):
+            options.append(self._read_row())
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
-    def _take(self, mark: str) -> bool:
+    def _take_mark(self, mark: str) -> bool:
         is_there = self._at < len(self._symbols) and self._symbols[self._at] == ("mark", mark)
         self._at += is_there
         return is_there
 
-    def _row(self) -> Any:
+    def _read_row(self) -> Any:
         parts: list[Any] = []
         while self._at < len(self._symbols) and self._symbols[self._at][1] not in ("|", ")"):
             kind, text = self._symbols[self._at]
             self._at += 1
             if kind == "times" or text in ("*", "+", "?"):
-                parts[-1] = Times(parts[-1], *_bounds(text))
+                parts[-1] = Times(parts[-1], *_parse_bounds(text))
             else:
-                parts.append(self._part(kind, text))
+                parts.append(self._read_part(kind, text))
         return parts[0] if len(parts) == 1 else Row(tuple(parts))
 
-    def _part(self, kind: str, text: str) -> Any:
+    def _read_part(self, kind: str, text: str) -> Any:
         if kind == "text":
-            data = "".join(c for c, _ in _letters(text[1:-1])).encode("utf-8", "replace")
+            data = "".join(c for c, _ in _read_letters(text[1:-1])).encode("utf-8", "replace")
             return Row(tuple(Bytes(1 << byte) for byte in data))
         if kind == "set":
-            return _set(text[1:-1])
+            return _parse_set(text[1:-1])
         if kind == "name":
             return Rule(text)
         group = self.whole()
-        self._take(")")
+        self._take_mark(")")
         return group
 
 
-def _bounds(text: str) -> tuple[int, int]:
+def _parse_bounds(text: str) -> tuple[int, int]:
     if text in ("*", "+", "?"):
         return (1 if text == "+" else 0), (1 if text == "?" else -1)
     low, comma, high = text.strip("{}").partition(",")
     return int(low), int(high) if high else (-1 if comma else int(low))
 
 
-def _letters(text: str) -> Iterator[tuple[str, bool]]:
+def _read_letters(text: str) -> Iterator[tuple[str, bool]]:
     """Each character, and whether it was written with a backslash."""
     for code, escaped, plain in LETTER.findall(text):
         yield (chr(int(code, 16)) if code else ESCAPES.get(escaped, escaped) or plain), not plain
 
 
-def _span(low: int, high: int) -> int:
+def _bit_span(low: int, high: int) -> int:
     return ((1 << (high - low + 1)) - 1) << low
 
 
-def _set(text: str) -> Any:
+def _parse_set(text: str) -> Any:
     is_negated = text.startswith("^")
-    letters = list(_letters(text[is_negated:]))
+    letters = list(_read_letters(text[is_negated:]))
     bits = at = 0
     while at < len(letters):
         low = high = ord(letters[at][0])
         if at + 2 < len(letters) and letters[at + 1] == ("-", False):
             high, at = ord(letters[at + 2][0]), at + 2
         at += 1
-        bits |= _span(low, high)
+        bits |= _bit_span(low, high)
     if not is_negated:
         return Bytes(bits)
-    more = Bytes(_span(0x80, 0xBF))
-    wide = (Row((Bytes(_span(a, b)), Bytes(_span(c, d)), *[more] * n)) for a, b, c, d, n in WIDE)
+    more = Bytes(_bit_span(0x80, 0xBF))
+    wide = (Row((Bytes(_bit_span(a, b)), Bytes(_bit_span(c, d)), *[more] * n)) for a, b, c, d, n in WIDE)
     return Choice((Bytes(ASCII & ~bits), *wide))

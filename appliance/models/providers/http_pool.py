@@ -60,7 +60,7 @@ class Lines:
         try:
             answer = self._client.ask(request.written(), deadline)
         except OwlError as error:
-            problem = self._meant(error, deadline)
+            problem = self._explain_failure(error, deadline)
         else:
             reply = Reply(answer, self._remote, request)
             if 200 <= answer.status < 300:
@@ -85,7 +85,7 @@ class Lines:
         """Close the connections that rest; those in use are closed when they are done."""
         self._client.close()
 
-    def _meant(self, error: OwlError, deadline: Deadline) -> OwlError:
+    def _explain_failure(self, error: OwlError, deadline: Deadline) -> OwlError:
         """What a failure before the head of the answer means."""
         name, place = self._remote.provider, self._remote.place
         if isinstance(error, (Cancelled, DeadlineExceeded)):
@@ -93,7 +93,7 @@ class Lines:
         stage = error.stage if isinstance(error, HttpError) else ""
         why = error.why if isinstance(error, HttpError) else error.message
         if stage == "silence":
-            return _silent(self._remote, deadline)
+            return _silence_error(self._remote, deadline)
         if stage == "authorities":
             text, hint = f"{name}: its certificate cannot be checked: {error.message}", f"is providers.{name}.ca_file right?"
             return ProviderError(text, hint=hint, outcome="provider_not_available")
@@ -136,7 +136,7 @@ class Reply:
             try:
                 data = next(parts, b"")
             except HttpError as error:
-                problem = self._torn(error)
+                problem = self._explain_break(error)
             if problem is not None:
                 raise problem
             if not data:
@@ -178,14 +178,14 @@ class Reply:
         except OwlError:
             pass  # then it is closed
 
-    def _torn(self, error: HttpError) -> ProviderError:
+    def _explain_break(self, error: HttpError) -> ProviderError:
         """What a failure within the answer means."""
         if error.stage == "silence":
-            return _silent(self._remote, self._answer.deadline)
+            return _silence_error(self._remote, self._answer.deadline)
         text = f"{self._remote.provider} ({self._remote.model}): the answer broke off"
         return ProviderError(text, outcome="stream_error", kind="network")
 
 
-def _silent(remote: Remote, deadline: Deadline) -> ProviderError:
+def _silence_error(remote: Remote, deadline: Deadline) -> ProviderError:
     what = f"{remote.provider} ({remote.model}) was silent for {deadline.silence_s:g} s"
     return ProviderError(what, hint="try again, or allow more time", outcome="provider_timeout", kind="network")

@@ -51,7 +51,7 @@ class Hosted(ABC):
 
     def __init__(self, remote: Remote) -> None:
         self._sent_keys: deque[str] = deque(maxlen=SENT_KEYS)  # what no answer may show
-        self.remote = replace(remote, key=self._remembered(remote.key))
+        self.remote = replace(remote, key=self._remember_key(remote.key))
         self.name = remote.provider
         self.model = remote.model
         self._guard = threading.Lock()
@@ -60,7 +60,7 @@ class Hosted(ABC):
         self._marks: OrderedDict[str, Any] = OrderedDict()
         self.refused: frozenset[str] = frozenset()  # parameters that this provider was found not to take
 
-    def _remembered(self, key: Callable[[], str]) -> Callable[[], str]:
+    def _remember_key(self, key: Callable[[], str]) -> Callable[[], str]:
         """The same key; what was handed out for a request is known when its answer comes, without asking again."""
 
         def ask() -> str:
@@ -73,30 +73,30 @@ class Hosted(ABC):
     # -- what a format knows -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         """The headers of a request, key included."""
 
     @abstractmethod
-    def _url(self) -> str:
+    def _answer_url(self) -> str:
         """Where an answer is asked for."""
 
     @abstractmethod
-    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
         """The request."""
 
     @abstractmethod
-    def _read(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: Draft, sent: Sent) -> None:
         """Tell the draft what an event says."""
 
     @abstractmethod
-    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
         """Tell the draft what an answer says that came in one piece."""
 
     @abstractmethod
     def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
         """The models that the provider offers (A-129)."""
 
-    def _talk(self, ask: Ask) -> Talk:
+    def _build_talk(self, ask: Ask) -> Talk:
         return conversation.read(ask, has_images=self.remote.has_images)
 
     # -- a provider to the pool ----------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Hosted(ABC):
         """About how many tokens per named part, of the tools' schemas, and of the messages."""
         parts: dict[str, int] = {}
         texts = [(part.name, part.text) for part in ask.system]
-        texts += [("tools", json.dumps([t.name, t.description, t.schema], ensure_ascii=False)) for t in self._tools(ask)]
+        texts += [("tools", json.dumps([t.name, t.description, t.schema], ensure_ascii=False)) for t in self._tools_beside(ask)]
         texts += [("messages", m.content + "".join(json.dumps(c.arguments) for c in m.tool_calls)) for m in ask.messages]
         for name, text in texts:
             parts[name] = parts.get(name, 0) + self.count(text)
@@ -147,8 +147,8 @@ class Hosted(ABC):
             )
         names = Names(ask)
         draft = Draft(self.remote, ask, names)
-        with self._asked(ask, names, cancel) as reply:
-            yield from self._pieces(reply, draft)
+        with self._ask_provider(ask, names, cancel) as reply:
+            yield from self._read_pieces(reply, draft)
             finish = draft.finish(lambda: self.measure(route, ask).total, tokens.of_chars, self.remember)
             yield from draft.take()
             yield finish
@@ -165,7 +165,7 @@ class Hosted(ABC):
 
     # -- parts -------------------------------------------------------------------------------------------
 
-    def _tools(self, ask: Ask) -> Any:
+    def _tools_beside(self, ask: Ask) -> Any:
         """The tools that are described beside the text: none where the text does it."""
         return ask.tools if ask.dialect == "native" else ()
 
@@ -182,20 +182,20 @@ class Hosted(ABC):
             return self._marks.get(id)
 
     @contextmanager
-    def _asked(self, ask: Ask, names: Names, cancel: Cancel) -> Iterator["Reply"]:
+    def _ask_provider(self, ask: Ask, names: Names, cancel: Cancel) -> Iterator["Reply"]:
         """The answer from its first byte on; a parameter that is refused is left out, and the question put again."""
-        talk, deadline = self._talk(ask), self._deadline(cancel, ask.deadline_s)
+        talk, deadline = self._build_talk(ask), self._deadline_for(cancel, ask.deadline_s)
         while True:
-            request = self._request(self._url(), self._body(ask, talk, names))
+            request = self._build_request(self._answer_url(), self._build_body(ask, talk, names))
             problem: ProviderError | None = None
             try:
-                reply = self._ready().open(request, deadline)
+                reply = self._get_lines().open(request, deadline)
             except ContextTooLong as error:
-                self._learn(error.message)
+                self._learn_window(error.message)
                 problem = error
             except ProviderError as error:
                 problem = error
-                if self._adapted(error, request.body or {}):
+                if self._drop_parameter(error, request.body or {}):
                     continue
             if problem is not None:
                 raise problem
@@ -203,31 +203,31 @@ class Hosted(ABC):
                 yield reply
             return
 
-    def _pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
+    def _read_pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
         draft.hidden = reply.hidden
         draft.hide(self.remote.secrets(self._sent_keys))
         if reply.media_type in JSON_TYPES:
-            self._whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
+            self._read_whole(draft, parsed(reply.whole(16_000_000).decode("utf-8", "replace"), self.name, draft.hidden))
             yield from draft.take()
             return
         if reply.media_type.startswith("text/html"):
             said = clean(reply.whole(1_000_000).decode("utf-8", "replace"), draft.hidden)
             raise ProviderError(f"{self.name} ({self.model}) sent {said}", hint="is base_url right?", outcome="invalid_response")
         events, chunks = Events(), reply.chunks()
-        while (data := self._next(chunks, draft)) is not None:
+        while (data := self._next_bytes(chunks, draft)) is not None:
             for sent in events.feed(data):
-                self._read(draft, sent)
+                self._read_event(draft, sent)
                 yield from draft.take()
                 if draft.is_over:
                     return
             if draft.reason is not None:
                 reply.hasten(AFTER_S)
         for sent in events.close():
-            self._read(draft, sent)
+            self._read_event(draft, sent)
         yield from draft.take()
 
     @staticmethod
-    def _next(chunks: Iterator[bytes], draft: Draft) -> bytes | None:
+    def _next_bytes(chunks: Iterator[bytes], draft: Draft) -> bytes | None:
         """The next bytes, None at the end: also where a server that had said why it ended breaks off behind that."""
         try:
             return next(chunks, None)
@@ -236,7 +236,7 @@ class Hosted(ABC):
                 raise
             return None
 
-    def _adapted(self, error: ProviderError, body: Mapping[str, Any]) -> bool:
+    def _drop_parameter(self, error: ProviderError, body: Mapping[str, Any]) -> bool:
         """True when the complaint names a parameter that can be left out: from now on it is."""
         if error.outcome != "invalid_request" or not REJECTED.search(error.message):
             return False
@@ -248,13 +248,13 @@ class Hosted(ABC):
                 return True
         return False
 
-    def _learn(self, text: str) -> None:
+    def _learn_window(self, text: str) -> None:
         """Take the window that a complaint names, where nobody set one."""
         found = window_in(text)
         if found and not self.remote.window:
             self._window = found
 
-    def _ready(self) -> "Lines":
+    def _get_lines(self) -> "Lines":
         from appliance.models.providers.http_pool import Lines  # urllib3: a broker without remote models must not pay for it
 
         with self._guard:
@@ -262,22 +262,22 @@ class Hosted(ABC):
                 self._lines = Lines(self.remote)
             return self._lines
 
-    def _request(self, url: str, body: dict[str, Any] | None) -> "Request":
+    def _build_request(self, url: str, body: dict[str, Any] | None) -> "Request":
         from appliance.models.providers.http_pool import Request
 
-        return Request(url, self._headers(), body)
+        return Request(url, self._build_headers(), body)
 
-    def _deadline(self, cancel: Cancel | None, within_s: float) -> Deadline:
+    def _deadline_for(self, cancel: Cancel | None, within_s: float) -> Deadline:
         return Deadline(monotonic_s() + within_s, f"asking {self.name} ({self.model})", cancel, self.remote.timeout_s)
 
-    def _get(self, url: str, cancel: Cancel | None) -> Any:
+    def _get_json(self, url: str, cancel: Cancel | None) -> Any:
         """What a short question is answered with, as JSON."""
-        return self._ready().read(self._request(url, None), self._deadline(cancel, LISTING_S))
+        return self._get_lines().read(self._build_request(url, None), self._deadline_for(cancel, LISTING_S))
 
-    def _perhaps(self, url: str, cancel: Cancel | None) -> Any:
+    def _get_optional(self, url: str, cancel: Cancel | None) -> Any:
         """The same, None where the provider has nothing there."""
         try:
-            return self._get(url, cancel)
+            return self._get_json(url, cancel)
         except Cancelled:
             raise
         except OwlError:

@@ -56,7 +56,7 @@ class Sequences:
         self._reserved = count
         for held in self._held[-count:]:
             if not held.is_active:
-                self._drop(held)
+                self._drop_tokens(held)
                 held.slot = None
 
     def place(self, slot: str, prompt: Sequence[int], is_background: bool) -> Held:
@@ -64,7 +64,7 @@ class Sequences:
 
         At least the last token is left to evaluate, since only evaluation yields the next one.
         """
-        own = self._own(slot) or self._free_one(is_background)
+        own = self._find_own(slot) or self._free_one(is_background)
         own.slot, own.used, own.is_background, own.is_active = slot, next(self._ticks), is_background, True
         if own.aside:
             self._bring_back(own, common(own.tokens, prompt) > 0)
@@ -90,11 +90,11 @@ class Sequences:
             if length and self._loaded.cut(held.id, length):
                 del held.tokens[length:]
             else:
-                self._drop(held)
+                self._drop_tokens(held)
 
     def adopt(self, held: Held, tokens: Sequence[int], state: bytes) -> bool:
         """Let a sequence hold a saved state; False when it has no room, or llama.cpp does not take it."""
-        self._drop(held)
+        self._drop_tokens(held)
         while not self._loaded.restore(held.id, state):
             taken = sum(len(h.tokens) for h in self._held if not h.aside)
             if taken + len(tokens) <= self._loaded.window or not self._make_room(held):
@@ -119,34 +119,34 @@ class Sequences:
         chunk = min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
         for i in range(0, len(tokens), chunk):
             part = tokens[i : i + chunk]
-            self._add(held, part, should_stop, is_last=i + chunk >= len(tokens))
+            self._evaluate_part(held, part, should_stop, is_last=i + chunk >= len(tokens))
 
-    def _add(self, held: Held, part: Sequence[int], should_stop: Stop, *, is_last: bool) -> None:
+    def _evaluate_part(self, held: Held, part: Sequence[int], should_stop: Stop, *, is_last: bool) -> None:
         while True:
             if should_stop():
                 raise Cancelled("stopped before the answer was complete")
             if held.aside or held.lost:
-                self._recover(held, should_stop)
+                self._recover_lost(held, should_stop)
             try:
                 code = self._loaded.evaluate(part, held.id, len(held.tokens), wants_logits=is_last)
             except Unavailable:
-                self._drop(held)
+                self._drop_tokens(held)
                 raise
             if code == 0:
                 held.tokens += part
                 return
-            self._tidy(held)
+            self._remove_unfinished(held)
             # Stopped, or interrupted for somebody more urgent: `should_stop` tells which.
             if code == FULL and not self._make_room(held):
                 raise TooLarge(f"the window of {self._loaded.window} tokens is full", hint="start a new conversation")
 
-    def _recover(self, held: Held, should_stop: Stop) -> None:
+    def _recover_lost(self, held: Held, should_stop: Stop) -> None:
         """Bring back what others displaced while we rested."""
         if held.aside:
             self._bring_back(held, True)
         lost, held.lost = held.lost, []
         for i in range(0, len(lost), BACKGROUND_BATCH):
-            self._add(held, lost[i : i + BACKGROUND_BATCH], should_stop, is_last=False)
+            self._evaluate_part(held, lost[i : i + BACKGROUND_BATCH], should_stop, is_last=False)
 
     def _bring_back(self, held: Held, is_wanted: bool) -> None:
         state, tokens = held.aside, held.tokens
@@ -156,14 +156,14 @@ class Sequences:
             if held.is_active and is_wanted:
                 held.lost = tokens
 
-    def _tidy(self, held: Held) -> None:
+    def _remove_unfinished(self, held: Held) -> None:
         """Remove what an unfinished evaluation may have left behind our books."""
         if not self._loaded.cut(held.id, len(held.tokens)):
             lost = held.tokens
-            self._drop(held)
+            self._drop_tokens(held)
             held.lost = lost
 
-    def _own(self, slot: str) -> Held | None:
+    def _find_own(self, slot: str) -> Held | None:
         return next((h for h in self._held if h.slot == slot and not h.is_active), None)
 
     def _free_one(self, is_background: bool) -> Held:
@@ -186,7 +186,7 @@ class Sequences:
         if victim.is_active or (keeper.is_background and not victim.is_background):
             self._put_aside(victim)
         else:
-            self._drop(victim)
+            self._drop_tokens(victim)
         return True
 
     def _put_aside(self, held: Held) -> None:
@@ -197,13 +197,13 @@ class Sequences:
             if memory_room.free_bytes() > LEAVE_FREE_BYTES + 2 * self._loaded.state_bytes(held.id)
             else b""
         )
-        self._drop(held)
+        self._drop_tokens(held)
         if state:
             held.tokens, held.aside = tokens, state
         elif held.is_active:
             held.lost = tokens
 
-    def _drop(self, held: Held) -> None:
+    def _drop_tokens(self, held: Held) -> None:
         self._loaded.clear(held.id)
         held.tokens, held.aside = [], b""
 

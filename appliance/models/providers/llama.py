@@ -99,7 +99,7 @@ class Llama:
     def memory_bytes(self) -> int:
         """Estimated memory of the loaded model, with the context for background work once it is there."""
         ready = self._ready
-        return self._needed(self.window) + (ready.context_bytes if ready is not None and ready.has_two else 0)
+        return self._needed_bytes(self.window) + (ready.context_bytes if ready is not None and ready.has_two else 0)
 
     def is_fresh(self) -> bool:
         """False when the file was replaced since."""
@@ -111,7 +111,7 @@ class Llama:
     def load(self, cancel: Cancel) -> None:
         """Bring the model into memory now; Cancelled when stopped, TooLarge when it would not fit."""
         with self._loading:
-            self._open(cancel)
+            self._open_model(cancel)
 
     def close(self) -> None:
         """Give the memory back; nothing may be running."""
@@ -123,12 +123,12 @@ class Llama:
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
         with self._loading:
-            return len(self._open(threading.Event()).loaded.tokens(text))
+            return len(self._open_model(threading.Event()).loaded.tokens(text))
 
     def measure(self, route: Route, ask: Ask) -> Measure:
         """Tokens per named part; "template" is what the chat format adds. A part describes the tools, so theirs are there."""
         with self._loading:
-            ready = self._open(threading.Event())
+            ready = self._open_model(threading.Event())
             parts: dict[str, int] = {}
             for part in ask.system:
                 parts[part.name] = parts.get(part.name, 0) + len(ready.loaded.tokens(part.text))
@@ -151,7 +151,7 @@ class Llama:
             return cancel.is_set() or monotonic_s() > end_s + turn.rested_s
 
         try:
-            yield from self._generate(ask, cancel, turn, should_stop)
+            yield from self._generate_answer(ask, cancel, turn, should_stop)
         except Cancelled:
             if cancel.is_set():
                 raise
@@ -159,9 +159,9 @@ class Llama:
                 f"{self.model} did not finish within {ask.deadline_s:g} s", hint="allow more time, or ask for a shorter answer"
             ) from None
 
-    def _generate(self, ask: Ask, cancel: Cancel, turn: Pause, should_stop: Callable[[], bool]) -> Iterator[Piece | Finish]:
+    def _generate_answer(self, ask: Ask, cancel: Cancel, turn: Pause, should_stop: Callable[[], bool]) -> Iterator[Piece | Finish]:
         with self._loading:
-            ready = self._open(cancel).lane(ask.is_background)
+            ready = self._open_model(cancel).lane(ask.is_background)
         if ask.tools and ask.dialect == "native" and ready.family(ask) is None:
             text = f"the chat template of {self.model} turned out to know no tools"
             raise ProviderError(text, hint="ask again: its tools are told in words now", outcome="model_not_supported")
@@ -207,19 +207,19 @@ class Llama:
         if self._options.context:
             return min(self._options.context, trained)
         window = min(trained, LARGEST_WINDOW)
-        limit = self._limit() + (0 if self._options.memory_mb else self._options.reclaim_bytes)
-        while window > SMALLEST_WINDOW and self._needed(window) > limit:
+        limit = self._limit_bytes() + (0 if self._options.memory_mb else self._options.reclaim_bytes)
+        while window > SMALLEST_WINDOW and self._needed_bytes(window) > limit:
             window -= WINDOW_STEP
         return max(window, min(trained, SMALLEST_WINDOW))
 
-    def _needed(self, window: int) -> int:
+    def _needed_bytes(self, window: int) -> int:
         part = CACHE_PARTS[self._options.cache_type]
         return self.header.memory_bytes(window, BATCH) - round(self.header.token_bytes * window * (1 - part))
 
-    def _limit(self) -> int:
+    def _limit_bytes(self) -> int:
         return self._options.memory_mb * MB or memory_room.free_bytes()
 
-    def _open(self, cancel: Cancel) -> "Ready":
+    def _open_model(self, cancel: Cancel) -> "Ready":
         """The loaded model; the caller holds the lock, so that nobody closes it meanwhile."""
         if self._ready is not None:
             return self._ready
@@ -229,7 +229,7 @@ class Llama:
         loaded = Loaded(self.path, self.window, self._options.threads, self._options.cache_type, cancel.is_set)
         try:
             loaded.touch()
-            self._ready = Ready(loaded, self._template(loaded), self._states(loaded), self._second_bytes())
+            self._ready = Ready(loaded, self._build_template(loaded), self._build_states(loaded), self._second_bytes())
         except OwlError:
             loaded.close()
             raise
@@ -239,11 +239,11 @@ class Llama:
 
     def _second_bytes(self) -> int:
         """Memory of a second context, or 0 when the limit that was set does not allow one."""
-        size, limit = self._needed(self.window) - self.header.file_bytes, self._options.memory_mb * MB
-        return 0 if limit and self._needed(self.window) + size > limit else size
+        size, limit = self._needed_bytes(self.window) - self.header.file_bytes, self._options.memory_mb * MB
+        return 0 if limit and self._needed_bytes(self.window) + size > limit else size
 
     def _refuse_too_large(self) -> None:
-        needed, limit = self.memory_bytes, self._limit()
+        needed, limit = self.memory_bytes, self._limit_bytes()
         if needed > limit:
             word = "are allowed (models.memory_mb)" if self._options.memory_mb else "are free"
             raise TooLarge(
@@ -251,7 +251,7 @@ class Llama:
                 hint="choose a smaller model (owlbox model list), a smaller models.context, or stop other programs",
             )
 
-    def _states(self, loaded: Loaded) -> States:
+    def _build_states(self, loaded: Loaded) -> States:
         """The prefix states that this file, template, llama.cpp and cache type made: others mean something else."""
         template = hashlib.sha256(loaded.own_template().encode()).hexdigest()
         parts: tuple[str, ...] = (
@@ -265,7 +265,7 @@ class Llama:
             parts += (str(loaded.window),)
         return States(self.path.parent / "prefix", "\n".join(parts), self._options.prefix_mb * MB)
 
-    def _template(self, loaded: Loaded) -> Template:
+    def _build_template(self, loaded: Loaded) -> Template:
         api = loaded.api
         return Template(
             loaded.own_template(),
@@ -301,7 +301,7 @@ class Ready:
         if not is_background:
             return self
         if self._beside is None:
-            self._beside = self._second() or self
+            self._beside = self._open_second() or self
             if self._beside is self:
                 self.sequences.reserve(FOR_BACKGROUND)
         return self._beside
@@ -311,7 +311,7 @@ class Ready:
         """True when background work has a context of its own."""
         return self._beside is not None and self._beside is not self
 
-    def _second(self) -> "Ready | None":
+    def _open_second(self) -> "Ready | None":
         if not self.context_bytes or memory_room.free_bytes() < LEAVE_FREE_BYTES + self.context_bytes:
             LOG.info("background work shares the context of conversations: memory is short")
             return None
@@ -383,22 +383,22 @@ class Reading:
             watched = loaded.watch(should_end)  # kept alive here: C holds a pointer to it
             return is_over
 
-        self._restore()
+        self._restore_state()
         try:
             if len(self.held.tokens) < self._stable:
-                self._evaluate(self._stable, unwatched)
-                self._keep()
-            self._evaluate(len(self._prompt), unwatched)
+                self._evaluate_until(self._stable, unwatched)
+                self._save_state()
+            self._evaluate_until(len(self._prompt), unwatched)
         finally:
             if watched is not None:
                 loaded.watch(None)
 
-    def _evaluate(self, end: int, pause: Callable[[], bool]) -> None:
+    def _evaluate_until(self, end: int, pause: Callable[[], bool]) -> None:
         fresh = self._prompt[len(self.held.tokens) : end]
         self.evaluated += len(fresh)
         self._ready.sequences.extend(self.held, fresh, pause)
 
-    def _restore(self) -> None:
+    def _restore_state(self) -> None:
         """Take the beginning from disk where that knows clearly more than memory does."""
         states, sequences, begun = self._ready.states, self._ready.sequences, len(self.held.tokens)
         if begun >= self._stable:
@@ -410,7 +410,7 @@ class Reading:
         if state is not None and sequences.adopt(self.held, known.tokens, state):
             sequences.cut(self.held, length)
 
-    def _keep(self) -> None:
+    def _save_state(self) -> None:
         """Save the system text's state; it was just evaluated, so nothing is saved twice."""
         tokens, states, sequences = self._prompt[: self._stable], self._ready.states, self._ready.sequences
         if not self._is_kept or len(tokens) < WORTH_KEEPING or states.has(tokens):

@@ -88,7 +88,7 @@ class Loaded:
         if not self.model:
             if should_stop():
                 raise Cancelled(f"loading {path.name} was stopped")
-            raise self._failed(f"llama.cpp cannot load {path.name}")
+            raise self._explain_failure(f"llama.cpp cannot load {path.name}")
         self.vocabulary = api.llama_model_get_vocab(self.model)
         self.vocabulary_size = int(api.llama_vocab_n_tokens(self.vocabulary))
         # Recurrent models keep one state, not a row per token: nothing can be cut off or copied in part.
@@ -100,7 +100,7 @@ class Loaded:
         self.batch = BATCH
         self._wanted = (window, threads, cache_type)
         try:
-            self._open()
+            self._open_context()
         except Unavailable:
             api.llama_model_free(self.model)
             raise
@@ -113,19 +113,19 @@ class Loaded:
         twin = copy.copy(self)
         twin._owns_model = False
         twin.batch, twin.sequences = BACKGROUND_BATCH, BACKGROUND_SEQUENCES
-        twin._open()
+        twin._open_context()
         return twin
 
-    def _open(self) -> None:
+    def _open_context(self) -> None:
         window = self._wanted[0]
-        self.context = self.api.llama_init_from_model(self.model, self._settings(*self._wanted))
+        self.context = self.api.llama_init_from_model(self.model, self._context_settings(*self._wanted))
         if not self.context:
-            raise self._failed(f"no memory for a window of {window} tokens")
+            raise self._explain_failure(f"no memory for a window of {window} tokens")
         self.window = int(self.api.llama_n_ctx(self.context))
         self.memory = self.api.llama_get_memory(self.context)
         self._batch = self.api.llama_batch_init(self.batch, 0, 1)
 
-    def _settings(self, window: int, threads: int, cache_type: str) -> Any:
+    def _context_settings(self, window: int, threads: int, cache_type: str) -> Any:
         settings = self.api.llama_context_default_params()
         settings.n_ctx, settings.n_seq_max = window, self.sequences
         settings.type_k = settings.type_v = CACHE_TYPES[cache_type]
@@ -145,7 +145,7 @@ class Loaded:
                 self.api.llama_sampler_free(sampler)
             self.api.llama_model_free(self.model)
 
-    def _failed(self, what: str) -> Unavailable:
+    def _explain_failure(self, what: str) -> Unavailable:
         why = self._library.complaints[-1] if self._library.complaints else "no reason given"
         if any("invalid data" in line for line in self._library.complaints):
             return Unavailable(f"{what}: its weights are damaged", hint="copy or download it again: owlbox model list, model add")
@@ -218,7 +218,7 @@ class Loaded:
         batch.logits[len(tokens) - 1] = 1 if wants_logits else 0
         code = int(self.api.llama_decode(self.context, batch))
         if code not in (0, FULL, ABORTED):
-            raise self._failed(f"llama.cpp could not evaluate {len(tokens)} tokens (code {code})")
+            raise self._explain_failure(f"llama.cpp could not evaluate {len(tokens)} tokens (code {code})")
         return code
 
     def touch(self) -> None:

@@ -10,10 +10,10 @@ KIB = 1024
 
 def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """Bytes this process may still take before the machine, or a cgroup above us, runs out."""
-    return min([_available(proc), *_cgroup_rooms(proc, cgroups)])
+    return min([_available_bytes(proc), *_cgroup_rooms(proc, cgroups)])
 
 
-def _available(proc: Path) -> int:
+def _available_bytes(proc: Path) -> int:
     for line in (proc / "meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * KIB
@@ -29,7 +29,7 @@ def _cgroup_rooms(proc: Path, cgroups: Path) -> list[int]:
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
     folder, rooms = cgroups / path.strip("/"), []
     while True:
-        room = _room(folder)
+        room = _room_in(folder)
         if room is not None:
             rooms.append(room)
         if folder == cgroups or cgroups not in folder.parents:
@@ -37,7 +37,7 @@ def _cgroup_rooms(proc: Path, cgroups: Path) -> list[int]:
         folder = folder.parent
 
 
-def _room(folder: Path) -> int | None:
+def _room_in(folder: Path) -> int | None:
     try:
         limit = (folder / "memory.max").read_text().strip()
         used = int((folder / "memory.current").read_text())

@@ -49,7 +49,7 @@ class States:
         self._limit_bytes = limit_bytes
         self._guard = threading.Lock()
         self._writers: list[threading.Thread] = []
-        self._known = {path.name: found for path in self._files() if (found := self._header(path)) is not None}
+        self._known = {path.name: found for path in self._list_files() if (found := self._read_header(path)) is not None}
 
     def best(self, tokens: Sequence[int], window: int) -> tuple[Known | None, int]:
         """The state that shares the longest beginning with these tokens, and how many they share.
@@ -58,14 +58,16 @@ class States:
         """
         wanted = array("I", tokens)
         with self._guard:
-            shared = [(_common(known.tokens, wanted), known) for known in self._known.values() if len(known.tokens) <= window]
+            shared = [
+                (_common_length(known.tokens, wanted), known) for known in self._known.values() if len(known.tokens) <= window
+            ]
         length, known = max(shared, key=lambda pair: pair[0], default=(0, None))
         return (known, length) if length else (None, 0)
 
     def has(self, tokens: Sequence[int]) -> bool:
         """True when exactly this beginning is kept."""
         with self._guard:
-            return self._name(array("I", tokens)) in self._known
+            return self._file_name(array("I", tokens)) in self._known
 
     def may_take(self, size_bytes: int) -> bool:
         """False for what is larger than all that may be kept."""
@@ -76,18 +78,18 @@ class States:
         try:
             data = known.path.read_bytes()
         except OSError as error:
-            self._forget(known, str(error.strerror))
+            self._forget_state(known, str(error.strerror))
             return None
-        payload = self._verified(data, known)
+        payload = self._verify_payload(data, known)
         if payload is None:
-            self._forget(known, "length or checksum is wrong")
+            self._forget_state(known, "length or checksum is wrong")
             return None
-        self._used(known.path)
+        self._mark_used(known.path)
         return payload
 
     def keep(self, tokens: Sequence[int], payload: bytes) -> None:
         """Write a state in the background; whoever wants it before the next start has it in memory anyway."""
-        writer = threading.Thread(target=self._write, args=(array("I", tokens), payload), name="prefix-state", daemon=True)
+        writer = threading.Thread(target=self._write_state, args=(array("I", tokens), payload), name="prefix-state", daemon=True)
         with self._guard:
             self._writers = [w for w in self._writers if w.is_alive()] + [writer]
         writer.start()
@@ -101,21 +103,21 @@ class States:
 
     # -- files -------------------------------------------------------------------------------------
 
-    def _files(self) -> list[Path]:
+    def _list_files(self) -> list[Path]:
         try:
             return sorted(p for p in self._folder.iterdir() if p.suffix == SUFFIX)
         except OSError:
             return []
 
-    def _name(self, tokens: "array[int]") -> str:
+    def _file_name(self, tokens: "array[int]") -> str:
         return hashlib.sha256(self._identity.encode() + tokens.tobytes()).hexdigest()[:40] + SUFFIX
 
-    def _header(self, path: Path) -> Known | None:
+    def _read_header(self, path: Path) -> Known | None:
         """What a file says it is, without reading the state; None for damaged ones and other identities'."""
         try:
             with path.open("rb") as file:
                 start = file.read(len(MAGIC) + LONGEST_HEADER)
-                facts = _facts(start)
+                facts = _parse_facts(start)
                 if facts is None or facts.get("identity") != self._identity:
                     return None
                 count, begin = facts["tokens"], facts["begin"]
@@ -127,12 +129,12 @@ class States:
             return None
         if len(tokens) != count or size != begin + count * TOKEN_BYTES + facts["payload"]:
             LOG.warning("prefix state is incomplete and will be made anew", extra={"file": path.name})
-            _remove(path)
+            _remove_file(path)
             return None
         return Known(path, tokens, size)
 
-    def _verified(self, data: bytes, known: Known) -> bytes | None:
-        facts = _facts(data[: len(MAGIC) + LONGEST_HEADER])
+    def _verify_payload(self, data: bytes, known: Known) -> bytes | None:
+        facts = _parse_facts(data[: len(MAGIC) + LONGEST_HEADER])
         if facts is None or facts.get("identity") != self._identity:
             return None
         body = memoryview(data)[facts["begin"] :]
@@ -142,8 +144,8 @@ class States:
             return None
         return bytes(body[length:])
 
-    def _write(self, tokens: "array[int]", payload: bytes) -> None:
-        path = self._folder / self._name(tokens)
+    def _write_state(self, tokens: "array[int]", payload: bytes) -> None:
+        path = self._folder / self._file_name(tokens)
         part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}{PART}")
         raw = tokens.tobytes()
         digest = hashlib.sha256(raw)
@@ -161,19 +163,19 @@ class States:
                 return
             handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "wb") as file:
-                file.write(_packed(facts))
+                file.write(_pack_facts(facts))
                 file.write(raw)
                 file.write(payload)
                 file.flush()
                 os.fsync(file.fileno())
                 size = file.tell()
             os.replace(part, path)
-            _flush(self._folder)
+            _sync_folder(self._folder)
         except OSError as error:
             LOG.warning("prefix state not kept: %s", error.strerror, extra={"file": path.name})
             return
         finally:
-            _remove(part)
+            _remove_file(part)
         with self._guard:
             self._known[path.name] = Known(path, tokens, size)
         LOG.info("prefix state kept", extra={"file": path.name, "tokens": len(tokens), "bytes": size})
@@ -185,7 +187,7 @@ class States:
         for left in self._folder.glob(f".*{PART}"):  # of a process that was killed while it wrote
             if now_ms() - left.stat().st_mtime * 1000 > USED_AGAIN_MS:
                 left.unlink(missing_ok=True)
-        files = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in self._files() if p != path)
+        files = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in self._list_files() if p != path)
         total = sum(size for _, size, _ in files)
         for _, size, old in files:
             if total + needed <= self._limit_bytes:
@@ -197,27 +199,27 @@ class States:
         disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize > needed + KEEP_FREE_BYTES
 
-    def _used(self, path: Path) -> None:
+    def _mark_used(self, path: Path) -> None:
         try:
             if now_ms() - path.stat().st_mtime * 1000 > USED_AGAIN_MS:
                 os.utime(path)
         except OSError:
             pass  # another process removed it: it is in our memory now
 
-    def _forget(self, known: Known, reason: str) -> None:
+    def _forget_state(self, known: Known, reason: str) -> None:
         LOG.warning("prefix state cannot be used and will be made anew: %s", reason, extra={"file": known.path.name})
         with self._guard:
             self._known.pop(known.path.name, None)
-        _remove(known.path)
+        _remove_file(known.path)
 
 
-def _packed(facts: dict[str, Any]) -> bytes:
+def _pack_facts(facts: dict[str, Any]) -> bytes:
     """Magic, length of the JSON, the JSON."""
     text = json.dumps(facts).encode()
     return MAGIC + struct.pack("<I", len(text)) + text
 
 
-def _facts(start: bytes) -> dict[str, Any] | None:
+def _parse_facts(start: bytes) -> dict[str, Any] | None:
     """The JSON at the start of a file, with "begin", the place of what follows it; None when it is not ours."""
     if not start.startswith(MAGIC) or len(start) < len(MAGIC) + 4:
         return None
@@ -236,7 +238,7 @@ def _facts(start: bytes) -> dict[str, Any] | None:
     return {**facts, "begin": begin} if is_whole else None
 
 
-def _common(known: "array[int]", wanted: "array[int]") -> int:
+def _common_length(known: "array[int]", wanted: "array[int]") -> int:
     """Length of the common beginning, by halving: comparing slices is fast, comparing items is not."""
     low, high = 0, min(len(known), len(wanted))
     while low < high:
@@ -248,14 +250,14 @@ def _common(known: "array[int]", wanted: "array[int]") -> int:
     return low
 
 
-def _remove(path: Path) -> None:
+def _remove_file(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
         pass  # a folder we may not write to: what lies there is not used, that is enough
 
 
-def _flush(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -54,7 +54,7 @@ class Remote:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise ConfigError(
-                f"provider {self.provider}: {_shown(parts)!r} is no address of a service",
+                f"provider {self.provider}: {_hide_password(parts)!r} is no address of a service",
                 key=f"providers.{self.provider}.base_url",
                 hint="give one such as https://api.example.com/v1",
             )
@@ -73,7 +73,7 @@ class Remote:
     def signed(self, header: str, form: str = KEY) -> dict[str, str]:
         """The headers of a request: those of the configuration, and the key in its place; nothing without a key."""
         key = self.key()
-        self._check(key)
+        self._check_key(key)
         found = {name: value.replace(KEY, key) for name, value in self.headers.items()}
         if key and not any(KEY in value for value in self.headers.values()):
             found[header] = form.replace(KEY, key)
@@ -84,7 +84,7 @@ class Remote:
         words = [word for value in self.headers.values() for word in KEYLIKE.findall(value)]
         return (*(key for key in keys if len(key) >= MIN_KEY_CHARS), *words)
 
-    def _check(self, key: str) -> None:
+    def _check_key(self, key: str) -> None:
         """Refuse a key that no header can carry, and one that would be read by others on its way."""
         if not all("!" <= letter <= "~" for letter in key):
             raise ProviderError(
@@ -117,6 +117,6 @@ def is_near(host: str) -> bool:
         return "." not in host or host.lower().endswith(NEAR)
 
 
-def _shown(parts: SplitResult) -> str:
+def _hide_password(parts: SplitResult) -> str:
     """An address without what may be a password."""
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

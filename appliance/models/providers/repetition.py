@@ -41,10 +41,10 @@ class Repeats:
 
 def circles(words: list[str]) -> bool:
     """True when words end in one block said over and over."""
-    return any(_counts(words, length) for length in range(1, min(LONGEST, len(words) // LONG_ROUNDS) + 1))
+    return any(_counts_repeat(words, length) for length in range(1, min(LONGEST, len(words) // LONG_ROUNDS) + 1))
 
 
-def _counts(words: list[str], length: int) -> bool:
+def _counts_repeat(words: list[str], length: int) -> bool:
     if words[-1] != words[-1 - length] or words[-2 * length : -length] != words[-length:]:
         return False
     same, end = length, len(words)

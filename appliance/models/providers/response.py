@@ -75,14 +75,14 @@ class Draft:
     def say(self, text: Any) -> None:
         """Words of the answer."""
         if isinstance(text, str) and text:
-            self._shown(self._answer.feed(text.encode("utf-8", "replace")))
+            self._show_text(self._answer.feed(text.encode("utf-8", "replace")))
             if self._answer.is_stopped:
                 self.reason, self.is_over = "stop", True
 
     def think(self, text: Any) -> None:
         """Words of its thoughts."""
         if isinstance(text, str) and text and self._remote.has_reasoning:
-            self._thought(self._thought_mask.feed(text))
+            self._append_thought(self._thought_mask.feed(text))
 
     def call(self, place: Any, *, id: Any = None, name: Any = None, text: Any = None, mark: Any = None) -> Begun:
         """A part of the call at a place; parts of one place belong together."""
@@ -146,16 +146,16 @@ class Draft:
                 outcome="stream_error",
                 kind="network",
             )
-        self._shown(self._answer.finish())
-        self._thought(self._thought_mask.finish())
-        self._spoken(self._mask.finish())
+        self._show_text(self._answer.finish())
+        self._append_thought(self._thought_mask.finish())
+        self._append_spoken(self._mask.finish())
         if self.is_refused and not self.has_output:
             raise ProviderError(
                 f"{self._remote.provider} ({self._remote.model}) declined to answer this",
                 hint="ask in other words, or ask another model",
                 outcome="invalid_request",
             )
-        calls = self._made(marked)
+        calls = self._build_calls(marked)
         usage, chars = self.usage, self._said_chars + sum(map(len, self._thoughts)) + sum(len(c.text) for c in self._calls.values())
         total = usage.prompt if usage.prompt >= 0 else prompt()
         return Finish(
@@ -173,29 +173,29 @@ class Draft:
             is_estimated=usage.prompt < 0 or usage.output < 0,
         )
 
-    def _shown(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self.think(self._answer.thoughts())
-        self._spoken(self._mask.feed(text))
+        self._append_spoken(self._mask.feed(text))
 
-    def _spoken(self, text: str) -> None:
+    def _append_spoken(self, text: str) -> None:
         if text:
             self._said_chars += len(text)
             self._pieces.append(Piece(text))
 
-    def _thought(self, text: str) -> None:
+    def _append_thought(self, text: str) -> None:
         if text:
             self._thoughts.append(text)
             self._pieces.append(Piece(text, is_reasoning=True))
 
-    def _made(self, marked: Callable[[str, str], None]) -> tuple[ToolCall, ...]:
+    def _build_calls(self, marked: Callable[[str, str], None]) -> tuple[ToolCall, ...]:
         """The calls; with one that cannot be read, all of them become text. What was cut off is dropped."""
         begun = [call for call in self._calls.values() if call.name]
-        read = [_arguments(call.text) for call in begun]
+        read = [_parse_arguments(call.text) for call in begun]
         if self.reason == "length" and read and read[-1] is None:
             begun, read = begun[:-1], read[:-1]
         if any(arguments is None for arguments in read):
             for call in begun:
-                self._spoken(self._mask.clean(MENDED.format(self._names.ours(call.name), call.text.strip() or "{}")))
+                self._append_spoken(self._mask.clean(MENDED.format(self._names.ours(call.name), call.text.strip() or "{}")))
             return ()
         found: list[ToolCall] = []
         for call, arguments in zip(begun, read):
@@ -241,7 +241,7 @@ def number(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _arguments(text: str) -> dict[str, Any] | None:
+def _parse_arguments(text: str) -> dict[str, Any] | None:
     """Arguments as they were written; None when that is no JSON object. None at all are none."""
     for _ in range(2):  # some servers encode them twice
         if not text.strip():

@@ -64,7 +64,7 @@ class Writing:
             self._sampler.constrain(ready.grammar(ask.tools), "call")
         elif must_call and may_call and family is not None:
             self._answer.begin_call(family.opening)
-            self._hold()
+            self._hold_to_grammar()
         self._repeats = Repeats() if is_watched else None
         self.reason: Any = "stop"
         self.count = 0
@@ -77,16 +77,16 @@ class Writing:
         """Text that may be shown, until the model ends, a stop string comes, the call is whole or room runs out."""
         loaded = self._ready.loaded
         while True:
-            tokens = self._next()
+            tokens = self._next_tokens()
             if loaded.is_end(tokens[0]):
                 break
             self.count += len(tokens)
-            for piece in self._told(self._answer.feed(b"".join(map(self._bytes, tokens)))):
+            for piece in self._show_pieces(self._answer.feed(b"".join(map(self._token_bytes, tokens)))):
                 yield piece
                 if self._repeats is not None and self._repeats.feed(piece.text):
                     self.reason = "repetition"
             if self._answer.is_call and not self._sampler.is_constrained and not self._is_free:
-                self._hold()
+                self._hold_to_grammar()
             if self.reason != "stop":
                 break
             if self._answer.is_stopped or self._sampler.is_complete:
@@ -95,38 +95,38 @@ class Writing:
                 self.reason = "length"
                 break
             self._ready.sequences.extend(self._held, tokens, should_stop)
-        yield from self._told("" if self._answer.is_call else self._answer.finish())
+        yield from self._show_pieces("" if self._answer.is_call else self._answer.finish())
 
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool call, if the answer was one; a call cut short is dropped, and nobody sees its text."""
         if not self._answer.is_call:
             return ()
-        call = self._read(self._answer.call_text)
+        call = self._read_call(self._answer.call_text)
         if call is None:
             self.reason = "length"
             LOG.warning("tool call cut off", extra={"tokens": self.count, "limit": self._ask.max_tokens})
             return ()
         return (call,)
 
-    def _read(self, text: str) -> ToolCall | None:
+    def _read_call(self, text: str) -> ToolCall | None:
         if self._family is None:
             return read_call(text)
         is_whole = self._sampler.is_complete or (self._is_free and self.reason != "length")
         return self._family.read(text, self._ask.tools) if is_whole else None
 
-    def _hold(self) -> None:
+    def _hold_to_grammar(self) -> None:
         """Hold what comes to the grammar of the call that has begun, if what it has so far allows that."""
         text = self._answer.call_text
         gbnf = self._ready.grammar(self._ask.tools, self._family, is_loose=self._answer.is_loose)
         self._is_free = not self._sampler.constrain(gbnf, "root", text.encode())
 
-    def _told(self, text: str) -> Iterator[Piece]:
+    def _show_pieces(self, text: str) -> Iterator[Piece]:
         if thoughts := self._answer.thoughts():
             yield Piece(thoughts, is_reasoning=True)
         if text:
             yield Piece(text)
 
-    def _bytes(self, token: int) -> bytes:
+    def _token_bytes(self, token: int) -> bytes:
         """What a token says; the marks of thoughts and calls count as text also where they are control tokens."""
         piece = self._texts.get(token) or self._ready.loaded.piece(token)
         if not piece and (name := self._ready.loaded.text_of(token)) in (BEGIN, END):
@@ -135,9 +135,9 @@ class Writing:
 
     def _ends_thinking(self, prompt: Sequence[int]) -> bool:
         """True when the model's template has already begun its thoughts."""
-        return b"".join(map(self._bytes, prompt[-THINKING_TOKENS:])).rstrip().endswith(BEGIN.encode())
+        return b"".join(map(self._token_bytes, prompt[-THINKING_TOKENS:])).rstrip().endswith(BEGIN.encode())
 
-    def _next(self) -> list[int]:
+    def _next_tokens(self) -> list[int]:
         """The next token, and those that can only follow it: all are evaluated together."""
         begun = self._sampler.skip() if self.count == 0 else []
         if begun:

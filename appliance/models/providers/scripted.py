@@ -93,15 +93,15 @@ class Scripted:
     def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]:
         """The next turn's pieces with its delays, then one Finish, or its error; others may go first between pieces."""
         end_s = monotonic_s() + ask.deadline_s
-        turn = self._next(ask)
+        turn = self._next_turn(ask)
         spoken = 0
-        _pause(turn.delay_s, end_s, cancel)
+        _pause_for(turn.delay_s, end_s, cancel)
         if turn.reasoning:
             yield Piece(turn.reasoning, is_reasoning=True)
         for i, chunk in enumerate(turn.chunks):
             if pause is not None:
                 pause.rest()
-            _pause(turn.chunk_delay_s if i else 0, end_s, cancel)
+            _pause_for(turn.chunk_delay_s if i else 0, end_s, cancel)
             spoken += len(chunk)
             yield Piece(chunk)
         if turn.error:
@@ -118,7 +118,7 @@ class Scripted:
             output_tokens=-(-spoken // CHARS_PER_TOKEN),
         )
 
-    def _next(self, ask: Ask) -> Turn:
+    def _next_turn(self, ask: Ask) -> Turn:
         if ask.purpose not in ("turn", "bench"):
             return Turn(chunks=(self._script.title,))
         said = _last_of_user(ask.messages)
@@ -136,7 +136,7 @@ def _last_of_user(messages: tuple[Message, ...]) -> str:
     return next((m.content for m in reversed(messages) if m.role == "user"), "")
 
 
-def _pause(seconds: float, end_s: float, cancel: Cancel) -> None:
+def _pause_for(seconds: float, end_s: float, cancel: Cancel) -> None:
     left_s = end_s - monotonic_s()
     if cancel.wait(min(seconds, max(0, left_s))) if seconds > 0 else cancel.is_set():
         raise Cancelled("stopped while the script was speaking")
@@ -157,7 +157,7 @@ def read(path: Path) -> Script:
     except ValueError as error:
         raise ConfigError(f"script {path}: {error}", key="models.script") from None
     checked = _Checked(path.name, "", raw, {"turns": list, "title": str, "otherwise": str})
-    turns = tuple(_turn(path.name, i, raw_turn) for i, raw_turn in enumerate(checked.get("turns", []), 1))
+    turns = tuple(_parse_turn(path.name, i, raw_turn) for i, raw_turn in enumerate(checked.get("turns", []), 1))
     return Script(turns, checked.get("title", TITLE), checked.get("otherwise", OTHERWISE))
 
 
@@ -208,7 +208,7 @@ class _Checked:
             self.fail(key, why)
 
 
-def _turn(file: str, number: int, raw: Any) -> Turn:
+def _parse_turn(file: str, number: int, raw: Any) -> Turn:
     table = _Checked(file, f"turn {number}", raw, KEYS)
     chunks, size = table.get("chunks", []), table.get("chunk_size", 0)
     table.require(all(isinstance(c, str) for c in chunks), "chunks", "must be a list of texts")
@@ -219,18 +219,18 @@ def _turn(file: str, number: int, raw: Any) -> Turn:
     error = table.get("error", "")
     table.require(not error or from_outcome(error, "").outcome == error, "error", f"{error!r} is not an outcome")
     return Turn(
-        match=_pattern(table),
-        chunks=tuple(chunks) or _cut(table.get("text", ""), size),
+        match=_parse_pattern(table),
+        chunks=tuple(chunks) or _cut_text(table.get("text", ""), size),
         delay_s=table.get("delay_s", 0),
         chunk_delay_s=table.get("chunk_delay_s", 0),
         reasoning=table.get("reasoning", ""),
-        tool_calls=_calls(table, number),
+        tool_calls=_parse_calls(table, number),
         error=error,
         repeat=table.get("repeat", False),
     )
 
 
-def _pattern(table: _Checked) -> re.Pattern[str] | None:
+def _parse_pattern(table: _Checked) -> re.Pattern[str] | None:
     if "match" not in table.raw:
         return None
     try:
@@ -239,12 +239,12 @@ def _pattern(table: _Checked) -> re.Pattern[str] | None:
         table.fail("match", f"not a regular expression: {error}")
 
 
-def _cut(text: str, size: int) -> tuple[str, ...]:
+def _cut_text(text: str, size: int) -> tuple[str, ...]:
     step = size or len(text) or 1
     return tuple(text[i : i + step] for i in range(0, len(text), step))
 
 
-def _calls(table: _Checked, number: int) -> tuple[ToolCall, ...]:
+def _parse_calls(table: _Checked, number: int) -> tuple[ToolCall, ...]:
     calls = []
     for i, raw in enumerate(table.get("tool_calls", []), 1):
         one = _Checked(table.file, f"{table.place} tool_calls {i}", raw, {"name": str, "arguments": dict, "id": str})

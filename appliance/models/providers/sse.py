@@ -40,7 +40,7 @@ class Events:
             data = data[1:]
         self._had_return = False
         if b"\n" not in data and b"\r" not in data:
-            self._keep(data)
+            self._keep_data(data)
             return []
         whole = b"".join([*self._parts, data])
         self._parts, self._waiting = [], 0
@@ -50,10 +50,10 @@ class Events:
             whole = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = whole.split(b"\n")
         if rest:
-            self._keep(rest)
+            self._keep_data(rest)
         found: list[Sent] = []
         for line in lines:
-            self._take(line, found)
+            self._take_line(line, found)
         return found
 
     def close(self) -> list[Sent]:
@@ -62,17 +62,17 @@ class Events:
         last = b"".join(self._parts)
         self._parts, self._waiting = [], 0
         if last:
-            self._take(last, found)
-        self._take(b"", found)
+            self._take_line(last, found)
+        self._take_line(b"", found)
         return found
 
-    def _keep(self, data: bytes) -> None:
+    def _keep_data(self, data: bytes) -> None:
         self._waiting += len(data)
         if self._waiting > MAX_LINE_BYTES:
             raise ProviderError(f"a line of more than {MAX_LINE_BYTES} bytes is no answer", outcome="invalid_response")
         self._parts.append(data)
 
-    def _take(self, line: bytes, found: list[Sent]) -> None:
+    def _take_line(self, line: bytes, found: list[Sent]) -> None:
         if self._is_first:
             line, self._is_first = line.removeprefix(MARK), False
         if not line:

@@ -37,31 +37,31 @@ class Renderer:
         question = json.dumps({"messages": messages, "variables": variables or {}}).encode() + b"\n"
         with self._guard:
             if self._child is not None and self._child.poll() is not None:
-                self._end()  # it had nothing to do for a while
+                self._end_child()  # it had nothing to do for a while
             if self._child is None:
-                self._child = self._start()
-                self._ask(self._child, self._source)
-            return self._ask(self._child, question)
+                self._child = self._start_child()
+                self._ask_child(self._child, self._source)
+            return self._ask_child(self._child, question)
 
     def close(self) -> None:
         """End the process; the next question starts another one."""
         with self._guard:
-            self._end()
+            self._end_child()
 
-    def _ask(self, child: "subprocess.Popen[bytes]", question: bytes) -> str:
+    def _ask_child(self, child: "subprocess.Popen[bytes]", question: bytes) -> str:
         try:
-            answer = json.loads(_exchange(child, question, monotonic_s() + WALL_S))
+            answer = json.loads(_exchange_lines(child, question, monotonic_s() + WALL_S))
         except (BrokenPipeError, EOFError):
-            self._end()
+            self._end_child()
             raise BadInput("it takes more time or memory than a chat template may") from None
         except TimeoutError:
-            self._end()
+            self._end_child()
             raise BadInput(f"it took longer than {WALL_S:g} s") from None
         if "problem" in answer:
             raise BadInput(str(answer["problem"]))
         return str(answer["prompt"])
 
-    def _end(self) -> None:
+    def _end_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
             child.kill()
@@ -71,7 +71,7 @@ class Renderer:
                     pipe.close()
 
     @staticmethod
-    def _start() -> "subprocess.Popen[bytes]":
+    def _start_child() -> "subprocess.Popen[bytes]":
         environ = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
         try:
             return subprocess.Popen(
@@ -89,7 +89,7 @@ class Renderer:
             raise Unavailable(text, hint="free some memory, then try again") from None
 
 
-def _exchange(child: "subprocess.Popen[bytes]", question: bytes, end_s: float) -> bytes:
+def _exchange_lines(child: "subprocess.Popen[bytes]", question: bytes, end_s: float) -> bytes:
     """A process's line in answer to one; TimeoutError when it is late, EOFError or BrokenPipeError when it has gone."""
     assert child.stdin is not None and child.stdout is not None
     to, back, left, answer = child.stdin.fileno(), child.stdout.fileno(), memoryview(question), bytearray()

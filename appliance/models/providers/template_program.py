@@ -47,15 +47,15 @@ def main() -> int:
         if "source" in asked:
             extensions = [Generation, loopcontrols]
             form = ImmutableSandboxedEnvironment(loader=BaseLoader(), trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-            form.filters["tojson"] = _tojson
+            form.filters["tojson"] = _dump_json
             made.update(template=form.from_string(asked["source"]), tokens=asked["tokens"])
             return ""
         tools: dict[str, Any] = dict.fromkeys(("functions", "function_call", "tools", "tool_choice"))
         text = made["template"].render(
             messages=asked["messages"],
             add_generation_prompt=True,
-            raise_exception=_raise,
-            strftime_now=_now,
+            raise_exception=_raise_error,
+            strftime_now=_format_now,
             **made["tokens"],
             **(tools | asked.get("variables", {})),
         )
@@ -72,7 +72,7 @@ def main() -> int:
         render({"messages": []})
     except ValueError:
         pass
-    _confine()
+    _confine_process()
     while select.select([sys.stdin], [], [], IDLE_S)[0] and (line := sys.stdin.readline()):
         _limit_time()
         try:
@@ -88,19 +88,19 @@ def main() -> int:
     return 0
 
 
-def _confine() -> None:
+def _confine_process() -> None:
     size_bytes = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     for what, limit in ((resource.RLIMIT_AS, size_bytes + MEMORY_BYTES), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 0)):
-        _limit(what, limit, limit)
+        _set_limit(what, limit, limit)
 
 
 def _limit_time() -> None:
     """From now on so much processor time until the kernel ends us."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + RENDER_S, resource.RLIM_INFINITY)
+    _set_limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + 1 + RENDER_S, resource.RLIM_INFINITY)
 
 
-def _limit(what: int, soft: int, hard: int) -> None:
+def _set_limit(what: int, soft: int, hard: int) -> None:
     """Set a limit; where a filter of system calls forbids it, what is left is the time that our parent waits."""
     try:
         resource.setrlimit(what, (soft, hard))
@@ -108,18 +108,18 @@ def _limit(what: int, soft: int, hard: int) -> None:
         print(f"limit {what} cannot be set", file=sys.stderr)
 
 
-def _tojson(
+def _dump_json(
     value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
     """As the templates' makers have it: letters stay letters."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _raise(message: str) -> None:
+def _raise_error(message: str) -> None:
     raise ValueError(message)
 
 
-def _now(form: str) -> str:
+def _format_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 

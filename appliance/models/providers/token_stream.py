@@ -51,10 +51,10 @@ class Answer:
         if self.is_call or self._is_thought():
             return ""
         if self._signs is None:
-            return self._release(len(self._held))
+            return self._release_text(len(self._held))
         sign, at = self._signs.of(self._held, self._said)
         is_begun = sign in (Sign.MARK, Sign.FENCE)
-        shown = self._release(at, has_more=not is_begun)
+        shown = self._release_text(at, has_more=not is_begun)
         if is_begun and not self.is_stopped:
             self.is_call, self.is_loose = True, sign is Sign.FENCE
             self._held = self._held.lstrip()
@@ -83,7 +83,7 @@ class Answer:
             self._thoughts, self.is_thinking = self._thoughts + more.rstrip(), False
             self._is_blank = True
             return self._is_between()
-        cut = len(self._held) - _overlap(self._held, END)
+        cut = len(self._held) - _count_overlap(self._held, END)
         self._thoughts, self._held = self._thoughts + self._held[:cut], self._held[cut:]
         return True
 
@@ -106,13 +106,13 @@ class Answer:
         """The call so far."""
         return self._held if self.is_call else ""
 
-    def _release(self, end: int, *, has_more: bool = True) -> str:
+    def _release_text(self, end: int, *, has_more: bool = True) -> str:
         """What may be shown of the text up to `end`, without what may become a stop string."""
         places = [at for stop in self._stops if (at := self._held.find(stop, 0, end)) >= 0]
         if places:
             shown, self._held, self.is_stopped = self._held[: min(places)], "", True
             return shown
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0) if has_more else 0
+        keep = max((_count_overlap(self._held, stop) for stop in self._stops), default=0) if has_more else 0
         cut = min(end, len(self._held) - keep)
         shown, self._held = self._held[:cut], self._held[cut:]
         self._said += shown
@@ -132,7 +132,7 @@ class Mask:
         self._held += text
         shown = ""
         while True:
-            begun = len(self._held) - max((_overlap(self._held, secret) for secret in self._secrets), default=0)
+            begun = len(self._held) - max((_count_overlap(self._held, secret) for secret in self._secrets), default=0)
             whole = min(((at, -len(one)) for one in self._secrets if (at := self._held.find(one)) >= 0), default=(begun, 0))
             if whole[0] >= begun:  # none, or one that may be the beginning of a longer one
                 shown, self._held = shown + self._held[:begun], self._held[begun:]
@@ -160,6 +160,6 @@ class Mask:
         return self.clean(value) if isinstance(value, str) else value
 
 
-def _overlap(text: str, stop: str) -> int:
+def _count_overlap(text: str, stop: str) -> int:
     """Length of the longest end of `text` that begins `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)

@@ -41,43 +41,43 @@ class Anthropic(Hosted):
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         return {"anthropic-version": VERSION, **self.remote.signed("x-api-key")}
 
-    def _url(self) -> str:
-        return self._address("/messages")
+    def _answer_url(self) -> str:
+        return self._address_of("/messages")
 
-    def _address(self, path: str, query: str = "") -> str:
+    def _address_of(self, path: str, query: str = "") -> str:
         is_whole = urlsplit(self.remote.base_url).path.rstrip("/").endswith("/v1")
         return self.remote.url(path if is_whole else f"/v1{path}", query)
 
-    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
         limit = min(ask.max_tokens, self.max_tokens)
         body: dict[str, Any] = {"model": self.model, "messages": [], "stream": True, "max_tokens": limit}
         more: dict[str, Any] = {"temperature": ask.temperature}
         if ask.stop:
             more["stop_sequences"] = [stop for stop in ask.stop if stop.strip()]
-        if tools := described(self._tools(ask), names):
+        if tools := described(self._tools_beside(ask), names):
             body["tools"] = [
                 {"name": n, "description": t.description, "input_schema": tool_schemas.flat(t.schema)} for n, t in tools
             ]
             if ask.must_call:
                 more["tool_choice"] = {"type": "any"}
-        is_thinking = self._thinks(ask, talk, body, more)
-        body["messages"] = [self._said(turn, is_thinking) for turn in talk.turns]
+        is_thinking = self._request_thinking(ask, talk, body, more)
+        body["messages"] = [self._convert_turn(turn, is_thinking) for turn in talk.turns]
         if talk.system:
             body["system"] = [{"type": "text", "text": talk.system}]
         if self.remote.is_caching and "cache_control" not in self.refused:
-            _mark(body, talk)
+            _mark_cacheable(body, talk)
         return body | {name: value for name, value in more.items() if name not in self.refused}
 
-    def _thinks(self, ask: Ask, talk: Talk, body: dict[str, Any], more: dict[str, Any]) -> bool:
+    def _request_thinking(self, ask: Ask, talk: Talk, body: dict[str, Any], more: dict[str, Any]) -> bool:
         """Ask for thoughts where they are flagged and possible; True when they are."""
         if not self.remote.has_reasoning or ask.must_call or "thinking" in self.refused or ask.purpose != "turn":
             return False
         last = next((turn for turn in reversed(talk.turns) if turn.role == "assistant"), None)
         is_going_on = bool(talk.turns[-1].results) and last is not None
-        if is_going_on and last is not None and not self._thoughts(last):
+        if is_going_on and last is not None and not self._thoughts_of(last):
             return False  # nobody knows what was thought before these calls
         more.pop("temperature")
         if "thinking.enabled" in self.refused:
@@ -93,15 +93,15 @@ class Anthropic(Hosted):
         more["thinking"] = {"type": "enabled", "budget_tokens": budget}
         return True
 
-    def _thoughts(self, turn: Turn) -> list[dict[str, Any]]:
+    def _thoughts_of(self, turn: Turn) -> list[dict[str, Any]]:
         """What was thought before the calls of a turn, as it came."""
         kept = self.recalled(turn.calls[0].id) if turn.calls else None
         return items(json.loads(kept)) if isinstance(kept, str) else []
 
-    def _said(self, turn: Turn, is_thinking: bool) -> dict[str, Any]:
-        blocks: list[dict[str, Any]] = self._thoughts(turn) if is_thinking else []
+    def _convert_turn(self, turn: Turn, is_thinking: bool) -> dict[str, Any]:
+        blocks: list[dict[str, Any]] = self._thoughts_of(turn) if is_thinking else []
         blocks += [{"type": "tool_result", "tool_use_id": r.id, "content": r.text or "(nothing)"} for r in turn.results]
-        blocks += [_shown(image) for image in turn.images]
+        blocks += [_convert_image(image) for image in turn.images]
         if turn.texts:
             blocks.append({"type": "text", "text": turn.text.rstrip() if turn.role == "assistant" else turn.text})
         blocks += [{"type": "tool_use", "id": c.id, "name": c.name, "input": c.arguments} for c in turn.calls]
@@ -109,36 +109,36 @@ class Anthropic(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: Draft, sent: Sent) -> None:
         event = parsed(sent.data, self.name, draft.hidden)
         kind, place = event.get("type"), event.get("index")
         if kind == "error" or event.get("error"):
             raise fault(self.remote, Heard(0, {}, event), draft.hidden)
         if kind == "message_start":
-            self._counted(draft, at(event, "message"))
+            self._note_usage(draft, at(event, "message"))
         elif kind == "content_block_start":
-            self._block(draft, place, at(event, "content_block"))
+            self._begin_block(draft, place, at(event, "content_block"))
         elif kind == "content_block_delta":
-            self._grown(draft, place, at(event, "delta"))
+            self._extend_block(draft, place, at(event, "delta"))
         elif kind == "message_delta":
-            self._counted(draft, event)
-            self._ended(draft, at(event, "delta", "stop_reason"))
+            self._note_usage(draft, event)
+            self._note_end(draft, at(event, "delta", "stop_reason"))
         elif kind == "message_stop":
             draft.is_over = True
             if draft.reason is None and draft.has_output:
                 draft.end("stop")
 
-    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
         if body.get("error"):
             raise fault(self.remote, Heard(0, {}, body), draft.hidden)
         if not isinstance(body.get("content"), list):
             raise ProviderError(f"{self.name} ({self.model}) sent an answer without content", outcome="invalid_response")
-        self._counted(draft, body)
+        self._note_usage(draft, body)
         for place, block in enumerate(items(body["content"])):
-            self._block(draft, place, block)
-        self._ended(draft, body.get("stop_reason") or "end_turn")
+            self._begin_block(draft, place, block)
+        self._note_end(draft, body.get("stop_reason") or "end_turn")
 
-    def _block(self, draft: Draft, place: Any, block: Any) -> None:
+    def _begin_block(self, draft: Draft, place: Any, block: Any) -> None:
         kind = at(block, "type")
         if kind == "text":
             draft.say(at(block, "text"))
@@ -156,7 +156,7 @@ class Anthropic(Hosted):
             text = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) and given else None
             draft.call(place, id=at(block, "id"), name=at(block, "name"), text=text)
 
-    def _grown(self, draft: Draft, place: Any, delta: Any) -> None:
+    def _extend_block(self, draft: Draft, place: Any, delta: Any) -> None:
         draft.say(at(delta, "text"))
         thought, signature = at(delta, "thinking"), at(delta, "signature")
         block = draft.kept.get(place)
@@ -170,7 +170,7 @@ class Anthropic(Hosted):
         if isinstance(part, str):
             draft.call(place, text=part)
 
-    def _ended(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: Draft, reason: Any) -> None:
         if not isinstance(reason, str):
             return
         draft.is_refused = reason == "refusal"
@@ -179,7 +179,7 @@ class Anthropic(Hosted):
         if blocks and self.remote.has_reasoning:
             draft.mark(json.dumps(blocks, ensure_ascii=False))
 
-    def _counted(self, draft: Draft, message: Any) -> None:
+    def _note_usage(self, draft: Draft, message: Any) -> None:
         if isinstance(model := at(message, "model"), str):
             draft.model = model
         usage = at(message, "usage")
@@ -193,11 +193,11 @@ class Anthropic(Hosted):
 
     def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
         """The models that the server offers."""
-        body = self._get(self._address("/models", "limit=1000"), cancel)
-        return tuple(_listed(one) for one in items(at(body, "data")))
+        body = self._get_json(self._address_of("/models", "limit=1000"), cancel)
+        return tuple(_convert_listed(one) for one in items(at(body, "data")))
 
 
-def _mark(body: dict[str, Any], talk: Talk) -> None:
+def _mark_cacheable(body: dict[str, Any], talk: Talk) -> None:
     """Mark what is worth caching: the tools, the stable part of the system text, and the conversation so far."""
     if body.get("tools"):
         body["tools"][-1] |= CACHED
@@ -208,10 +208,10 @@ def _mark(body: dict[str, Any], talk: Talk) -> None:
     last |= CACHED
 
 
-def _shown(image: Image) -> dict[str, Any]:
+def _convert_image(image: Image) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
 
 
-def _listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> Listed:
     window = number(one.get("max_input_tokens")) or number(one.get("context_window")) or number(at(one, "meta", "n_ctx"))
     return Listed(str(one.get("id") or ""), window, number(one.get("max_tokens")) or number(one.get("max_output_tokens")))

@@ -40,18 +40,18 @@ class Gemini(Hosted):
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         return self.remote.signed("x-goog-api-key")
 
-    def _url(self) -> str:
-        return self._address(f"/models/{quote(self.model.removeprefix('models/'), safe='')}:streamGenerateContent", "alt=sse")
+    def _answer_url(self) -> str:
+        return self._address_of(f"/models/{quote(self.model.removeprefix('models/'), safe='')}:streamGenerateContent", "alt=sse")
 
-    def _address(self, path: str, query: str = "") -> str:
+    def _address_of(self, path: str, query: str = "") -> str:
         is_whole = VERSIONED.search(urlsplit(self.remote.base_url).path)
         return self.remote.url(path if is_whole else f"/v1beta{path}", query)
 
-    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
-        body: dict[str, Any] = {"contents": [self._said(turn) for turn in talk.turns]}
+    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+        body: dict[str, Any] = {"contents": [self._convert_turn(turn) for turn in talk.turns]}
         if talk.system:
             body["systemInstruction"] = {"parts": [{"text": talk.system}]}
         config: dict[str, Any] = {"maxOutputTokens": min(ask.max_tokens, self.max_tokens), "temperature": ask.temperature}
@@ -60,13 +60,13 @@ class Gemini(Hosted):
         if self.remote.has_reasoning:
             config["thinkingConfig"] = {"includeThoughts": True}
         body["generationConfig"] = {name: value for name, value in config.items() if name not in self.refused}
-        if tools := described(self._tools(ask), names):
-            body["tools"] = [{"functionDeclarations": [_declared(n, t.description, t.schema) for n, t in tools]}]
+        if tools := described(self._tools_beside(ask), names):
+            body["tools"] = [{"functionDeclarations": [_declare_tool(n, t.description, t.schema) for n, t in tools]}]
             if ask.must_call and "toolConfig" not in self.refused:
                 body["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
         return body
 
-    def _said(self, turn: Turn) -> dict[str, Any]:
+    def _convert_turn(self, turn: Turn) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"functionResponse": {"name": r.name, "response": {"result": r.text}}} for r in turn.results]
         parts += [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in turn.images]
         if turn.texts:
@@ -81,22 +81,22 @@ class Gemini(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read(self, draft: Draft, sent: Sent) -> None:
-        self._whole(draft, parsed(sent.data, self.name, draft.hidden))
+    def _read_event(self, draft: Draft, sent: Sent) -> None:
+        self._read_whole(draft, parsed(sent.data, self.name, draft.hidden))
 
-    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
         if body.get("error"):
             raise fault(self.remote, Heard(0, {}, body), draft.hidden)
-        self._counted(draft, body)
+        self._note_usage(draft, body)
         if at(body, "promptFeedback", "blockReason"):
             draft.is_refused = True
             draft.end("length")
         candidate = at(body, "candidates", 0)
         for part in items(at(candidate, "content", "parts")):
-            self._part(draft, part)
-        self._ended(draft, at(candidate, "finishReason"))
+            self._read_part(draft, part)
+        self._note_end(draft, at(candidate, "finishReason"))
 
-    def _part(self, draft: Draft, part: dict[str, Any]) -> None:
+    def _read_part(self, draft: Draft, part: dict[str, Any]) -> None:
         if part.get("thought") is True:
             draft.think(part.get("text"))
             return
@@ -107,7 +107,7 @@ class Gemini(Hosted):
             arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
             draft.call(place, id=call.get("id"), name=call.get("name"), text=arguments, mark=part.get("thoughtSignature"))
 
-    def _ended(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: Draft, reason: Any) -> None:
         if not isinstance(reason, str) or reason == "FINISH_REASON_UNSPECIFIED":
             return
         if reason in BROKEN_CALL and not draft.has_output:
@@ -119,7 +119,7 @@ class Gemini(Hosted):
         draft.is_refused = reason in REFUSALS
         draft.end(REASONS.get(reason, "length" if draft.is_refused else "stop"))
 
-    def _counted(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _note_usage(self, draft: Draft, body: dict[str, Any]) -> None:
         if isinstance(model := body.get("modelVersion"), str):
             draft.model = model
         usage = body.get("usageMetadata")
@@ -138,8 +138,8 @@ class Gemini(Hosted):
         found: list[Listed] = []
         query = "pageSize=1000"
         for _ in range(10):
-            body = self._get(self._address("/models", query), cancel)
-            found += [_listed(one) for one in items(at(body, "models")) if _can_answer(one)]
+            body = self._get_json(self._address_of("/models", query), cancel)
+            found += [_convert_listed(one) for one in items(at(body, "models")) if _can_answer(one)]
             token = at(body, "nextPageToken")
             if not isinstance(token, str) or not token:
                 break
@@ -147,7 +147,7 @@ class Gemini(Hosted):
         return tuple(found)
 
 
-def _declared(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _declare_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "description": description}
     if tool_schemas.has_arguments(schema):  # an object without members is refused there
         found["parameters"] = tool_schemas.subset(schema)
@@ -159,6 +159,6 @@ def _can_answer(one: dict[str, Any]) -> bool:
     return not isinstance(ways, list) or "generateContent" in ways
 
 
-def _listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> Listed:
     name = str(one.get("name") or "").removeprefix("models/")
     return Listed(name, number(one.get("inputTokenLimit")), number(one.get("outputTokenLimit")))

@@ -50,24 +50,24 @@ class OpenAI(Hosted):
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         return self.remote.signed("Authorization", "Bearer {key}")
 
-    def _url(self) -> str:
+    def _answer_url(self) -> str:
         return self.remote.url("/chat/completions")
 
-    def _talk(self, ask: Ask) -> Talk:
+    def _build_talk(self, ask: Ask) -> Talk:
         return read(ask, has_images=self.remote.has_images, id_size=self._id_size, must_alternate=False)
 
-    def _body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.model, "messages": self._messages(talk), "stream": True}
+    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model, "messages": self._build_messages(talk), "stream": True}
         limit = min(ask.max_tokens, self.max_tokens)
         first, second = ("max_completion_tokens", "max_tokens") if self._is_new else ("max_tokens", "max_completion_tokens")
         more: dict[str, Any] = {"stream_options": {"include_usage": True}, "temperature": ask.temperature}
         more[second if first in self.refused else first] = limit
         if ask.stop:
             more["stop"] = list(ask.stop[:STOPS])
-        if tools := described(self._tools(ask), names):
+        if tools := described(self._tools_beside(ask), names):
             body["tools"] = [
                 {
                     "type": "function",
@@ -79,22 +79,22 @@ class OpenAI(Hosted):
                 more["tool_choice"] = "required"
         return body | {name: value for name, value in more.items() if name not in self.refused}
 
-    def _messages(self, talk: Talk) -> list[dict[str, Any]]:
+    def _build_messages(self, talk: Talk) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         if talk.system:
-            found.append({"role": "system", "content": self._marked(talk)})
+            found.append({"role": "system", "content": self._mark_system(talk)})
         for turn in talk.turns:
             if turn.role == "assistant":
-                found.append(self._answered(turn))
+                found.append(self._convert_turn(turn))
                 continue
             found += [{"role": "tool", "tool_call_id": r.id, "content": r.text} for r in turn.results]
             if turn.images:
-                found.append({"role": "user", "content": [*_texts(turn), *map(_shown, turn.images)]})
+                found.append({"role": "user", "content": [*_text_parts(turn), *map(_convert_image, turn.images)]})
             elif turn.texts:
                 found.append({"role": "user", "content": turn.text})
         return found
 
-    def _answered(self, turn: Turn) -> dict[str, Any]:
+    def _convert_turn(self, turn: Turn) -> dict[str, Any]:
         said: dict[str, Any] = {"role": "assistant", "content": turn.text}
         if self.remote.has_reasoning:
             said["reasoning_content"] = turn.reasoning  # also an empty one: some servers miss it
@@ -109,7 +109,7 @@ class OpenAI(Hosted):
             ]
         return said
 
-    def _marked(self, talk: Talk) -> Any:
+    def _mark_system(self, talk: Talk) -> Any:
         """The system text; where a router hands marks of caches on, its stable part is marked."""
         if not self._is_marked or not talk.stable:
             return talk.system
@@ -119,35 +119,35 @@ class OpenAI(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: Draft, sent: Sent) -> None:
         if sent.data.strip() == DONE:
             draft.is_over = True
             if draft.reason is None and draft.has_output:
                 draft.end("stop")
             return
         chunk = parsed(sent.data, self.name, draft.hidden)
-        self._heed(draft, chunk)
-        self._counted(draft, chunk)
+        self._raise_complaint(draft, chunk)
+        self._note_usage(draft, chunk)
         choice = at(chunk, "choices", 0)
         if choice is not None:
-            self._said(draft, at(choice, "delta"))
-            self._ended(draft, at(choice, "finish_reason"))
+            self._read_delta(draft, at(choice, "delta"))
+            self._note_end(draft, at(choice, "finish_reason"))
 
-    def _whole(self, draft: Draft, body: dict[str, Any]) -> None:
-        self._heed(draft, body)
+    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
+        self._raise_complaint(draft, body)
         choice = at(body, "choices", 0)
         if not isinstance(choice, dict):
             raise ProviderError(f"{self.name} ({self.model}) sent an answer without a choice", outcome="invalid_response")
-        self._counted(draft, body)
-        self._said(draft, at(choice, "message"))
-        self._ended(draft, at(choice, "finish_reason") or "stop")
+        self._note_usage(draft, body)
+        self._read_delta(draft, at(choice, "message"))
+        self._note_end(draft, at(choice, "finish_reason") or "stop")
 
-    def _heed(self, draft: Draft, chunk: dict[str, Any]) -> None:
+    def _raise_complaint(self, draft: Draft, chunk: dict[str, Any]) -> None:
         """Raise what an event complains of."""
         if chunk.get("error"):
             raise fault(self.remote, Heard(0, {}, chunk), draft.hidden)
 
-    def _said(self, draft: Draft, delta: Any) -> None:
+    def _read_delta(self, draft: Draft, delta: Any) -> None:
         draft.think(at(delta, "reasoning_content") or at(delta, "reasoning"))
         content = at(delta, "content")
         draft.say(content)
@@ -161,10 +161,10 @@ class OpenAI(Hosted):
             text, id = at(call, "function", "arguments"), at(call, "id")
             if isinstance(text, dict):
                 text = json.dumps(text, ensure_ascii=False)
-            draft.call(self._place(draft, call.get("index", i), id), id=id, name=at(call, "function", "name"), text=text)
+            draft.call(self._place_call(draft, call.get("index", i), id), id=id, name=at(call, "function", "name"), text=text)
 
     @staticmethod
-    def _place(draft: Draft, index: Any, id: Any) -> Any:
+    def _place_call(draft: Draft, index: Any, id: Any) -> Any:
         """Which call a part belongs to: some servers number all of them 0 and tell them apart by their ids."""
         index = index if isinstance(index, int) else 0
         place, known = draft.kept.get(index, (index, id))
@@ -173,12 +173,12 @@ class OpenAI(Hosted):
         draft.kept[index] = (place, id or known)
         return place
 
-    def _ended(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: Draft, reason: Any) -> None:
         if isinstance(reason, str) and reason:
             draft.is_refused = reason == "content_filter"
             draft.end(REASONS.get(reason, "stop"))
 
-    def _counted(self, draft: Draft, chunk: dict[str, Any]) -> None:
+    def _note_usage(self, draft: Draft, chunk: dict[str, Any]) -> None:
         if isinstance(model := chunk.get("model"), str):
             draft.model = model
         usage = chunk.get("usage") or at(chunk, "x_groq", "usage")
@@ -193,48 +193,48 @@ class OpenAI(Hosted):
 
     def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
         """The models that the server offers."""
-        body = self._get(self.remote.url("/models"), cancel)
+        body = self._get_json(self.remote.url("/models"), cancel)
         found = body if isinstance(body, list) else at(body, "data") or at(body, "models")
-        return tuple(_listed(one) for one in items(found))
+        return tuple(_convert_listed(one) for one in items(found))
 
     def discover(self, cancel: Cancel | None = None) -> int:
         """Ask how much the model reads; a server nearby is also asked in its own words."""
         super().discover(cancel)
         if not self._window and is_near(urlsplit(self.remote.base_url).hostname or ""):
-            self._window = self._nearby(cancel)
+            self._window = self._ask_window(cancel)
         return self.window
 
-    def _nearby(self, cancel: Cancel | None) -> int:
+    def _ask_window(self, cancel: Cancel | None) -> int:
         """The window that llama-server, LM Studio or Ollama say a model has."""
-        props = self._perhaps(self._root("/props"), cancel)
+        props = self._get_optional(self._root_url("/props"), cancel)
         if found := number(at(props, "default_generation_settings", "n_ctx")):
             return found
-        for one in items(at(self._perhaps(self._root("/api/v0/models"), cancel), "data")):
+        for one in items(at(self._get_optional(self._root_url("/api/v0/models"), cancel), "data")):
             window = number(one.get("loaded_context_length")) or number(one.get("max_context_length"))
             if one.get("id") == self.model and window:
                 return window
-        running = self._perhaps(self._root("/api/ps"), cancel)
+        running = self._get_optional(self._root_url("/api/ps"), cancel)
         if not isinstance(running, dict) or "models" not in running:
             return 0
         names = (self.model, f"{self.model}:latest")
         mine = next((one for one in items(running["models"]) if one.get("name") in names), {})
         return number(mine.get("context_length")) or OLLAMA_WINDOW
 
-    def _root(self, path: str) -> str:
+    def _root_url(self, path: str) -> str:
         """An address beside the format's own."""
         parts = urlsplit(self.remote.base_url)
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-def _texts(turn: Turn) -> list[dict[str, Any]]:
+def _text_parts(turn: Turn) -> list[dict[str, Any]]:
     return [{"type": "text", "text": turn.text}] if turn.texts else []
 
 
-def _shown(image: Image) -> dict[str, Any]:
+def _convert_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
 
 
-def _listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> Listed:
     window = next((n for name in WINDOWS if (n := number(one.get(name)))), 0)
     window = window or number(at(one, "meta", "n_ctx")) or number(at(one, "top_provider", "context_length"))
     most = number(one.get("max_completion_tokens")) or number(at(one, "top_provider", "max_completion_tokens"))
