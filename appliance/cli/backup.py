@@ -56,9 +56,11 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     finally:
         progress.end()
     if args.json:
-        say_json({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed})
+        say_json({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed, "unreadable": made.unreadable})
     elif made.is_new:
         say(f"saved {made.backup.path} ({_format_size(made.backup.size_bytes)}; {_format_counts(made.backup.counts)})")
+        if made.unreadable:
+            say(f"not saved, no right to read: {', '.join(made.unreadable)}")
         if made.removed:
             say(f"removed {len(made.removed)} old: {', '.join(made.removed)}")
     else:

@@ -57,7 +57,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("core", running),
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
-        *([("problem", f"the model process {broker['last_end']}, and was started again")] if broker.get("last_end") else []),
+        *([("problem", f"the model process {broker['last_end']}, and starts again when needed")] if broker.get("last_end") else []),
         *([("model", "{model}, {tier} ({basis})".format(**local))] if (local := status["local"]) else []),
         *([("vault", terminal.vault(broker["vault"]))] if any(map(broker.get("vault", {}).get, ("count", "problem"))) else []),
         *(("pending", text) for text in _pending_lines(status["pending"])),

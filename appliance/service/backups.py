@@ -59,11 +59,12 @@ class Backup:
 
 
 class Made(Struct, frozen=True):
-    """What `make` did: the backup that holds the present state, whether it is new, and the names of removed ones."""
+    """What `make` did: the backup of the present state, whether it is new, and names of removed backups and unreadable files."""
 
     backup: Backup
     is_new: bool
     removed: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made:
@@ -84,13 +85,13 @@ def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made
             facts = database_copy.check(copy)
             told = {"home": str(home.root), "made_ms": at_ms, "version": __version__, "state": state}
             told |= {"database": facts.version, "counts": facts.counts}
-            _pack(part, [(DATABASE, copy), *_files(home, settings)], told, progress)
+            unreadable = _pack(part, [(DATABASE, copy), *_files(home, settings)], told, progress)
         finally:
             copy.unlink(missing_ok=True)
         verify(read(part), progress)
         os.replace(part, path)
         paths.flush(folder)
-    return Made(read(path), is_new=True, removed=tuple(_rotate(home, settings, folder)))
+    return Made(read(path), True, tuple(_rotate(home, settings, folder)), tuple(unreadable))
 
 
 def listing(folder: Path) -> list[Backup]:
@@ -142,8 +143,14 @@ def verify(backup: Backup, progress: Progress) -> None:
 
 
 def digests(home: Home, settings: Config) -> dict[str, str]:
-    """SHA-256 of the home's files that a backup holds, without the database."""
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(home, settings)}
+    """SHA-256 of the home's files that a backup holds, without the database; "" for one that this user may not read."""
+    found = {}
+    for name, path in _files(home, settings):
+        try:
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except PermissionError:
+            found[name] = ""
+    return found
 
 
 def _files(home: Home, settings: Config) -> Iterator[tuple[str, Path]]:
@@ -174,9 +181,9 @@ def _state(home: Home, settings: Config) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progress: Progress) -> None:
-    """Write the archive to the disk, its manifest last."""
-    found, done = {}, 0
+def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progress: Progress) -> list[str]:
+    """Write the archive to the disk, its manifest last; returns the files that this user may not read, which it leaves out."""
+    found, done, unreadable = {}, 0, []
     total = sum(path.stat().st_size for _, path in files)
     with part.open("wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
@@ -186,6 +193,9 @@ def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progr
                     source = path.open("rb")
                 except FileNotFoundError:
                     continue  # removed since it was listed
+                except PermissionError:
+                    unreadable.append(name)  # somebody's private note must not cost everybody the backup
+                    continue
                 info.compress_type = zipfile.ZIP_DEFLATED
                 with source, archive.open(info, "w", force_zip64=True) as target:
                     while piece := source.read(PIECE):
@@ -197,6 +207,7 @@ def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progr
             archive.writestr(MANIFEST, json.dumps({**told, "digests": found}, indent=1))
         file.flush()
         os.fsync(file.fileno())
+    return unreadable
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def disk_fault(number: int, path: Path) -> DiskFull | DiskReadOnly:
         )
     if number == errno.EDQUOT:
         return DiskFull(
-            f"the disk quota of user {os.getuid()} is used up: nothing was written to {path}",
+            f"a disk quota is used up (user {os.getuid()}): nothing was written to {path}",
             hint="free some space or ask for a larger quota",
         )
     if not _free_inodes(path.parent):

@@ -342,7 +342,7 @@ class Executor:
         ]
         problems = [
             *status["faults"],
-            *([f"the model process {end}, and was started again"] if (end := broker.get("last_end")) else []),
+            *([f"the model process {end}, and starts again when needed"] if (end := broker.get("last_end")) else []),
         ]
         problems += [*status["folder"]["problems"], *status["roles"]["problems"]]
         self._chat.note("\n".join([*(f"problem   {problem}" for problem in problems), *lines]))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,51 @@ def test_a_read_only_home_is_read_after_a_restart_and_written_once_its_disk_take
         assert store.problems() == []
 
 
+@pytest.fixture
+def limited_disk(tmp_path: Path, runtime: Path) -> Iterator[tuple[Box, Path]]:
+    """A home on a btrfs subvolume with a quota of 8 MB, and the subvolume."""
+    image, place = runtime / "disk.img", runtime / "disk"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(130_000_000)
+    subprocess.run(["mkfs.btrfs", "-q", "-m", "single", str(image)], check=True, capture_output=True)
+    mount("-o", "loop", str(image), str(place))
+    person = place / "person"
+    try:
+        for words in (["subvolume", "create", str(person)], ["quota", "enable", str(place)]):
+            subprocess.run(["btrfs", *words], check=True, capture_output=True)
+        yield a_box_on(person, tmp_path, runtime), person
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@needs("btrfs", "mkfs.btrfs", root=True)
+def test_a_used_up_quota_is_named_and_nothing_is_lost(limited_disk: tuple[Box, Path]) -> None:
+    """On a file system that copies on write the kernel ends a core whose shared memory it cannot store (SIGBUS)."""
+    box, disk = limited_disk
+    core = box.serve()
+    assert box.run("ask", "hi").stdout == "Hoot hoot.\n"
+    subprocess.run(["btrfs", "qgroup", "limit", "8M", str(disk)], check=True)
+    with pytest.raises(OSError, match="quota"), (disk / "fill").open("wb", buffering=0) as file:
+        while file.write(bytes(4096)):
+            os.fsync(file.fileno())
+    box.run("thread", "list")
+    assert core.stop() in (0, -signal.SIGBUS)
+    for words in (["remember", "more"], *WRITING, ["backup"], ["serve"]):
+        done = box.run(*words)
+        assert done.returncode == 5 and "a disk quota is used up" in done.stderr and "mode" not in done.stderr, (words, done.stderr)
+    found = {f["name"]: f for f in json.loads(box.run("doctor", "--json").stdout)}
+    assert "a disk quota is used up" in found["disk"]["message"] + found["database"]["message"]
+    (disk / "fill").unlink()
+    os.sync()
+    until(lambda: box.run("remember", "later").returncode == 0, "the freed space is counted")
+    core = box.serve()
+    assert [t["title"] for t in box.json("thread", "list")] == ["hi"] and "deep" in box.run("search", "well").stdout
+    assert box.json("status")["faults"] == [] and core.stop() == 0
+    with box.store() as store:
+        assert store.problems() == []
+
+
 @needs_root
 def test_a_read_only_home_that_was_never_served_is_refused_with_the_cause(memory_disk: Box) -> None:
     mount("-o", "remount,ro", str(memory_disk.home.root.parent))
@@ -160,12 +206,12 @@ def _inodes_used(place: Path) -> int:
 
 
 def test_a_store_says_which_fault_the_disk_has(tmp_path: Path) -> None:
-    """A user's quota cannot be set here: the words for each fault are made from the error of the system."""
+    """The words for each fault are made from the error of the system."""
     from appliance.store import storage_errors
 
     said = {number: storage_errors.disk_fault(number, tmp_path / "x.db") for number in storage_errors.ON_A_DISK}
     assert sorted(error.outcome for error in said.values()) == ["disk_full", "disk_full", "disk_read_only"]
-    assert any("quota of user" in error.message for error in said.values())
+    assert any("disk quota is used up" in error.message for error in said.values())
     assert not any("mode" in error.hint for error in said.values())
     Store.create(tmp_path / "x.db").close()
     assert storage_errors.standing_fault(tmp_path / "x.txt") is None and storage_errors.write_fault(tmp_path) is None

@@ -161,7 +161,11 @@ def test_a_model_process_that_is_killed_in_an_answer(box: Box) -> None:
         next_step = "(choose a smaller model or window: owlbox model list, models.context in owlbox.toml). Ask again to go on."
         await says(seen, box, f"{cause} {next_step}")
         await seen.type("/status")
-        await says(seen, box, "problem the model process was killed, most likely because memory ran out, and was started again")
+        await says(
+            seen,
+            box,
+            "problem the model process was killed, most likely because memory ran out, and starts again when needed",
+        )
         await seen.type("hello there")
         await seen.shows("Hoot hoot.")
 

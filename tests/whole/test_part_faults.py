@@ -5,11 +5,13 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from model_fixtures import model_file, model_home
-from needs import needs
+from needs import leave_out, needs
 from process import Box, Core, a_box, until
 
 __all__ = ["a_box", "model_file", "model_home"]
@@ -98,6 +100,46 @@ def test_damaged_weights_are_named(box: Box, model_file: Path, name: str) -> Non
         assert "content unknown to us" in found["message"]
     else:
         assert found["state"] == "problem" and "is damaged" in found["message"] and "model add smollm2" in found["hint"]
+
+
+@contextmanager
+def memory_limit(pid: int, size_bytes: int) -> Iterator[Path]:
+    """A control group with a limit and this process in it; its children are born there."""
+    version_1 = Path("/sys/fs/cgroup/memory")
+    folder = (version_1 if version_1.is_dir() else version_1.parent) / f"owlbox-test-{pid}"
+    try:
+        folder.mkdir()
+        (folder / ("memory.limit_in_bytes" if version_1.is_dir() else "memory.max")).write_text(str(size_bytes))
+        (folder / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        if folder.is_dir():
+            folder.rmdir()
+        leave_out(f"no control group with a memory limit can be made here: {error}")
+    try:
+        yield folder
+    finally:
+        for left in (folder / "cgroup.procs").read_text().split():
+            (folder.parent / "cgroup.procs").write_text(left)
+        folder.rmdir()
+
+
+@needs(root=True)
+def test_a_broker_that_the_kernel_kills_for_memory_is_said_to_be_killed_and_the_core_stays(box: Box, model_file: Path) -> None:
+    """A limit set after the model was loaded ends nothing: its pages are charged elsewhere, and those of a file are given back."""
+    del box.environ["OWLBOX__MODELS__SCRIPT"]
+    shutil.copyfile(model_file, box.home.models / model_file.name)
+    core = box.serve()
+    first = core.broker_pid()
+    with memory_limit(core.child.pid, 70_000_000):
+        os.kill(first, signal.SIGKILL)  # the next one is born within the limit
+        done = box.run("ask", "tell me a long story about an owl in a barn")
+        assert done.returncode == 5 and "the model process was killed, because memory ran out" in done.stderr, done.stderr
+        assert "smaller model" in done.stderr and done.stderr.count("\n") == 1
+        assert "problem      the model process was killed, because memory ran out" in box.run("status").stdout
+        found = {f["name"]: f for f in json.loads(box.run("doctor", "--json").stdout)}["model"]
+        assert found["state"] == "warning" and "memory ran out" in found["message"]
+        assert box.run("remember", "the core stays").returncode == 0
+        assert core.stop() == 0
 
 
 def test_a_broker_that_is_killed_in_an_answer_is_said_to_be_killed(box: Box) -> None:

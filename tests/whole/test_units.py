@@ -32,6 +32,8 @@ BRIDGE = "/opt/owlbox/bin/owlbox-bridge"
 PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 PEOPLE = 'u alice - "In the group" /home/alice /bin/sh\nm alice owlbox\nu mallory - "Not in it" /home/mallory /bin/sh\n'
 
+BACKUP = "owlbox-backup.timer"
+
 Unit = dict[str, list[str]]
 
 
@@ -235,7 +237,12 @@ def set_up(root: Path, configuration: str) -> Home:
     for name in SERVICES:
         machine.drop_in(root, name, "[Service]\nWatchdogSec=6\nRestartSec=0.2\n")
     machine.drop_in(root, TIMER, "[Timer]\nOnBootSec=1s\nRandomizedDelaySec=0\nAccuracySec=100ms\n")
-    machine.enable(root, *SERVICES, *SOCKETS, TIMER)
+    machine.drop_in(root, BACKUP, "[Timer]\nRandomizedDelaySec=0\nAccuracySec=100ms\n")
+    stamp = root / "var/lib/systemd/timers" / f"stamp-{BACKUP}"  # the last time was two nights ago
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    os.utime(stamp, (stamp.stat().st_mtime - 2 * 86400,) * 2)
+    machine.enable(root, *SERVICES, *SOCKETS, TIMER, BACKUP)
     return home
 
 
@@ -442,6 +449,42 @@ def test_the_timer_fires_and_finds_nothing_to_do_twice(owlery: Machine):
     owlery.ok("systemctl", "start", name)
     assert "nothing is due" in owlery.ok("journalctl", "--no-pager", "-o", "cat", "-u", name)
     assert owlery.run(LAUNCHER, "maintain").returncode == 4  # root would leave files behind
+
+
+def test_a_missed_night_is_made_up_for_and_backups_are_rotated(owlery: Machine):
+    service, folder = "owlbox-backup.service", "/var/lib/owlbox/backups"
+
+    def saved() -> list[str]:
+        return [one["file"] for one in json.loads(owlery.ok(LAUNCHER, "backup", "list", "--json", user="owlbox"))]
+
+    def save() -> str:
+        owlery.ok("systemctl", "start", service)
+        assert (owlery.show(service, "Result"), owlery.show(service, "ExecMainStatus")) == ("success", "0")
+        said = owlery.ok("journalctl", "--no-pager", "-o", "cat", "-u", service)
+        return next(line for line in reversed(said.splitlines()) if line.startswith(("saved", "nothing")))
+
+    owlery.until(lambda: owlery.show(service, "ExecMainExitTimestamp") != "", "the timer has fired")
+    owlery.until(lambda: owlery.show(service, "ActiveState") == "inactive", "it has ended")
+    assert owlery.show(service, "Result") == "success" and owlery.show(BACKUP, "LastTriggerUSec") not in ("", "n/a")
+    [first] = saved()
+    assert owlery.ok("stat", "-c", "%U %a", first) == "owlbox 600" and Path(first).parent == Path(folder)
+    # What a member of the group wrote for nobody else is no reason to save nothing.
+    owlery.ok("sh", "-c", "umask 077; echo mine > /var/lib/owlbox/box/notes/private.md", user="alice")
+    owlery.ok(LAUNCHER, "remember", "the well is deep", user="alice")
+    assert save().startswith(f"saved {folder}/owlbox-")
+    journal = owlery.ok("journalctl", "--no-pager", "-o", "cat", "-u", service)
+    assert "not saved, no right to read: box/notes/private.md" in journal
+    second = saved()[0]
+    assert save() == f"nothing has changed since {second}"
+    config = owlery.root / "var/lib/owlbox/owlbox.toml"
+    good = config.read_text()
+    config.write_text(f"{good}[backups]\nkeep = 2\n")
+    assert save().startswith("saved") and len(saved()) == 2 and saved()[1] == second
+    preview = owlery.ok(LAUNCHER, "restore", Path(second).name, "--dry-run", user="owlbox")
+    assert "replaced     owlbox.toml\nremoved      box/notes/private.md" in preview
+    config.write_text(good)
+    owlery.ok("rm", "/var/lib/owlbox/box/notes/private.md", user="alice")
+    assert owlery.run(LAUNCHER, "backup").returncode == 4  # root would leave files behind
 
 
 @pytest.mark.covers("S-070")
