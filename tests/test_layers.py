@@ -411,3 +411,106 @@ def test_service_repairs_no_part_after_it_was_built():
             if is_outside and "compress_type" not in ast.unparse(one):  # of an entry of the standard library's zip files
                 repaired.append(f"{path.name}:{one.lineno} {ast.unparse(one)}")  # type: ignore[attr-defined]
     assert not repaired, f"hand it to the constructor, or publish an event: {repaired}"
+
+
+def classes_of(path: Path) -> list[ast.ClassDef]:
+    """The classes of a module."""
+    return [one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.ClassDef)]
+
+
+def tied_later(record: ast.ClassDef) -> list[str]:
+    """Attributes that begin as None, are set by another method, and are asserted to be there by a third."""
+    methods = [one for one in record.body if isinstance(one, ast.FunctionDef)]
+    stores: list[tuple[str, str, str]] = []
+    for method in methods:
+        for node in ast.walk(method):
+            if isinstance(node, ast.AnnAssign) and node.value is not None:
+                stores.append((method.name, ast.unparse(node.target), ast.unparse(node.value)))
+            for whole in node.targets if isinstance(node, ast.Assign) else []:
+                parts = whole.elts if isinstance(whole, ast.Tuple) else [whole]
+                stores += [(method.name, ast.unparse(one), ast.unparse(node.value)) for one in parts]  # type: ignore[attr-defined]
+    empty = {name for method, name, value in stores if method == "__init__" and value == "None"}
+    later = {name for method, name, _ in stores if method != "__init__"}
+    asserted = {ast.unparse(node.test).split(" is not None")[0] for node in ast.walk(record) if isinstance(node, ast.Assert)}
+    return sorted(empty & later & asserted)
+
+
+def keeps_names(line: ast.stmt, names: set[str]) -> bool:
+    """Whether a line does nothing but keep some of these names as attributes of `self`."""
+    if not isinstance(line, ast.Assign):
+        return False
+    targets = [one for whole in line.targets for one in (whole.elts if isinstance(whole, ast.Tuple) else [whole])]
+    values = line.value.elts if isinstance(line.targets[0], ast.Tuple) and isinstance(line.value, ast.Tuple) else [line.value]
+    is_own = all(isinstance(one, ast.Attribute) and ast.unparse(one.value) == "self" for one in targets)
+    return is_own and any(isinstance(one, ast.Name) and one.id in names for one in values)
+
+
+def setters(record: ast.ClassDef) -> list[str]:
+    """Public methods that do nothing but keep what they are given."""
+    found = []
+    for method in (one for one in record.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")):
+        names = {one.arg for one in (*method.args.args[1:], *method.args.kwonlyargs)}
+        body = method.body[1:] if ast.get_docstring(method) else method.body
+        if body and all(keeps_names(line, names) for line in body) and not method.decorator_list:
+            found.append(method.name)
+    return found
+
+
+def test_no_part_is_tied_to_another_later():
+    tied = [
+        f"{module}.{record.name}: {name}"
+        for module, path in FILES.items()
+        if not module.startswith("tui.")  # a screen has its widgets once it is mounted
+        for record in classes_of(path)
+        for name in tied_later(record)
+    ]
+    assert not tied, f"hand it to the constructor, or to the method that needs it: {tied}"
+
+
+def test_no_part_is_given_another_by_a_setter_that_only_service_calls():
+    texts = {module: path.read_text("utf-8") for module, path in FILES.items()}
+    found = []
+    for module, path in FILES.items():
+        for record in [] if module.startswith("service.") else classes_of(path):
+            for name in setters(record):
+                callers = [other for other, text in texts.items() if other != module and re.search(rf"\.{name}\b", text)]
+                # What a reloaded configuration changes is set again: such a method is called `configure`.
+                if name != "configure" and callers and all(one.startswith("service.") for one in callers):
+                    found.append(f"{module}.{record.name}.{name}")
+    assert not found, f"hand it to the constructor, or publish an event: {found}"
+
+
+def test_no_part_hangs_a_function_of_its_own_on_another():
+    """`outbox.bell = self.wake` is an event that nobody declared."""
+    hung = []
+    for module, path in FILES.items():
+        for record in classes_of(path):
+            methods = [one for one in record.body if isinstance(one, ast.FunctionDef)]
+            for method in methods:
+                own = {f"self.{one.name}" for one in methods}
+                lines = [one for one in ast.walk(method) if isinstance(one, ast.Assign)]
+                built = {ast.unparse(target) for one in lines for target in one.targets}  # by this method itself
+                for line in lines:
+                    outside = [one for one in line.targets if isinstance(one, ast.Attribute) and ast.unparse(one.value) != "self"]
+                    is_function = isinstance(line.value, ast.Lambda) or ast.unparse(line.value) in own
+                    if is_function and any(ast.unparse(one.value) not in built for one in outside):
+                        hung.append(f"{module}:{line.lineno} {ast.unparse(outside[0])}")
+    assert not hung, f"publish an event: {hung}"
+
+
+@pytest.mark.parametrize(
+    ("methods", "tied", "kept"),
+    [
+        (
+            "def __init__(self): self._b = None\n def tie(self, b): self._b = b\n def f(self): assert self._b is not None",
+            ["self._b"],
+            ["tie"],
+        ),
+        ("def __init__(self, b): self._b = b\n def f(self): assert self._b is not None", [], []),
+        ("def keep(self, b): self._b, self._c = b, 1\n def g(self, b): self._b = self.f(b)", [], ["keep"]),
+        ("def look(self, b):\n  found = b\n  return found", [], []),
+    ],
+)
+def test_late_ties_are_noticed(methods: str, tied: list[str], kept: list[str]):
+    (record,) = [one for one in ast.parse(f"class A:\n {methods}").body if isinstance(one, ast.ClassDef)]
+    assert tied_later(record) == tied and setters(record) == kept

@@ -30,9 +30,11 @@ from appliance.knowledge.schemes import Scheme, Schemes
 from appliance.policy.taint import Reach
 from appliance.runtime import hook_points
 from appliance.runtime.hook_points import EntryNews
-from appliance.runtime.hooks import PRIORITY, Handler, Hooks
+from appliance.runtime.hooks import PRIORITY, Handler, HandlerFailed, Hooks
 from appliance.runtime.settings import Plugins as Keys
 from appliance.runtime.trusted_files import require_trusted
+from appliance.sessions.runs import RunCreated
+from appliance.sessions.turns import RunStateChanged
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -132,9 +134,10 @@ class Plugins:
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
         if keys.enabled:
-            ground.hooks.failed = self._record_failure
+            ground.hooks.events.subscribe(HandlerFailed, self._record_failure)
         for name in dict.fromkeys(keys.enabled):
             self.loaded.append(self._load_plugin(name))
+        self._subscribe(ground.hooks)
 
     @property
     def problems(self) -> list[str]:
@@ -145,15 +148,15 @@ class Plugins:
         """Every plugin that is enabled, for `owlbox status`."""
         return [struct_asdict(one) for one in self.loaded]
 
-    def watch(self, entries: Any, views: Any, runs: Any) -> None:
-        """Have rows tell what changes, as far as somebody listens: nobody pays for what nobody hears."""
-        hooks = self._ground.hooks
+    def _subscribe(self, hooks: Hooks) -> None:
+        """Tell handlers what changes, as far as there are any: nobody pays for what nobody hears."""
         if hooks.has(hook_points.ENTRY_CREATED) or hooks.has(hook_points.ENTRY_CHANGED):
-            entries.news = views.news = self._tell_news
+            hooks.events.subscribe(EntryNews, self._tell_news)
         if hooks.has(hook_points.RUN_CREATED):
-            runs.created = lambda run: hooks.tell(hook_points.RUN_CREATED, run)
+            hooks.events.subscribe(RunCreated, lambda created: hooks.tell(hook_points.RUN_CREATED, created.run))
         if hooks.has(hook_points.RUN_STATE):
-            runs.became = lambda run, status, outcome: hooks.tell(hook_points.RUN_STATE, run, status, outcome)
+            moment = hook_points.RUN_STATE
+            hooks.events.subscribe(RunStateChanged, lambda now: hooks.tell(moment, now.run, now.status, now.outcome))
 
     def _tell_news(self, news: EntryNews) -> None:
         self._ground.hooks.tell(hook_points.ENTRY_CREATED if news.kind == "created" else hook_points.ENTRY_CHANGED, news)
@@ -164,7 +167,7 @@ class Plugins:
         """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
         where, problem, plugin = [""], ["it did not end"], Plugin(name, self._ground.services)
         trial = Hooks()
-        trial.failed = lambda _, handler, error: problem.__setitem__(0, _describe_error(error))
+        trial.events.subscribe(HandlerFailed, lambda failed: problem.__setitem__(0, _describe_error(failed.error)))
 
         def ask() -> None:
             register, where[0] = find(self._ground.box, name)
@@ -207,10 +210,10 @@ class Plugins:
             self._owners[id(handler)] = plugin.name
             self._ground.hooks.add(name, handler, priority)
 
-    def _record_failure(self, name: str, handler: Handler, error: BaseException) -> None:
+    def _record_failure(self, failed: HandlerFailed) -> None:
         """A handler has raised: it is logged already, and told of in the status."""
-        if owner := self._owners.get(id(handler), ""):
-            told = f"plugin {owner}: {name}: {_describe_error(error)}"
+        if owner := self._owners.get(id(failed.handler), ""):
+            told = f"plugin {owner}: {failed.name}: {_describe_error(failed.error)}"
             if told not in self.failures:
                 self.failures = [*self.failures, told][-MAX_PROBLEMS:]
 

@@ -21,7 +21,7 @@ from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.periodic import RETRY_S, Rounds
 from appliance.runtime.subscriptions import Notices
-from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, Posting
+from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, OutboxFilled, Posting
 
 LOG = logging.getLogger(__name__)
 REPEAT = "(This may be a repeat.)"
@@ -67,6 +67,7 @@ class Courier:
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
         self.is_started = False
+        outbox.events.subscribe(OutboxFilled, lambda filled: self.wake())
 
     # -- channels -----------------------------------------------------------------------------------
 
@@ -91,7 +92,6 @@ class Courier:
 
     def start(self) -> None:
         """Begin with what a dead process left, then send what is put."""
-        self._outbox.bell = self.wake
         self.is_started = True
         self._rounds.start()
 

@@ -22,8 +22,9 @@ from appliance.knowledge.contents import FOLDER, MAX_BODY_BYTES, Content, Entry,
 from appliance.knowledge.schemes import check_scope
 from appliance.policy.taint import of_path
 from appliance.policy.taint_marks import Marks
+from appliance.runtime.events import Events
 from appliance.runtime.hook_points import Change as Kind
-from appliance.runtime.hook_points import EntryNews, Tell
+from appliance.runtime.hook_points import EntryNews
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text.references import MAX_PATH, folder_of, locator_of, parse_ref, scheme_of
@@ -77,12 +78,13 @@ class Draft(Struct, frozen=True):
 class Entries:
     """Reads and writes entries."""
 
-    def __init__(self, store: Store, index: Index | None = None) -> None:
+    def __init__(self, store: Store, index: Index | None = None, events: Events | None = None) -> None:
+        """`EntryNews` is published of what changed, once it is committed."""
         self._store = store
         self._marks = Marks(store)
         self._changes = Changes(store)
         self._index = index
-        self.news: Tell | None = None  # told what changed, once it is committed
+        self._events = events or Events()
 
     # -- reading one ------------------------------------------------------------------------------
 
@@ -459,8 +461,8 @@ class Entries:
         self._announce_change(entry.path, entry.scope, by, "removed")
 
     def _announce_change(self, path: str, scope: str, by: By, kind: Kind) -> None:
-        if self.news is not None:
-            self._store.after(partial(self.news, EntryNews(path, kind, by.run, scope, by.writer)))
+        if self._events.has(EntryNews):
+            self._store.after(partial(self._events.publish, EntryNews(path, kind, by.run, scope, by.writer)))
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)

@@ -16,7 +16,8 @@ from msgspec import Struct
 from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.knowledge.schemes import Tier
-from appliance.runtime.hook_points import Change, EntryNews, Tell
+from appliance.runtime.events import Events
+from appliance.runtime.hook_points import Change, EntryNews
 from appliance.store.database import Row, Store
 
 Visibility = Literal["visible", "summarized", "archived"]
@@ -65,9 +66,10 @@ class View(Struct, frozen=True):
 class Views:
     """Reads and writes what runs see."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, events: Events | None = None) -> None:
+        """`EntryNews` is published of how an entry is seen now, once it is committed."""
         self._store = store
-        self.news: Tell | None = None  # told how an entry is seen now, once it is committed
+        self._events = events or Events()
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -220,12 +222,12 @@ class Views:
 
     def _announce_views(self, run: str, entries: Sequence[int], kind: Change) -> None:
         """Paths are looked up now, while those that are about to go are there."""
-        if self.news is None:
+        if not self._events.has(EntryNews):
             return
         for scope, path in self._store.rows(
             "SELECT scope, path FROM entries WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(entries)),)
         ):
-            self._store.after(partial(self.news, EntryNews(str(path), kind, run, str(scope))))
+            self._store.after(partial(self._events.publish, EntryNews(str(path), kind, run, str(scope))))
 
     def _admit_entries(self, actor: Actor, entries: Sequence[int]) -> None:
         """Rows for the entries that the run does not see yet, as archived."""

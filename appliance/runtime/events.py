@@ -24,6 +24,10 @@ class Events:
         with self._guard:
             self._handlers[kind] = (*self._handlers.get(kind, ()), handler)
 
+    def has(self, kind: type) -> bool:
+        """Whether somebody subscribed to events of this class: one that costs something to make need not be made without."""
+        return bool(self._handlers.get(kind))
+
     def publish(self, event: object) -> None:
         """Call every handler of the event's class; returns when the last one has."""
         for handler in self._handlers.get(type(event), ()):  # the tuple is replaced, never changed

@@ -4,7 +4,6 @@ An event tells; a chain is asked until one says False; a filter hands a value on
 change once they are here; docs/plugins.md shows this table, and a test holds it to that. Pure: fires nothing.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -100,9 +99,6 @@ class EntryNews(Struct, frozen=True):
     run: str = ""
     scope: str = ""
     writer: str = ""
-
-
-Tell = Callable[[EntryNews], None]
 
 
 def is_known(name: str) -> bool:

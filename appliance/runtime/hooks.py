@@ -10,20 +10,32 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
+from appliance.runtime.events import Events
+
 LOG = logging.getLogger(__name__)
 PRIORITY = 10
 T = TypeVar("T")
 Handler = Callable[..., Any]
-Failed = Callable[[str, Handler, BaseException], object]
+
+
+class HandlerFailed(Struct, frozen=True):
+    """A handler raised, or returned what cannot be the value."""
+
+    name: str
+    handler: Handler
+    error: BaseException
 
 
 class Hooks:
     """The handlers of one process, by name; a name nobody listens to does nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Events | None = None) -> None:
+        """`HandlerFailed` is published for each handler that raised."""
         self._guard = threading.Lock()
         self._handlers: dict[str, tuple[tuple[int, Handler], ...]] = {}
-        self.failed: Failed | None = None  # told of each handler that raised, with its name and its error
+        self.events = events or Events()
 
     def add(self, name: str, handler: Handler, priority: int = PRIORITY) -> Callable[[], None]:
         """Have a handler called under this name; returns what takes it away again."""
@@ -69,8 +81,7 @@ class Hooks:
             else:
                 what = f"it returned {type(made).__name__}, not {type(value).__name__}"
                 LOG.error("a handler of %s: %s: %r", name, what, handler)
-                if self.failed is not None:
-                    self.failed(name, handler, TypeError(what))
+                self.events.publish(HandlerFailed(name, handler, TypeError(what)))
         return value
 
     def _handlers_of(self, name: str) -> list[Handler]:
@@ -82,6 +93,5 @@ class Hooks:
             return handler(*given)
         except (Exception, SystemExit) as error:  # hook events are a boundary: one plugin ends nobody's turn, nor the core
             LOG.exception("a handler of %s failed", name)
-            if self.failed is not None:
-                self.failed(name, handler, error)
+            self.events.publish(HandlerFailed(name, handler, error))
             return otherwise

@@ -18,6 +18,7 @@ from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound
 from appliance.policy.taint_marks import CARRIED, Marks, read_marks
 from appliance.records import Marked
+from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store.database import Row, Store
@@ -100,19 +101,19 @@ def context_of(person: str) -> str:
     return person if person.startswith("group:") else f"user:{person}"
 
 
-def _ignore_news() -> None:
-    """Nobody waits for notifications."""
+class OutboxFilled(Struct, frozen=True):
+    """There is something new to send, once this transaction is committed."""
 
 
 class Outbox:
-    """Reads and writes notifications. `bell` is rung within a transaction in which there is something new to send."""
+    """Reads and writes notifications. `OutboxFilled` is published within a transaction in which there is something new to send."""
 
-    def __init__(self, store: Store, process: str, patience: Patience | None = None) -> None:
+    def __init__(self, store: Store, process: str, patience: Patience | None = None, events: Events | None = None) -> None:
         self._store = store
         self._marks = Marks(store)
         self.process = process
         self.patience = patience or Patience()
-        self.bell: Callable[[], None] = _ignore_news
+        self.events = events or Events()
 
     # -- putting ------------------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class Outbox:
                 ),
             )
             if rows:
-                self.bell()
+                self.events.publish(OutboxFilled())
                 return int(rows[0][0])
             return int(execute("SELECT id FROM outbox WHERE key = ?", (notification.key,))[0][0])
 
@@ -221,7 +222,7 @@ class Outbox:
             if known.status not in wanted:
                 raise Conflict(f"notification {notification_id} is {known.status} and cannot be {what}")
             execute(f"UPDATE outbox SET {change} WHERE id = ?1", (notification_id, now_ms()))
-            self.bell()
+            self.events.publish(OutboxFilled())
         return self.get(notification_id)
 
     # -- where to -----------------------------------------------------------------------------------
@@ -267,7 +268,7 @@ class Outbox:
             held = f"{OPEN} AND status = 'waiting' AND context = ?2 AND held_ms > ?1"
             count = len(execute(f"UPDATE outbox SET held_ms = ?1 WHERE {held} RETURNING id", (now_ms(), context)))
             if count:
-                self.bell()
+                self.events.publish(OutboxFilled())
         return count
 
     def released(self, now: int) -> list[Posting]:

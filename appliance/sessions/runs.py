@@ -78,6 +78,12 @@ class Start(Struct, frozen=True):
     turn_base: int = 0
 
 
+class RunCreated(Struct, frozen=True):
+    """A run began."""
+
+    run: Run
+
+
 class Runs(Turns):
     """Reads and writes the record."""
 
@@ -151,8 +157,8 @@ class Runs(Turns):
                 if source:
                     self.marks.inherit(f"run:{run_id}", source)
         made = self.get(run_id)
-        if self.created is not None:
-            self._store.after(partial(self.created, made))
+        if self.news.has(RunCreated):
+            self._store.after(partial(self.news.publish, RunCreated(made)))
         return made
 
     @property

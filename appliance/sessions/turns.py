@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from appliance.clock import is_alive, now_ms
 from appliance.errors import Busy, Conflict, NotFound
 from appliance.records import Event, Mode
+from appliance.runtime.events import Events as PartEvents
 from appliance.sessions.events import Events
 from appliance.sessions.sessions import Rules, Sessions
 from appliance.store.database import Row, Store
@@ -63,16 +64,24 @@ class TurnCost(Struct, frozen=True):
     cost_micros: int | None = 0
 
 
+class RunStateChanged(Struct, frozen=True):
+    """A run has another status."""
+
+    run: str
+    status: int
+    outcome: str
+
+
 class Turns:
     """Reads and writes loops and turns; `Runs` builds on it."""
 
-    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules) -> None:
+    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules, events: PartEvents | None = None) -> None:
+        """New runs and their changes are published once they are committed."""
         self._store = store
         self.process = process
         self.record = Events(store)
         self.people = Sessions(store, process, rules)
-        self.created: Callable[[Any], None] | None = None  # told each new run, once it is committed
-        self.became: Callable[[str, int, str], None] | None = None  # told each new status of a run, once it is committed
+        self.news = events or PartEvents()
         self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
 
     def is_answering(self, run: str) -> bool:
@@ -145,8 +154,8 @@ class Turns:
                 if not rows:
                     raise Conflict(f"loop {loop_id} is not waiting")
                 execute("UPDATE runs SET status = 102, outcome = '', updated_ms = ? WHERE id = ?", (now_ms(), rows[0][0]))
-                if self.became is not None:
-                    self._store.after(partial(self.became, str(rows[0][0]), RUNNING, ""))
+                if self.news.has(RunStateChanged):
+                    self._store.after(partial(self.news.publish, RunStateChanged(str(rows[0][0]), RUNNING, "")))
         except BaseException:
             self._begun.discard(loop_id)
             raise
@@ -418,8 +427,8 @@ class Turns:
                 "UPDATE runs SET status = ?, outcome = ?, updated_ms = ?, ended_ms = ? WHERE id = ?",
                 (status, outcome, now_ms(), ended_ms, run),
             )
-            if self.became is not None and status != now:
-                self._store.after(partial(self.became, run, status, outcome))
+            if status != now and self.news.has(RunStateChanged):
+                self._store.after(partial(self.news.publish, RunStateChanged(run, status, outcome)))
 
     def _is_once(self, run: str) -> bool:
         """Whether a run is over with its answer."""

@@ -141,15 +141,17 @@ class Ticks:
         self._job: Job | None = None
         self._unsettled: dict[int, Job] = {}  # by loop
         self._unreturned: list[Callable[[], object]] = []  # claims that the database did not let us give back
-        self.hold: Callable[[bool], None] = unseen  # told before a claim is made, and when none is held any more
         self._is_stopping = False
         self._number = 0
         self.failed: int | None = None  # the task that failed in the last tick
         self.was_interrupted = False  # the last tick, by something that trying again at once would not mend
         self.events.subscribe(LoopStored, self._loop_stored)
 
-    def tick(self, worker: str, only: int | None = None) -> bool:
-        """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed."""
+    def tick(self, worker: str, only: int | None = None, hold: Callable[[bool], None] = unseen) -> bool:
+        """One round; True when there was a task to work on. Unavailable when no model can be asked: nothing is claimed.
+
+        `hold` is told before a claim is made, and when none is held any more.
+        """
         self._number += 1
         self.was_interrupted, self.failed = False, None
         started_s, did_work = monotonic_s(), False
@@ -165,7 +167,7 @@ class Ticks:
                 self._schedules.round()
             if only is None:
                 self._resume_waiting()
-            did_work = self._work_once(worker, only)
+            did_work = self._work_once(worker, only, hold)
         finally:
             spent_s = monotonic_s() - started_s
             self._phases.say("tick-end", f"#{self._number} {spent_s:.1f}s didWork={'true' if did_work else 'false'}")
@@ -244,13 +246,13 @@ class Ticks:
     def _has_schedules(self, only: int | None) -> bool:
         return only is None and self._schedules.is_due()
 
-    def _work_once(self, worker: str, only: int | None) -> bool:
+    def _work_once(self, worker: str, only: int | None, hold: Callable[[bool], None]) -> bool:
         self._phases.say("claiming-task")
         if not self._is_due(only):
             return False
         self.events.publish(WorkStarting())
         routes = self._parts.model.plan("")
-        self.hold(True)
+        hold(True)
         try:
             claim = None if self._is_stopping else self._parts.tasks.claim(worker, only)
             if claim is None:
@@ -261,7 +263,7 @@ class Ticks:
             return True
         finally:
             if not self.is_busy():
-                self.hold(False)
+                hold(False)
 
     def _is_due(self, only: int | None) -> bool:
         if only is None:

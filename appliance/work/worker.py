@@ -65,7 +65,6 @@ class Shift:
         self.did_work = self.has_failed_task = False
         self._code = NOTHING
         self.reason = "its work was done"
-        self._signals: Signals | None = None
         self._reaped_s = float("-inf")
         self._grace_s, self._stop_at_s = 0.0, float("inf")
         self._was_woken = False
@@ -86,17 +85,16 @@ class Shift:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         # Under nohup a closed terminal is no reason to stop.
         ends = [one for one in ENDS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
-        self._signals = Signals((*ends, signal.SIGUSR1))
+        signals = Signals((*ends, signal.SIGUSR1))
         pulse = self._roster.begin(self._post.id, self._post.mode, task=self._post.task, log=self._post.log)
-        self._ticks.hold = pulse.hold
-        worker = threading.Thread(target=self._run_loop, name="tick", daemon=True)
+        worker = threading.Thread(target=self._run_loop, args=(signals, pulse.hold), name="tick", daemon=True)
         try:
             registered()
             LOG.info("worker %s works", self._post.id, extra={"mode": self._post.mode, "task": self._post.task})
             worker.start()
-            self._watch_worker(pulse, grace_s)
+            self._watch_worker(pulse, signals, grace_s)
         finally:
-            self._sign_off(pulse)
+            self._sign_off(pulse, signals)
         return self._code
 
     @property
@@ -106,8 +104,7 @@ class Shift:
 
     # -- the main thread ------------------------------------------------------------------------------
 
-    def _watch_worker(self, pulse: Pulse, grace_s: float) -> None:
-        assert self._signals is not None
+    def _watch_worker(self, pulse: Pulse, signals: Signals, grace_s: float) -> None:
         self._grace_s, due_s = grace_s, monotonic_s()
         while not self._ended.is_set() and (now_s := monotonic_s()) < self._stop_at_s:
             if now_s >= due_s:
@@ -115,7 +112,7 @@ class Shift:
                 self._run_guarded("reap", self._reap_workers)
                 pace = self._pace()
                 due_s = now_s + min(pace.heartbeat_s, pace.reap_interval_s if self._is_persistent() else pace.heartbeat_s)
-            number = self._signals.wait(max(0.01, min(due_s, self._stop_at_s) - monotonic_s()))
+            number = signals.wait(max(0.01, min(due_s, self._stop_at_s) - monotonic_s()))
             if number in ENDS and number is not None and not self._stop.is_set():
                 self._request_end(STOPPED, signal.Signals(number).name)
             elif number == signal.SIGUSR1:
@@ -164,36 +161,34 @@ class Shift:
             self._code = DECLARED_DEAD
             self._request_end(LOST, "taken for dead")
 
-    def _sign_off(self, pulse: Pulse) -> None:
+    def _sign_off(self, pulse: Pulse, signals: Signals) -> None:
         """Say that we have ended, unless we hold something still: then others find it when we are gone."""
-        assert self._signals is not None
         if self.is_left_behind or self._ticks.is_busy():
             LOG.error("worker %s ends with a claim that could not be given back", self._post.id)
         else:
             self._run_guarded("end", lambda: self._roster.end(self._post.id, "stopped", self.reason))
         pulse.end()
         if not self.is_left_behind:
-            self._signals.close()
+            signals.close()
 
     def _is_persistent(self) -> bool:
         return self._post.mode == "persist"
 
     # -- the thread that works --------------------------------------------------------------------------
 
-    def _run_loop(self) -> None:
-        assert self._signals is not None
+    def _run_loop(self, signals: Signals, hold: Callable[[bool], None]) -> None:
         try:
             if self._is_persistent():
-                self._go_on()
+                self._go_on(hold)
             else:
-                self._tick_once()
+                self._tick_once(hold)
         finally:
             self._ended.set()
-            self._signals.ring()
+            signals.ring()
 
-    def _tick_once(self) -> None:
+    def _tick_once(self, hold: Callable[[bool], None]) -> None:
         try:
-            did_work = self._ticks.tick(self._post.id, self._post.task)
+            did_work = self._ticks.tick(self._post.id, self._post.task, hold)
         except OwlError as error:
             LOG.error("worker %s: %s", self._post.id, error)
             self._phases.note(f"nothing done: {error}")
@@ -216,7 +211,7 @@ class Shift:
         self._phases.note("nothing to do")
         self.reason = "there was nothing to do"
 
-    def _go_on(self) -> None:
+    def _go_on(self, hold: Callable[[bool], None]) -> None:
         pause_s = 0.0
         while not self._stop.is_set():
             is_second_look = False
@@ -224,7 +219,7 @@ class Shift:
                 return
             try:
                 self._wake.clear()
-                did_work, trouble = self._ticks.tick(self._post.id), ""
+                did_work, trouble = self._ticks.tick(self._post.id, hold=hold), ""
                 if self._ticks.was_interrupted:
                     trouble = "interrupted"
             except OwlError as error:

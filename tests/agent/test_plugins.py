@@ -24,6 +24,8 @@ from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Plugins as Keys
 from appliance.service import doctor
+from appliance.sessions.runs import RunCreated
+from appliance.sessions.turns import RunStateChanged
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8"), re.DOTALL)[0]
@@ -304,8 +306,8 @@ def test_a_file_that_anybody_can_write_is_not_run(tmp_path: Path) -> None:
 
 def test_nobody_who_listens_costs_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, {}) as plain:
-        assert plain.core.status()["plugins"] == [] and plain.core.entries.news is None and plain.core.views.news is None
-        assert plain.core.runs.created is None and plain.core.runs.became is None
+        assert plain.core.status()["plugins"] == [] and not plain.core.events.has(EntryNews)
+        assert not plain.core.events.has(RunCreated) and not plain.core.events.has(RunStateChanged)
 
 
 @pytest.mark.covers("R-194")

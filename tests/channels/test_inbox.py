@@ -41,7 +41,7 @@ from appliance.records import (
     ToolSpec,
 )
 from appliance.runtime.methods import LocalCall
-from appliance.sessions.outbox import Outbox, Patience
+from appliance.sessions.outbox import Outbox, OutboxFilled, Patience
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.tools import threads
@@ -775,7 +775,7 @@ def test_answer_that_nobody_heard_is_put_into_the_outbox_in_the_transaction_that
     accepted = here.accept("hoot")
     ends: list[tuple[str, int]] = []
     # Within that transaction both are there already, or neither is: whoever looks sees the bell before the commit.
-    here.outbox.bell = lambda: ends.append(("rung", here.runs.loop(accepted.loop).status))
+    here.outbox.events.subscribe(OutboxFilled, lambda filled: ends.append(("rung", here.runs.loop(accepted.loop).status)))
     here.inbox.start_waiting()
     until(lambda: here.inbox.busy() == 0)
     (posting,) = here.outbox.list_postings()

@@ -12,7 +12,7 @@ from test_database import child, finished, killed
 from appliance.clock import now_ms, this_process
 from appliance.errors import BadInput, Busy, Conflict, NotFound
 from appliance.records import Inbound
-from appliance.sessions.outbox import Notification, Outbox, Patience, Posting, context_of
+from appliance.sessions.outbox import Notification, Outbox, OutboxFilled, Patience, Posting, context_of
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -311,7 +311,7 @@ def test_bell_rings_within_the_transaction_and_due_waits_for_its_end(post: Post)
     """Whoever is woken by the bell looks while the letter is not committed yet, and must not miss it."""
     seen: list[list[str]] = []
     looking = threading.Thread(target=lambda: seen.append(post.ready()))
-    post.outbox.bell = looking.start
+    post.outbox.events.subscribe(OutboxFilled, lambda filled: looking.start())
     with post.store.write():
         post.put("k")
         looking.join(0.3)

@@ -409,8 +409,8 @@ def test_a_clock_that_was_set_makes_no_claim_stale_and_hides_none(desk: Callable
 
 def test_whoever_looks_is_told_while_a_claim_is_held(desk: Callable[..., Desk]) -> None:
     here, told = desk(), list[bool]()
-    here.ticks.hold = told.append
-    here.done()
+    here.add()
+    assert here.ticks.tick(ME, hold=told.append)
     assert told == [True, False]
 
 

@@ -65,5 +65,8 @@ def build_base(
     log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
-    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions))
-    return BaseParts(*(home, environ, runtime, live, redactor, store, Leases(store), runs, Events(), Hooks(), passed, is_shared))
+    events = Events()
+    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions), events)
+    return BaseParts(
+        *(home, environ, runtime, live, redactor, store, Leases(store), runs, events, Hooks(events), passed, is_shared)
+    )

@@ -63,7 +63,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
     """The index is computed by the models; a write wakes it."""
     store, settings, box = base.store, base.settings(), base.home.box
     passages = Passages(store, partial(base.events.publish, PassagesChanged()))
-    entries = Entries(store, passages.index)
+    entries = Entries(store, passages.index, base.events)
     second = vss_index.Vss(found) if base.is_shared and (found := vss_index.installed()) else None
     indexer = Indexer(
         passages,
@@ -81,7 +81,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
     folder, schemes = notes.Folder(box, entries, skills.is_skill), Schemes()
     drives = Drives(store, entries, schemes)
     return KnowledgeParts(
-        *(passages, entries, indexer, finder, Views(store), schemes, drives, Texts(store, schemes)),
+        *(passages, entries, indexer, finder, Views(store, base.events), schemes, drives, Texts(store, schemes)),
         sources=Sources(store, entries, drives),
         skills=skills,
         folder=folder,

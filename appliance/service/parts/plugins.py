@@ -1,4 +1,4 @@
-"""Loads the plugins that the configuration enables, and lets rows tell them what changes."""
+"""Loads the plugins that the configuration enables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,4 @@ from appliance.service.parts.knowledge import KnowledgeParts
 
 def build_plugins(base: BaseParts, knowledge: KnowledgeParts, toolbox: Toolbox, services: Mapping[str, Any]) -> Plugins:
     """They may add hooks, schemes of references and tools."""
-    plugins = Plugins(Ground(base.home.box, base.hooks, knowledge.schemes, toolbox, services), base.settings().plugins)
-    plugins.watch(knowledge.entries, knowledge.views, base.runs)
-    return plugins
+    return Plugins(Ground(base.home.box, base.hooks, knowledge.schemes, toolbox, services), base.settings().plugins)

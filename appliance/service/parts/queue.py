@@ -49,7 +49,7 @@ class QueueParts:
         store, runs, settings = base.store, base.runs, base.settings
         self._base = base
         self._broker = broker
-        self.outbox = Outbox(store, runs.process, Patience(**asdict(settings().outbox)))
+        self.outbox = Outbox(store, runs.process, Patience(**asdict(settings().outbox)), base.events)
         self.notices = Notices()
         look_s = lambda: settings().orchestrator.result_poll_ms / 1000  # noqa: E731
         self.live = Live(runs, self.notices, self.outbox, self._deliver, look_s)
@@ -96,7 +96,7 @@ class QueueParts:
             self.crew.wake()
         except OwlError as error:
             LOG.warning("workers were not told of new work: %s", error)
-        self.outbox.bell()
+        self.courier.wake()
         self.notices.stir()
 
     def take_drops(self) -> None:
