@@ -28,7 +28,7 @@ from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.session_control import Control
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
-from appliance.ingest.notes import PromptDocuments
+from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.mcp.hub import Hub
 from appliance.memory.memory_service import MemoryService

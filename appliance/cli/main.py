@@ -427,7 +427,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("approve", "reject", "grants"), _add_approvals),
     (("policy", "tool", "secret"), _add_policy),
     (("role", "job"), _add_roles),
-    (("document",), _add_documents),
+    (("document", "capabilities"), _add_documents),
     (("mcp",), _add_mcp),
     (("mcp-serve",), _mcp_serve),
     (("heartbeat", "mute"), _add_heartbeat),

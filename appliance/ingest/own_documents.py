@@ -1,53 +1,97 @@
-"""What the assistant may write in box/ itself: the prompt documents MEMORY, BELIEFS, GOALS as whole files, and new notes.
+"""What the assistant may write in box/ itself: prompt documents, and new notes.
 
-A document is replaced whole and at once; its front matter stays, and `agent-modification: false` in it bars the assistant.
-They are shown in everybody's prompts, so a house in which several people talk keeps to its notes instead: what one
-person said is not shown to others. Its entry changes at once, for the run that writes: an undo of that run finds it there.
-Knows nothing about prompts.
+Which documents it may change, their names and their front matter say (`prompt_documents.may_modify`): SOUL, IDENTITY and
+BOOTSTRAP never. Front matter is kept by a new text and strict in an edit; what fails leaves the file as it was. Documents are
+shown in everybody's prompts, so an installation in which several people talk keeps to its notes instead: what one person said
+is not shown to others. An entry changes at once, for the run that writes: an undo of that run finds it there. Knows nothing
+about prompts.
 """
 
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from appliance.errors import BadInput, Refused, TooLarge
-from appliance.ingest.notes import MAX_CHARS, Folder
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused, TooLarge
+from appliance.ingest import prompt_documents
+from appliance.ingest.box_refs import owner_of
+from appliance.ingest.document_methods import Described, describe, read_text
+from appliance.ingest.notes import Folder
+from appliance.ingest.prompt_documents import KEYS, LOADING, MAX_CHARS, MODIFICATION
 from appliance.knowledge.search import words_of
+from appliance.runtime import paths
+from appliance.store import visibility
 from appliance.text import markdown
+from appliance.text.edits import LinePatch, patch_lines
 
 FENCE = markdown.FENCE
 NOTES = "notes"  # the folder of box/ that new notes are written to
 MOST_SAME = 1000  # notes of one title
+LOADS = ("always", "contextual")
 
 
 class Documents:
-    """Writes documents; `people` says how many people and groups talk to this assistant, `folder` mirrors box/."""
+    """Writes documents; `people` says how many people and groups talk here, `folder` mirrors box/."""
 
     def __init__(self, box: Path, people: Callable[[], int], folder: Folder) -> None:
         self._box = box
         self._people = people
         self._folder = folder
 
-    def replace(self, name: str, content: str, run: str = "") -> Path:
-        """The document holds this from now on, "" for nothing; Refused where it is not for the assistant to write."""
-        if len(content) > MAX_CHARS:
-            raise TooLarge(f"{name} would have {len(content)} characters, more than {MAX_CHARS}", hint="keep what matters")
-        if (count := self._people()) > 1:
-            hint = "use remember: notes are their own"
-            raise Refused(f"{count} people and groups talk here, and all are shown {name}", hint=hint)
-        path = self._box / f"{name}.md"
-        head, may_change = self._read_front_matter(path)
-        if not may_change:
-            raise Refused(f"{path.name} says that the owl may not change it", hint="ask the person to write it")
-        self._folder.sync_paths([self._folder.root / path.name])  # what a person wrote last is not this run's change
-        written = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with written.open("w", encoding="utf-8") as file:
-            file.write(head + content.rstrip() + ("\n" if content.strip() else ""))
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(path)
-        self._folder.sync_paths([self._folder.root / path.name], run)
+    # -- prompt documents ---------------------------------------------------------------------------
+
+    def listing(self) -> list[Described]:
+        """Those that the present context is shown."""
+        return [describe(self._box, path) for path in prompt_documents.listing(self._box) if self._is_seen(path)]
+
+    def read(self, name: str) -> str:
+        """A document with its front matter; NotFound when there is none."""
+        return self._read_existing(self._document_path(name))
+
+    def replace(self, name: str, content: str, run: str = "", *, is_own: bool = True) -> bool:
+        """The document holds this from now on, "" for nothing; whether it is new. Refused where it is not for the assistant.
+
+        `is_own` is a text that came out of a conversation, which may not be shown to other people.
+        """
+        path = self._document_path(name)
+        text = read_text(path)
+        head, front = _split_head(text)
+        self._require_open(path, front, is_own=is_own)
+        self._put_document(path, head + content.rstrip() + ("\n" if content.strip() else ""), run)
+        return not text
+
+    def create(self, name: str, content: str, loading: str, run: str = "") -> Path:
+        """A new document that the assistant may change again; Conflict where there is one of this name."""
+        path = self._document_path(name)
+        front = {LOADING: loading, MODIFICATION: True}
+        self._require_open(path, front, is_own=True)
+        if path.exists():
+            raise Conflict(f"there is a document {name}", hint="document_edit changes lines of it")
+        head = f"{FENCE}\n{LOADING}: {loading}\n{MODIFICATION}: true\n{FENCE}\n\n"
+        self._put_document(path, f"{head}{content.rstrip()}\n", run)
         return path
+
+    def edit(self, name: str, patches: Sequence[LinePatch], run: str = "") -> Path:
+        """Change lines of a document, front matter included; refused when that is not as it must be afterwards."""
+        path = self._document_path(name)
+        text = self._read_existing(path)
+        front, _ = markdown.split(text)
+        self._require_open(path, front, is_own=True)
+        after = patch_lines(text, patches)
+        _check_front(front, markdown.split(after)[0])
+        self._put_document(path, after, run)
+        return path
+
+    def delete(self, name: str, run: str = "") -> Path:
+        """Remove a document."""
+        path = self._document_path(name)
+        front, _ = markdown.split(self._read_existing(path))
+        self._require_open(path, front, is_own=True)
+        self._put_document(path, None, run)
+        return path
+
+    # -- notes --------------------------------------------------------------------------------------
 
     def add_note(self, title: str, text: str, run: str = "") -> Path:
         """A new file in box/notes with a heading and a text, beside those there are; Refused where several people talk."""
@@ -71,18 +115,78 @@ class Documents:
                 continue
         raise BadInput(f"there are {MOST_SAME} notes called {title!r}", hint="choose another title")
 
-    @staticmethod
-    def _read_front_matter(path: Path) -> tuple[str, bool]:
-        """The front matter as it stands, and whether the assistant may change the rest."""
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _document_path(self, name: str) -> Path:
+        path = prompt_documents.find(self._box, name)
+        if path is None or not self._is_seen(path):
+            raise NotFound(
+                f"no document {name}", hint="document_list names those there are; a new one has letters, digits, - and _"
+            )
+        return path
+
+    def _is_seen(self, path: Path) -> bool:
+        return bool(visibility.seen(owner_of(self._box, path)))
+
+    def _read_existing(self, path: Path) -> str:
+        if not path.is_file():
+            raise NotFound(f"no document {prompt_documents.name_of(self._box, path)}", hint="document_list names those there are")
+        return read_text(path)
+
+    def _require_open(self, path: Path, front: dict[str, Any], *, is_own: bool) -> None:
+        """Refused where a document is not for the assistant to write, or others would read what one person said."""
+        if is_own and not owner_of(self._box, path) and (count := self._people()) > 1:
+            hint = "use remember: notes are their own"
+            raise Refused(f"{count} people and groups talk here, and all are shown {path.stem}", hint=hint)
+        if path.stem in prompt_documents.PROTECTED:
+            raise Refused(f"{path.name} is the person's alone", hint="ask the person to write it")
+        if not prompt_documents.may_modify(path.stem, front):
+            hint = f"ask the person to write it, or to put {MODIFICATION}: true into its front matter"
+            raise Refused(f"{path.name} does not let the assistant change it", hint=hint)
+
+    def _put_document(self, path: Path, text: str | None, run: str) -> None:
+        """The file and its entry become this together, None for gone; what fails leaves both as they were."""
+        if text is not None and len(text) > MAX_CHARS:
+            raise TooLarge(f"{path.stem} would have {len(text)} characters, more than {MAX_CHARS}", hint="keep what matters")
+        mirrored = [self._folder.root / path.relative_to(self._box)]
+        self._folder.sync_paths(mirrored)  # what a person wrote last is not this run's change
+        before = path.read_bytes() if path.exists() else None
         try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return "", True
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path.name} cannot be read: {error}", hint="mend the file") from None
-        front, _ = markdown.split(text)
-        lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-        if lines[0].strip() != FENCE:
-            return "", True
-        end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
-        return "\n".join([*lines[: end + 1], "", ""]), front.get("agent-modification", True) is not False
+            _write_bytes(path, None if text is None else text.encode("utf-8"))
+            self._folder.sync_paths(mirrored, run)
+        except (OwlError, OSError) as error:
+            _write_bytes(path, before)
+            if isinstance(error, OwlError):
+                raise
+            raise BadInput(f"{path.name} cannot be written: {error.strerror}", hint="it is as it was") from None
+
+
+def _write_bytes(path: Path, data: bytes | None) -> None:
+    """Put these bytes in the place of a file, with its mode; None removes it."""
+    if data is None:
+        path.unlink(missing_ok=True)
+        return
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    paths.put(path, data)
+    if mode is not None:
+        path.chmod(mode)
+
+
+def _split_head(text: str) -> tuple[str, dict[str, Any]]:
+    """The front matter as it stands, with an empty line, and what it says; "" and nothing without one."""
+    front, _ = markdown.split(text)
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].strip() != FENCE:
+        return "", front
+    end = next(number for number, line in enumerate(lines[1:], 1) if line.strip() == FENCE)
+    return "\n".join([*lines[: end + 1], "", ""]), front
+
+
+def _check_front(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """BadInput unless front matter says what a document's may; who may change it stays a person's decision."""
+    if strange := [str(key) for key in after if key not in KEYS and key not in before]:
+        raise BadInput(f"front matter has no key {strange[0]}", hint=f"there are {', '.join(KEYS)}")
+    if after.get(LOADING, "always") not in LOADS:
+        raise BadInput(f"{LOADING}: {after[LOADING]!r}", hint=f"use {' or '.join(LOADS)}")
+    if after.get(MODIFICATION) is not before.get(MODIFICATION):
+        raise BadInput(f"{MODIFICATION} is not the assistant's to change", hint="leave that line as it is")

@@ -18,6 +18,7 @@ from appliance.records import Route, Terms, ToolSpec, to_plain
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Run, Runs
+from appliance.store import visibility
 
 HISTORY = 80
 Named = Annotated[str, "its name or id, or the beginning or end of the id"]
@@ -52,7 +53,8 @@ class Sight:
         """
         found = self._runs.get(run)
         scene = self._scene_of_run(found)
-        packet = self._packets.assemble(scene)
+        with visibility.showing(self._runs.context_of(found.id)):
+            packet = self._packets.assemble(scene)
         return {
             "run": found.id,
             "layout": scene.layout,

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec import field as struct_field
 from msgspec.structs import replace
 
+from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
 from appliance.prompt import pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
@@ -63,6 +64,8 @@ QUESTION = "\n\nQuestion: "
 HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 SKILLS = "Skills. To use one, first read its location, skill://NAME:"
+FIRST = ("SOUL", "IDENTITY")
+SEPARATOR = "\n\n---"
 DOCUMENTS = 0.25  # of the window, for the person's own text (promise 1)
 HIT_CHARS = 400
 HITS = 3
@@ -148,10 +151,12 @@ class Packets:
             self.hooks.add(hook_points.USER, sections.section(name, block), priority)
 
     def _add_documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
-        documents = [part for part in self._documents() if scene.documents is None or part.name in scene.documents]
+        own = {part.name: part for part in (self._more.documents.of_role(scene.role) if self._more.documents else ())}
+        shown = [p for p in self._documents() if p.name not in own and (scene.documents is None or p.name in scene.documents)]
+        documents = sorted([*own.values(), *shown], key=_rank_document)  # a role's own are there whatever else it is shown
         if scene.window:
-            documents = cut(documents, int(scene.window * DOCUMENTS * self.divisor))
-        return (*parts, *documents)
+            documents = cut(documents, int(scene.window * DOCUMENTS * self.divisor) - len(SEPARATOR) * len(documents))
+        return (*parts, *separate_documents(documents))
 
     @staticmethod
     def _add_instructions(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
@@ -189,7 +194,8 @@ class Packets:
 
     def _find_passages(self, prompt: str, limit: int, chars: int, known: frozenset[str] = frozenset()) -> tuple[Part, ...]:
         """Documents that share a word with a prompt, then passages that fit it; each reference once, and none that is known."""
-        documents = [Part(p.name, _single_line(p.text, CONTEXT_CHARS)) for p in self._more.contextual(prompt)]
+        fitting = self._more.documents.contextual(prompt) if self._more.documents else ()
+        documents = [Part(p.name, _single_line(p.text, CONTEXT_CHARS)) for p in fitting]
         names = known | {part.name for part in documents}
         most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
         looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
@@ -329,12 +335,12 @@ class Packets:
 
 
 class More(Struct, frozen=True):
-    """What a core gives beside: hooks to add sections, entries and events as blocks, documents that fit a prompt."""
+    """What a core gives beside: hooks to add sections, entries and events as blocks, documents of a prompt or a role."""
 
     hooks: Hooks = struct_field(default_factory=Hooks)
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
-    contextual: Callable[[str], Sequence[Part]] = lambda prompt: ()
+    documents: ShownDocuments | None = None
 
 
 def _fence_message(message: Message) -> Message:
@@ -385,6 +391,17 @@ def cut(parts: Sequence[Part], room_chars: int) -> list[Part]:
         left -= sizes.pop(0)
     level = left // len(sizes) if sizes else room_chars
     return [p if len(p.text) <= level else Part(p.name, _shorten_text(p.text, level)) for p in parts]
+
+
+def _rank_document(part: Part) -> int:
+    """SOUL and IDENTITY first; all others as they come."""
+    return FIRST.index(part.name) if part.name in FIRST else len(FIRST)
+
+
+def separate_documents(parts: Sequence[Part]) -> list[Part]:
+    """Documents with a line between one and the next (S-044); BOOTSTRAP, which is shown elsewhere, is not counted."""
+    last = next((part for part in reversed(parts) if part.name != "BOOTSTRAP"), None)
+    return [part if part is last or part.name == "BOOTSTRAP" else Part(part.name, part.text + SEPARATOR) for part in parts]
 
 
 def _shorten_text(text: str, chars: int) -> str:

@@ -6,9 +6,9 @@ Static is everything but the person's own text: instructions, tools, documents a
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from appliance.ingest import notes
+from appliance.ingest import prompt_documents
 from appliance.models.client import Models
-from appliance.prompt.packet import Packets
+from appliance.prompt.packet import SEPARATOR, Packets
 from appliance.prompt.roles import ASSISTANT, Role, Roles
 from appliance.records import Ask, Message, ToolSpec
 from appliance.runtime import log
@@ -41,16 +41,16 @@ class Sizes:
             system=system, messages=(Message("user", text),), tools=specs, dialect=route.dialect, correlation=log.correlation()
         )
         measure = self._models.measure(route, ask)
-        shipped = {n: markdown.visible(notes.shipped(n)) for n in notes.SHIPPED}
+        shipped = {n: _shipped_document(n) for n in prompt_documents.SHIPPED}
         groups = {"instructions": 0, "tools": 0, "documents": 0, "skills": 0, "person": 0}
         for name, tokens in measure.parts.items():
             if name in ("instructions", "style", "profiles"):
                 groups["instructions"] += tokens
             elif name in ("tools", "skills"):
                 groups[name] += tokens
-            elif any(p.name == name and p.text == _shipped_skill(name) for p in system):
+            elif any(p.name == name and p.text.removesuffix(SEPARATOR) == _shipped_skill(name) for p in system):
                 groups["skills"] += tokens
-            elif any(p.name == name and shipped.get(name) == p.text for p in system):
+            elif any(p.name == name and shipped.get(name) == p.text.removesuffix(SEPARATOR) for p in system):
                 groups["documents"] += tokens
             elif any(p.name == name for p in system):
                 groups["person"] += tokens
@@ -65,6 +65,11 @@ class Sizes:
             "parts": measure.parts,
             "total": measure.total,
         }
+
+
+def _shipped_document(name: str) -> str:
+    """What a document says as it ships."""
+    return markdown.visible(markdown.split(prompt_documents.shipped(name))[1])
 
 
 def _shipped_skill(part: str) -> str:

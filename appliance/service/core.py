@@ -21,7 +21,7 @@ from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
-from appliance.ingest.notes import PromptDocuments
+from appliance.ingest.document_methods import PromptDocuments
 from appliance.prompt.inspection import Sight
 from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
@@ -99,7 +99,7 @@ class Core:
         self.web, self.intake = web.web, web.intake
         workspace = build_workspace(base, known, web.intake)
         self.project, self.verbs = workspace.project, workspace.verbs
-        self.queue = QueueParts(base, self.broker)
+        queue = self.queue = QueueParts(base, self.broker)
         self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
         self.offers = ModelOffers(base.home, base.settings, self.local, self.queue.tell, is_lasting=is_shared)
         self.commands = CommandParts(base, self.policy, known, workspace, self.queue)
@@ -109,7 +109,7 @@ class Core:
         prompt = build_prompt(base, models, known)
         self.packets, self.blocks, self.copies, self.compactor = prompt.packets, prompt.blocks, prompt.copies, prompt.compactor
         self.schedules = ScheduleParts(base, self.queue, self.models, self.packets, self.taint.origins)
-        services = merge_services(base, known, self.servers, web, workspace, self.queue, self.commands, roles, self.schedules)
+        services = merge_services(base, known, self.servers, web, workspace, queue, self.commands, roles, prompt, self.schedules)
         self.toolbox = build_toolbox(base, self.policy, self.taint, self.servers.hub, services)
         tools = build_tools(base, self.policy, known, workspace, self.commands, self.taint, self.toolbox)
         self.released, self.approvals, self.recorder = tools.released, tools.approvals, tools.recorder

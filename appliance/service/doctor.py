@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from appliance.agent import plugins
 from appliance.errors import OwlError
-from appliance.ingest import notes
+from appliance.ingest import notes, prompt_documents
 from appliance.knowledge.index import Passages
 from appliance.models import catalogue
 from appliance.policy import policy_file
@@ -158,7 +158,7 @@ def _model(home: Home, environ: Mapping[str, str]) -> Finding:
 
 
 def _documents(home: Home) -> Finding:
-    parts, problems = notes.documents(home.box)
+    parts, problems = prompt_documents.documents(home.box)
     if why := trusted_files.problem(home.box / "HEARTBEAT.md", home=home.root):
         problems.append(f"HEARTBEAT.md: not taken: {why}")
     if problems:

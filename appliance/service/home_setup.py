@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from appliance.errors import BadInput, Conflict, DiskFull, OwlError
-from appliance.ingest import notes
+from appliance.ingest import prompt_documents
 from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
 from appliance.store.database import Store
@@ -58,7 +58,7 @@ def _make(home: Home) -> list[Path]:
         if not folder.is_dir():
             folder.mkdir(parents=True, mode=0o700)
             made.append(folder)
-    made += notes.install(home.box)
+    made += prompt_documents.install(home.box)
     close(home)
     if not home.database.exists():
         Store.create(home.database).close()

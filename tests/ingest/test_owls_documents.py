@@ -1,5 +1,6 @@
 """The documents that the owl writes itself: whole, at once, with their front matter, and in nobody else's prompt."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import pytest
 from stores import new_store
 from test_scenarios import CHAT, Stage, opened
 
+from appliance import tools
+from appliance.agent.capabilities import BESIDE, SUBJECTS, Ability, fault, server_lines, static_lines
+from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken
 from appliance.errors import Conflict, Refused
-from appliance.ingest import notes
+from appliance.ingest import notes, prompt_documents
 from appliance.ingest.own_documents import Documents
 from appliance.knowledge.entries import Entries
 from appliance.records import Inbound, ToolCall
@@ -26,8 +30,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
-def write(stage: Stage, name: str, run: str = "", **given: Any) -> Any:
-    return stage.core.toolbox.dispatch(ToolCall("1", name, given), run, CancelToken())
+def write(stage: Stage, tool: str, run: str = "", /, **given: Any) -> Any:
+    return stage.core.toolbox.dispatch(ToolCall("1", tool, given), run, CancelToken())
 
 
 def writing(box: Path, people: int) -> Documents:
@@ -39,7 +43,7 @@ def undone(core: Core, run: str, *, is_dry_run: bool = False) -> Any:
 
 
 def in_prompt(stage: Stage, name: str) -> str | None:
-    return next((part.text for part in notes.documents(stage.core.home.box)[0] if part.name == name), None)
+    return next((part.text for part in prompt_documents.documents(stage.core.home.box)[0] if part.name == name), None)
 
 
 @pytest.mark.covers("E-256", "E-257", "S-039", "S-040")
@@ -130,3 +134,124 @@ def test_an_undo_brings_back_a_document_as_the_person_had_left_it(stage: Stage) 
     assert write(stage, "update_goals", run, content="New words.").status == 200
     undone(stage.core, run)
     assert path.read_text() == KEPT and in_prompt(stage, "GOALS") == "Old words."
+
+
+# -- any document ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("B-180")
+def test_a_document_is_created_read_changed_and_deleted(stage: Stage) -> None:
+    box = stage.core.home.box
+    assert write(stage, "document_create", name="house", content="The house has two floors.").status == 200
+    assert (box / "house.md").read_text() == (
+        "---\nloading: contextual\nagent-modification: true\n---\n\nThe house has two floors.\n"
+    )
+    assert write(stage, "document_create", name="house", content="Mine.").status == 409
+    patch = {"start_line": 6, "end_line": 6, "content": "The house has three floors."}
+    assert write(stage, "document_edit", name="house", patches=[patch]).status == 200
+    assert "three floors" in write(stage, "document_read", name="house").message
+    listed = {one["name"]: one for one in write(stage, "document_list").data}
+    assert listed["house"]["may_modify"] and not listed["SOUL"]["may_modify"] and "ENVIRONMENT" not in listed
+    assert stage.core.entries.get("box://house.md").body.endswith("three floors.\n")
+    assert write(stage, "document_delete", name="house").status == 200
+    assert not (box / "house.md").exists() and stage.core.entries.find("box://house.md") is None
+
+
+@pytest.mark.covers("B-180", "B-112", "A-099")
+def test_what_is_the_persons_alone_no_tool_changes(stage: Stage) -> None:
+    box = stage.core.home.box
+    (box / "roles/coder").mkdir(parents=True)
+    (box / "users/eve").mkdir(parents=True)
+    kept = {"SOUL.md": "Mine.", "roles/coder/SOUL.md": "Terse.", "house.md": "No front matter.", "users/eve/USER.md": "Eve."}
+    for name, text in kept.items():
+        (box / name).write_text(text if name != "SOUL.md" else "---\nagent-modification: true\n---\nMine.")
+    before = {name: (box / name).read_text() for name in kept}
+    patch = [{"start_line": 1, "end_line": 1, "content": "Yours."}]
+    for name in ("SOUL", "roles/coder/SOUL", "house", "IDENTITY", "BOOTSTRAP"):
+        assert write(stage, "document_edit", name=name, patches=patch).status == 403, name
+        assert write(stage, "document_delete", name=name).status == 403, name
+    assert write(stage, "document_create", name="roles/coder/IDENTITY", content="x").status == 403
+    run = stage.ask("[hi] Hello.", CHAT).run
+    for tool, given in (("document_read", {}), ("document_edit", {"patches": patch}), ("document_delete", {})):
+        assert write(stage, tool, run, name="users/eve/USER", **given).status == 404, "another person's"
+    assert {name: (box / name).read_text() for name in kept} == before
+
+
+@pytest.mark.covers("B-180")
+@pytest.mark.parametrize(
+    "line",
+    ["loading: sometimes", "colour: red", "agent-modification: false", "loading: [", "loading: always\nloading"],
+)
+def test_front_matter_that_is_not_right_leaves_a_document_as_it_was(stage: Stage, line: str) -> None:
+    path = stage.core.home.box / "BELIEFS.md"
+    path.write_text(KEPT)
+    number = 3 if line.startswith("agent") else 2
+    patch = {"start_line": number, "end_line": number, "content": line}
+    assert write(stage, "document_edit", name="BELIEFS", patches=[patch]).status == 400
+    assert path.read_text() == KEPT
+
+
+@pytest.mark.covers("B-180")
+def test_a_change_whose_entry_cannot_be_written_is_taken_back(stage: Stage) -> None:
+    path = stage.core.home.box / "GOALS.md"
+    path.write_text(KEPT)
+    stage.core.box_folder.compare()
+    refused = "CREATE TRIGGER full BEFORE UPDATE ON entries WHEN NEW.path = 'box://GOALS.md' BEGIN SELECT RAISE(ABORT, 'full'); END"
+    with stage.core.store.write() as execute:
+        execute(refused)
+    assert write(stage, "update_goals", content="New words.").is_error
+    assert path.read_text() == KEPT
+    with stage.core.store.write() as execute:
+        execute("DROP TRIGGER full")
+    assert write(stage, "update_goals", content="New words.").status == 200
+
+
+# -- what it can do -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("B-117")
+def test_capabilities_are_written_by_subject_with_their_front_matter_and_counts(stage: Stage) -> None:
+    path = stage.core.home.box / "CAPABILITIES.md"
+    path.write_text(KEPT)
+    outcome = write(stage, "capabilities_refresh")
+    own = [one for one in stage.core.toolbox.tools() if not one.origin]
+    assert outcome.data["internal_tools"] == len(own) and outcome.data["mcp_tools"] == 0 and outcome.data["created"] is False
+    text = path.read_text()
+    assert text.startswith(KEPT.partition("Old words.")[0]) and "Old words" not in text and "**Tasks**" in text
+    assert not [one.mark.name for one in own if "_" in one.mark.name and one.mark.name in text]
+    path.unlink()
+    assert write(stage, "capabilities_refresh").data["created"] is True and path.exists()
+    path.write_text(KEPT.replace("true", "false"))
+    assert write(stage, "capabilities_refresh").status == 403 and "Old words" in path.read_text()
+
+
+@pytest.mark.covers("B-117")
+def test_a_server_that_fails_is_noted_and_not_asked_where_nobody_wants_it(stage: Stage) -> None:
+    (stage.core.home.root / "servers.json").write_text('{"mcpServers": {"broken": {"command": "/nowhere/none"}}}')
+    found = write(stage, "capabilities_refresh")
+    assert found.status == 200 and "broken" in found.data["note"] and found.data["mcp_tools"] == 0
+    assert "broken" not in write(stage, "capabilities_refresh", include_mcp=False).data["note"]
+
+
+@pytest.mark.covers("B-117")
+def test_without_a_model_and_where_its_words_are_no_use_a_static_text_is_written() -> None:
+    abilities = [Ability("create_task", "planning", "Create a task."), Ability("fetch_url", "web", "Fetch a page.")]
+    assert [line.partition(":")[0] for line in static_lines(abilities)] == ["- **Tasks**", "- **Web**"]
+    assert fault("- **Tasks**: it can plan what is to be done later, and do it in the background.", abilities) == ""
+    assert "create_task" in fault("- **Tasks**: it calls create_task to plan what is to be done.", abilities)
+    assert fault("Tasks.", abilities) and fault("x" * 10_000, abilities)
+    assert server_lines({"github": 1, "mail": 3}) == ["- **Other programs**: github (1 tool), mail (3 tools)"]
+
+
+@pytest.mark.covers("B-117")
+def test_an_able_model_words_what_it_can_do(stage: Stage) -> None:
+    path = stage.core.home.root.parent / "script.json"  # the broker reads it when it is first asked
+    words = "- **Work**: it plans what is to be done and does it in the background."
+    path.write_text(json.dumps({**json.loads(path.read_text()), "title": words}))
+    outcome = write(stage, "capabilities_refresh")
+    assert outcome.data["by"] == "model" and words in (stage.core.home.box / "CAPABILITIES.md").read_text()
+
+
+def test_every_group_of_tools_that_ships_has_a_subject() -> None:
+    groups = {read_tool(one).mark.group for one in tools.load()}
+    assert groups <= {group for _, of in SUBJECTS.values() for group in of} | set(BESIDE)

@@ -12,7 +12,7 @@ from record_tools import replace
 from test_budget import TEXT, Desk
 
 from appliance.clock import sleep_s
-from appliance.ingest import notes
+from appliance.ingest import prompt_documents
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content, Entry
 from appliance.knowledge.schemes import Schemes
@@ -387,13 +387,13 @@ def test_the_next_turn_shares_everything_up_to_the_first_change(desk: Desk) -> N
 def test_system_text_stays_over_restarts_time_zones_and_edits_beside_the_prompt(
     desk: Desk, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes.install(home.box)
-    desk.documents = notes.documents(home.box)[0]
+    prompt_documents.install(home.box)
+    desk.documents = prompt_documents.documents(home.box)[0]
     first = desk.packets.assemble(desk.scene(WHOLE)).system
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):  # a day apart, whatever the time: one of them is past midnight
         monkeypatch.setenv("TZ", zone)
         (home.box / "notes").mkdir(exist_ok=True)
         (home.box / "notes" / "shopping.md").write_text(f"# Shopping\n{zone}\n", encoding="utf-8")
         (home.box / "HEARTBEAT.md").write_text(f"- look at {zone}\n", encoding="utf-8")
-        again = type(desk.packets)(lambda: notes.documents(home.box)[0], desk.packets._finder, desk.packets._skills)
+        again = type(desk.packets)(lambda: prompt_documents.documents(home.box)[0], desk.packets._finder, desk.packets._skills)
         assert again.assemble(replace(desk.scene(WHOLE), turn=9)).system == first

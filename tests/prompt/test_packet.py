@@ -12,15 +12,19 @@ from stores import new_store
 
 from appliance.agent.toolbox import read_tool, tool
 from appliance.clock import sleep_s
-from appliance.ingest import notes
+from appliance.ingest import prompt_documents
+from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
-from appliance.prompt.packet import INSTRUCTIONS, STYLE, More, Packets, cut, strip_notes, tool_line
+from appliance.prompt.packet import INSTRUCTIONS, SEPARATOR, STYLE, More, Packets, cut, strip_notes, tool_line
 from appliance.prompt.packet_types import Scene
+from appliance.prompt.roles import Role, Roles
 from appliance.records import Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
+from appliance.runtime.settings import Config
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.text.tokens import estimate
 
@@ -66,8 +70,8 @@ def packets(store: Store, *skills: str, documents: Sequence[Part] = DOCUMENTS, o
 
 @pytest.mark.covers("B-115")
 def test_the_system_text_is_the_same_to_the_byte_at_any_time_in_any_process(store: Store, home: Home) -> None:
-    notes.install(home.box)
-    made = [Packets(lambda: notes.documents(home.box)[0], Search(store), Skills("a", "b")) for _ in range(2)]
+    prompt_documents.install(home.box)
+    made = [Packets(lambda: prompt_documents.documents(home.box)[0], Search(store), Skills("a", "b")) for _ in range(2)]
     first = made[0].system([LOOK], "grammar", 8192)
     Entries(store).set("memory://notes/new", "something learnt meanwhile")
     made[0].relevant("meanwhile")
@@ -174,11 +178,12 @@ def test_what_is_kept_is_the_newest_and_fits_or_is_one_exchange(store: Store, si
 
 def test_documents_share_a_quarter_of_the_window_and_say_that_they_were_cut(store: Store) -> None:
     long = [Part("SOUL", "s" * 9000), Part("USER", "short"), Part("GOALS", "g" * 9000)]
-    system = {p.name: p.text for p in packets(store, documents=long).system([], "grammar", 4096)}
+    parts = packets(store, documents=long).system([], "grammar", 4096)
+    system = {p.name: p.text.removesuffix(SEPARATOR) for p in parts}
     assert system["USER"] == "short" and len(system["SOUL"]) == len(system["GOALS"])
     assert system["SOUL"].endswith("[cut: 9000 characters are too many for this model]")
-    assert sum(len(system[p.name]) for p in long) <= 4096 * 0.25 * DIVISOR
-    assert {p.name: p.text for p in packets(store, documents=long).system([], "grammar")}["SOUL"] == "s" * 9000
+    assert sum(len(p.text) for p in parts[:3]) <= 4096 * 0.25 * DIVISOR
+    assert packets(store, documents=long).system([], "grammar")[0].text == "s" * 9000 + SEPARATOR
 
 
 @settings(deadline=None)
@@ -195,7 +200,7 @@ def test_cut_parts_fit_and_none_is_cut_needlessly(sizes: list[int], room: int) -
 
 @pytest.mark.covers("B-118", "E-229")
 def test_the_style_stands_last_also_without_a_folder_of_documents(store: Store, home: Home) -> None:
-    made = Packets(lambda: notes.documents(home.root / "nowhere")[0], Search(store), Skills())
+    made = Packets(lambda: prompt_documents.documents(home.root / "nowhere")[0], Search(store), Skills())
     system = made.system([], "grammar")
     assert [part.name for part in system] == ["instructions", "style"]
     assert "No flattery" in system[-1].text and "failed" in system[-1].text
@@ -250,12 +255,85 @@ def test_documents_are_read_anew_for_every_prompt_and_stay_within_one(store: Sto
     assert made.assemble(scene).system[0].text == "I am a tawny owl."
 
 
+@pytest.mark.covers("S-044")
+def test_documents_stand_in_their_order_with_a_line_between_and_missing_ones_are_skipped(home: Home, store: Store) -> None:
+    shown = ShownDocuments(home.box)
+    made = Packets(shown.present, Search(store), Skills())
+    first = made.system([], "grammar")
+    assert [part.name for part in first] == ["SOUL", "instructions", "style"] and first[0] == prompt_documents.DEFAULT
+    for name in ("BOOTSTRAP", "ENVIRONMENT", "SOUL", "USER", "IDENTITY"):
+        (home.box / f"{name}.md").write_text(f"Text of {name}.")
+    parts = made.system([], "grammar")
+    names = ["SOUL", "IDENTITY", "USER", "ENVIRONMENT", "instructions", "BOOTSTRAP", "style"]
+    assert [part.name for part in parts] == names
+    text = "\n\n".join(part.text for part in parts)
+    assert text.startswith(
+        "Text of SOUL.\n\n---\n\nText of IDENTITY.\n\n---\n\nText of USER.\n\n---\n\nText of ENVIRONMENT.\n\n" + INSTRUCTIONS
+    )
+
+
+@pytest.mark.covers("A-100")
+def test_a_persons_and_a_groups_document_are_shown_in_that_context_alone(home: Home, store: Store) -> None:
+    texts = {"USER.md": "Somebody.", "users/ada/USER.md": "Ada likes tea.", "groups/band/GROUP.md": "Four play."}
+    for name, text in texts.items():
+        (home.box / name).parent.mkdir(parents=True, exist_ok=True)
+        (home.box / name).write_text(text)
+    made = Packets(ShownDocuments(home.box).present, Search(store), Skills())
+    found = {}
+    for context in ("", "user:ada", "user:ben", "group:band", "user:../groups/band", "user:..", "group:ada"):
+        with visibility.showing(context):
+            system = made.system([], "grammar")
+        found[context] = [p.text.removesuffix(SEPARATOR) for p in system if p.name in ("USER", "GROUP")]
+    alone = ["Somebody."]
+    assert found == {
+        "": alone,
+        "user:ada": ["Ada likes tea."],
+        "user:ben": alone,
+        "group:band": ["Somebody.", "Four play."],
+        "user:../groups/band": alone,
+        "user:..": alone,
+        "group:ada": alone,
+    }
+
+
+@pytest.mark.covers("A-099", "S-047")
+def test_a_role_has_its_own_soul_and_identity_and_a_helper_the_rules_of_the_house(home: Home, store: Store) -> None:
+    for name in ("SOUL", "IDENTITY", "USER", "AGENTS", "ENVIRONMENT"):
+        (home.box / f"{name}.md").write_text(f"{name} of all.")
+    shown = ShownDocuments(home.box)
+    made = Packets(shown.present, Search(store), Skills(), more=More(documents=shown))
+    roles = Roles(home.box, Config)
+
+    def told(role: Role) -> list[str]:
+        return [part.text.removesuffix(SEPARATOR) for part in made.system([LOOK], "grammar", 0, role) if part.name.isupper()]
+
+    coder = ["SOUL of all.", "IDENTITY of all.", "AGENTS of all.", "ENVIRONMENT of all."]
+    assert told(roles.child("coder")) == coder and told(roles.child()) == coder[2:]
+    (home.box / "roles/coder").mkdir(parents=True)
+    (home.box / "roles/coder/SOUL.md").write_text("Terse.")
+    tools = roles.child("coder").tools
+    assert told(roles.child("coder")) == ["Terse.", *coder[1:]] and roles.child("coder").tools == tools
+    assert told(roles.assistant())[0] == "SOUL of all."
+    (home.box / "roles/child").mkdir()
+    (home.box / "roles/child/IDENTITY.md").write_text("A helper.")
+    assert told(roles.child()) == ["A helper.", *coder[2:]]
+
+
+@pytest.mark.covers("A-101")
+def test_a_delegated_role_is_told_who_it_is_before_what_it_has_and_asked_last(store: Store) -> None:
+    role = Roles(Path("/nowhere"), Config).child("coder")
+    scene = Scene("r", route(8192), (LOOK,), (Message("user", "Write it."),), role="coder", about=role.text, is_child=True)
+    packet = packets(store, documents=(Part("SOUL", "I am an owl."),)).assemble(replace(scene, documents=role.documents))
+    assert [part.name for part in packet.system] == ["SOUL", "instructions", "tools", "style"]
+    assert packet.messages[-1].content == "Write it."
+
+
 # -- documents that are shown when they fit ----------------------------------------------------------------
 
 
 @pytest.fixture
 def box(home: Home) -> Path:
-    notes.install(home.box)
+    prompt_documents.install(home.box)
     text = "---\nloading: contextual\n---\n# Money\n\nUnpaid invoices are in the blue folder, the oldest first.\n"
     (home.box / "MONEY.md").write_text(text, encoding="utf-8")
     (home.box / "HOUSE.md").write_text("---\nloading: always\n---\nThe house has two floors.\n", encoding="utf-8")
@@ -263,40 +341,62 @@ def box(home: Home) -> Path:
     return home.box
 
 
-@pytest.mark.covers("E-228")
+@pytest.mark.covers("E-228", "B-114")
 @pytest.mark.parametrize(
     ("about", "is_shown"),
     [("Pay the INVOICES today", True), ("the", False), ("Is the old cat in?", False), ("", False), ("What about this?", False)],
 )
 def test_a_contextual_document_is_there_when_a_long_word_is_shared(box: Path, store: Store, about: str, is_shown: bool) -> None:
-    assert [part.name for part in notes.contextual(box, about)] == (["box://MONEY.md"] if is_shown else [])
-    made = Packets(lambda: (), Search(store), Skills(), more=More(contextual=lambda said: notes.contextual(box, said)))
+    assert [part.name for part in prompt_documents.contextual(box, about)] == (["box://MONEY.md"] if is_shown else [])
+    made = Packets(lambda: (), Search(store), Skills(), more=More(documents=ShownDocuments(box)))
     assert ("blue folder" in made.relevant(about)) is is_shown
+
+
+@pytest.mark.covers("B-114")
+def test_a_contextual_document_is_chosen_by_the_words_of_a_task_too(box: Path, store: Store) -> None:
+    made = Packets(lambda: (), Search(store), Skills(), more=More(documents=ShownDocuments(box)))
+    for prompt, is_shown in (("Pay what is unpaid\n\nAll invoices of May.", True), ("Water the plants", False)):
+        packet = made.assemble(Scene("r", route(8192), role="worker", layout="entries", prompt=prompt))
+        assert any("blue folder" in part.text for part in packet.blocks) is is_shown
+
+
+@pytest.mark.covers("B-113")
+def test_any_further_markdown_file_is_honoured_without_being_registered(home: Home) -> None:
+    always = "---\nloading: always\n---\nThe house has two floors.\n"
+    for name in ("HOUSE.md", "HOUSE.txt", "house.toml"):
+        (home.box / name).write_text(always)
+    assert [part.name for part in prompt_documents.documents(home.box)[0]].count("HOUSE") == 1
+    assert "house" not in [part.name for part in prompt_documents.documents(home.box)[0]]
+    assert (
+        prompt_documents.documents(home.root / "missing") == ([], [])
+        and prompt_documents.contextual(home.root / "no", "house") == []
+    )
 
 
 def test_front_matter_decides_whether_a_document_is_in_every_prompt(box: Path) -> None:
     (box / "GOALS.md").write_text("---\nloading: contextual\n---\nGrow tomatoes.\n", encoding="utf-8")
     (box / "SOUL.md").write_text("I am an owl.\n", encoding="utf-8")
     (box / "HEARTBEAT.md").write_text("---\nloading: always\n---\n- look around\n", encoding="utf-8")
-    parts, problems = notes.documents(box)
+    parts, problems = prompt_documents.documents(box)
     names = [part.name for part in parts]
     assert names[0] == "SOUL" and "HOUSE" in names and not {"GOALS", "MONEY", "plain", "HEARTBEAT"} & set(names) and problems == []
     assert names.index("HOUSE") > names.index("SOUL") and names[-1] in ("HOUSE", "BOOTSTRAP")
-    assert [part.name for part in notes.contextual(box, "tomatoes please")] == ["box://GOALS.md"]
+    assert [part.name for part in prompt_documents.contextual(box, "tomatoes please")] == ["box://GOALS.md"]
 
 
 @pytest.mark.covers("B-115")
-def test_what_was_found_is_bounded_and_each_reference_stands_once(store: Store) -> None:
+def test_what_was_found_is_bounded_and_each_reference_stands_once(store: Store, home: Home) -> None:
     rows = Entries(store)
     for n in range(9):
         rows.set(f"memory://notes/{n}", f"Door {n} is blue. " + "word " * 900)
-    long = Part("memory://notes/0", "blue door " * 500)
-    made = Packets(lambda: (), Search(store), Skills(), more=More(contextual=lambda said: [long]))
+    (home.box / "DOOR.md").write_text("---\nloading: contextual\n---\n" + "blue door " * 500)
+    rows.set("box://DOOR.md", "The blue door.")
+    made = Packets(lambda: (), Search(store), Skills(), more=More(documents=ShownDocuments(home.box)))
     shown = made.relevant("Which door is blue?")
-    assert shown.count("[memory://notes/0]") == 1 and len(shown) < 1200 + 3 * 450
+    assert shown.count("[box://DOOR.md]") == 1 and len(shown) < 1200 + 3 * 450
     packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt="Which door is blue?"))
     relevant = next(part.text for part in packet.blocks if part.name == "relevant")
-    assert relevant.count("[memory://notes/") in (5, 6) and len(relevant) < 6 * 1100
+    assert relevant.count("[memory://notes/") == 5 and len(relevant) < 6 * 1100
 
 
 @pytest.mark.covers("R-152")

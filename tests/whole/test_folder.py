@@ -14,11 +14,11 @@ from process import ROOT, Box, Core, a_box, script, until  # noqa: F401
 from stores import new_store
 
 from appliance.clock import monotonic_s, sleep_s
-from appliance.ingest import notes
+from appliance.ingest import prompt_documents
 from appliance.ingest.notes import Folder
 from appliance.knowledge.entries import MAX_BODY_BYTES, Entries
 from appliance.knowledge.search import Search
-from appliance.prompt.packet import Packets
+from appliance.prompt.packet import SEPARATOR, Packets
 from appliance.records import Part
 from appliance.runtime.paths import Home
 
@@ -27,9 +27,9 @@ REST_S = 2.5
 
 
 def hits(core: Core, query: str) -> list[str]:
-    """References that a search finds."""
+    """References that a search finds, but for the skills that ship."""
     data = core.call("tool.call", name="search", arguments={"query": query, "limit": 50})["data"]
-    return [hit["ref"] for hit in data["hits"]]
+    return [hit["ref"] for hit in data["hits"] if not hit["ref"].startswith("skill://")]
 
 
 def refs(core: Core, prefix: str = "box://notes/") -> dict[str, int]:
@@ -242,11 +242,11 @@ def test_entries_are_listed_and_shown(box: Box, core: Core, notes_dir: Path) -> 
 
 @pytest.mark.covers("S-045")
 def test_documents_are_in_the_prompt_in_order_and_edits_work_on_the_next_message(box: Box) -> None:
-    for number, name in enumerate((*notes.ALWAYS, notes.LAST)):
+    for number, name in enumerate((*prompt_documents.ALWAYS, prompt_documents.LAST)):
         (box.home.box / f"{name}.md").write_text(f"# {name}\nmark{number} here")
     core = box.serve()
     parts = list(core.call("prompt.size")["parts"])
-    order = [p for p in parts if p in (*notes.ALWAYS, notes.LAST)]
+    order = [p for p in parts if p in (*prompt_documents.ALWAYS, prompt_documents.LAST)]
     assert order == ["SOUL", "IDENTITY", "USER", "AGENTS", "ENVIRONMENT", "BELIEFS", "GOALS", "CAPABILITIES", "MEMORY", "BOOTSTRAP"]
     assert parts.index("BOOTSTRAP") == parts.index("style") - 1
     until(lambda: hits(core, "mark0") == ["box://SOUL.md"], "an explicit search finds documents", SOON_S)
@@ -255,7 +255,7 @@ def test_documents_are_in_the_prompt_in_order_and_edits_work_on_the_next_message
 
 
 def test_documents_as_they_ship_are_listed_and_clutter_no_search(core: Core) -> None:
-    until(lambda: len(refs(core, "box://")) == len(notes.SHIPPED), "all are read", SOON_S)
+    until(lambda: len(refs(core, "box://")) == len(prompt_documents.SHIPPED), "all are read", SOON_S)
     assert [ref for ref in hits(core, "goals memory heartbeat ids hosts passwords changed") if ref.startswith("box:")] == []
 
 
@@ -335,7 +335,7 @@ def test_names_that_cannot_be_references_are_problems(home: Home, rows: Entries)
 UNREADABLE = """
 import sys
 from pathlib import Path
-from appliance.ingest import notes
+from appliance.ingest import notes, prompt_documents
 from appliance.knowledge.entries import Entries
 from appliance.ingest.notes import Folder
 from appliance.store.database import Store
@@ -381,14 +381,14 @@ class NoSkills:
 def test_the_persons_text_gets_a_quarter_of_the_window(home: Home, rows: Entries) -> None:
     own = [Part("SOUL", "short"), Part("USER", "u" * 9000), Part("MEMORY", "m" * 5000)]
     packets = Packets(lambda: own, Search(rows._store), NoSkills(), divisor=2)
-    parts = {p.name: p.text for p in packets.system((), "grammar", 4096)}
+    parts = {p.name: p.text.removesuffix(SEPARATOR) for p in packets.system((), "grammar", 4096)}
     assert sum(len(parts[p.name]) for p in own) <= 4096 / 4 * 2
     assert parts["SOUL"] == "short", "what is short stays whole"
     assert parts["USER"].endswith("[cut: 9000 characters are too many for this model]")
     assert len(parts["USER"]) == len(parts["MEMORY"]), "what is long is cut to one length"
     assert packets.system((), "grammar", 4096) == packets.system((), "grammar", 4096)
     whole = {p.name: p.text for p in packets.system((), "grammar", 65536)}
-    assert whole["USER"] == "u" * 9000
+    assert whole["USER"] == "u" * 9000 + SEPARATOR
 
 
 def test_a_core_cuts_the_persons_text_for_its_route(box: Box) -> None:

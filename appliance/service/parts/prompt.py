@@ -1,11 +1,11 @@
 """Builds what a model is sent: the packet, its budget, summaries of what was said, and copies to look at."""
 
-import logging
-from functools import partial
+from typing import Any
 
 from msgspec import Struct
 
-from appliance.ingest import notes
+from appliance.agent.capabilities import Capabilities
+from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.prompt.budget import Budget, Rows
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.entry_blocks import Blocks
@@ -19,7 +19,6 @@ from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
 from appliance.sessions.events import SPOKEN
 
-LOG = logging.getLogger(__name__)
 LOGGED = 400  # newest events of a run that its log may be made of
 
 
@@ -31,6 +30,11 @@ class PromptParts(Struct, frozen=True):
     copies: Copies
     compactor: Compactor
     budget: Budget
+    capabilities: Capabilities
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"capabilities": self.capabilities}
 
 
 def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts) -> PromptParts:
@@ -46,8 +50,14 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
         return models.models.measure(route, ask).total
 
     blocks = Blocks(base.store, knowledge.entries, knowledge.schemes, settings.budget.token_divisor, base.hooks)
-    more = More(base.hooks, blocks, Chronicle(base.store, read_branch), partial(notes.contextual, base.home.box))
-    packets = Packets(partial(read_documents, base, knowledge), knowledge.finder, knowledge.skills, more=more)
+    shown = ShownDocuments(base.home.box)
+
+    def read_documents() -> list[Part]:
+        """The documents of box/ that every prompt begins with, and skills that are always shown."""
+        return [*shown.present(), *knowledge.skills.always()]
+
+    more = More(base.hooks, blocks, Chronicle(base.store, read_branch), shown)
+    packets = Packets(read_documents, knowledge.finder, knowledge.skills, more=more)
     copies = Copies(base.store, settings.runs.copies)
 
     def use(settings: Config) -> None:
@@ -59,12 +69,6 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
     base.events.subscribe(ConfigReloaded, lambda reloaded: use(reloaded.settings))
     compactor = Compactor(base.runs, models.models, is_automatic=lambda: base.settings().budget.compact)
     rows = Rows(knowledge.views, knowledge.entries, copies)
-    return PromptParts(blocks, packets, copies, compactor, Budget(packets, rows, count=count_tokens, full=compactor.start))
-
-
-def read_documents(base: BaseParts, knowledge: KnowledgeParts) -> list[Part]:
-    """The documents of box/ that every prompt begins with, and skills that are always shown."""
-    parts, problems = notes.documents(base.home.box)
-    for problem in problems:
-        LOG.warning("prompt document left out: %s", problem)
-    return [*parts, *knowledge.skills.always()]
+    budget = Budget(packets, rows, count=count_tokens, full=compactor.start)
+    capabilities = Capabilities(models.models, lambda: base.settings().models.pool, models.local.is_able)
+    return PromptParts(blocks, packets, copies, compactor, budget, capabilities)
