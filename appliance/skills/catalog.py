@@ -39,7 +39,7 @@ OWN_FOLDER = "skills"
 OWNERS = {"users": "user", "groups": "group"}
 MOST_LOGGED = 10  # broken files that a log names; `problems` has them all
 HINT_CHARS = 72  # of a description in the prompt
-LIST_CHARS = 420  # of the whole list in the prompt: at most 150 tokens
+LIST_CHARS = 400  # of the whole list in the prompt: with what is always there, at most 150 tokens
 MAX_FILE_BYTES = 256 << 10  # of a file beside SKILL.md that is read by path
 
 Mark = tuple[int, int, int]
