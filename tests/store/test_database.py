@@ -761,11 +761,11 @@ def _open_files(path: Path) -> int:
     return sum(os.path.realpath(name) == str(path.resolve()) for name in names)
 
 
-def test_connections_of_ended_threads_are_closed(store: Store) -> None:
+def test_connections_of_ended_threads_are_used_again(store: Store) -> None:
     def read() -> None:
         store.value("SELECT 1")
 
-    for _ in range(3):
+    for _ in range(6):
         crowd = [threading.Thread(target=read) for _ in range(10)]
         for thread in crowd:
             thread.start()
@@ -775,7 +775,7 @@ def test_connections_of_ended_threads_are_closed(store: Store) -> None:
     last.start()
     last.join()
     log = store.path.with_name("owlbox.db-wal")  # SQLite keeps descriptors of the file itself for the next connection
-    assert _open_files(log) <= 2
+    assert _open_files(log) <= 12, "no more than ran at once, however many there were"
     store.close()
     assert _open_files(store.path) == _open_files(log) == 0
     assert store.value("SELECT 1") == 1  # and it opens again when asked
