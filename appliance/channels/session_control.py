@@ -52,6 +52,12 @@ class Prompt(Struct, frozen=True):
     message_id: str = ""
 
 
+class SessionDeleted(Struct, frozen=True):
+    """A session was deleted with everything said in it."""
+
+    session: str
+
+
 class Control:
     """Does what people ask."""
 
@@ -65,10 +71,9 @@ class Control:
         plan: Callable[[str], Sequence[object]],
         *,
         is_served: bool = True,
-        forget: Callable[[str], object] = lambda session: None,
         review: SessionReview | None = None,
     ) -> None:
-        """`forget` removes the files of a session that is deleted; `review` remembers what one says before it is archived."""
+        """`review` remembers what one says before it is archived."""
         self.runs = runs
         self.inbox = inbox
         self.branches = branches
@@ -76,7 +81,6 @@ class Control:
         self.history = history
         self._plan = plan
         self._is_served = is_served
-        self._forget = forget
         self._review = review
 
     @property
@@ -242,7 +246,7 @@ class Control:
         while runs := self.runs.list_runs(session=found.id, limit=100):
             count += sum(self.runs.delete(run.id) for run in runs)  # forks first: they are younger
         self.sessions.delete(found.id)
-        self._forget(found.id)
+        self.runs.news.publish(SessionDeleted(found.id))
         return count
 
     def _busy_runs(self, session: Session, until: int = RUNNING) -> list[Run]:
@@ -264,13 +268,12 @@ def build(
     *,
     history: History | None = None,
     is_served: bool = True,
-    forget: Callable[[str], object] = lambda session: None,
     review: SessionReview | None = None,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
     history = history or History(store, owners(People()))
     parts = Branches(store, runs, views), Transcripts(store, runs), history
-    return Control(runs, inbox, *parts, plan, is_served=is_served, forget=forget, review=review)
+    return Control(runs, inbox, *parts, plan, is_served=is_served, review=review)
 
 
 def owners(people: People) -> tuple[Owner, ...]:

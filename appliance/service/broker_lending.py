@@ -115,7 +115,7 @@ def core_of(home: Home, environ: Mapping[str, str]) -> Client:
 
 
 def tell(home: Home, environ: Mapping[str, str]) -> bool:
-    """Let a running core know that there are letters to send and tasks to begin; False when there is none."""
+    """Let a running core know that there are notifications to send and tasks to begin; False when there is none."""
     try:
         with core_of(home, environ) as client:
             client.call("queue.changed", deadline_s=CALL_S)

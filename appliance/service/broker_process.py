@@ -33,7 +33,7 @@ QUICK_ENDS = 3  # so many ends right after the start mean that the next start wo
 
 
 class Keeper(Protocol):
-    """Whoever looks after the broker."""
+    """Keeps a broker: names its socket and token, restarts it when it is sick."""
 
     @property
     def socket(self) -> Path: ...
@@ -51,7 +51,7 @@ class Keeper(Protocol):
 
 
 class Given:
-    """A broker that somebody else starts, watches and stops: systemd, which asks for no token, or another core."""
+    """A broker that another process starts, watches and stops: systemd, which asks for no token, or another core."""
 
     restarts = 0
     last_end = ""

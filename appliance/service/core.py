@@ -123,7 +123,7 @@ class Core:
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)
-        self.control = build_session_control(base, models, known, self.commands, self.inbox, self.memory.review)
+        self.control = build_session_control(base, models, known, self.inbox, self.memory.review)
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.role_of
         self.sight = Sight(*seen)
         self.offered = self._list_methods()

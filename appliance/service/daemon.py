@@ -207,11 +207,11 @@ def _serve_reading(core: Core, listener: Listener) -> None:
 
 
 def _settle(core: Core) -> None:
-    """Bring the owl's own schedules in line, before anybody can ask; what cannot be done now is done at the next change."""
+    """Bring the installation's own schedules in line, before any call; what cannot be done now is done at the next change."""
     try:
         core.heartbeat.sync()
     except OwlError as error:
-        LOG.error("the owl's own schedules are as they were: %s", error)
+        LOG.error("the installation's own schedules are as they were: %s", error)
 
 
 def _announce(core: Core) -> None:

@@ -1,4 +1,4 @@
-"""What other agents may use of the owl: its texts and one person's tasks, each call noted in the audit.
+"""What other agents may use of the assistant: its texts and one person's tasks, each call noted in the audit.
 
 A guest is a program that speaks for the person who started it: it sees what a model of that person may see, and no
 task of anybody else. It changes nothing, but for adding tasks where its person allowed that; what it writes there is
@@ -242,7 +242,7 @@ def create_task(
     """Have the owl do work later, in the background; its person is told what came of it."""
     with desk.store.write(durable=True):
         made = planning.create_task(name, description, priority, deadline=deadline, tasks=desk.tasks, runs=desk.runs, caller=caller)
-        desk.runs.marks.add(f"task:{made.data['id']}", ORIGIN)  # whoever works on it reads a stranger's words
+        desk.runs.marks.add(f"task:{made.data['id']}", ORIGIN)  # whoever works on it reads untrusted text
     return made
 
 
@@ -250,7 +250,7 @@ OFFERED = (search, read, list_items, list_tasks, view_task, create_task)
 
 
 def _origin(entry: Entry, desk: Desk) -> str:
-    """Where strangers may have written a text, "" for one of the person's own."""
+    """Where untrusted people may have written a text, "" for one of the person's own."""
     marks = desk.runs.marks.entries([entry.path], entry.scope).get(entry.path, ())
     told = str(entry.attributes.get("origin") or (marks[0].origin if marks else ""))
     return told or OUTSIDE.get(scheme_of(entry.path) or "", "")

@@ -1,4 +1,4 @@
-"""Takes back everything that a run changed in what the owl knows and in what it is to do, or nothing.
+"""Takes back everything that a run changed in what the assistant knows and in what it is to do, or nothing.
 
 A run's changes are kept by `store`, one set for each transaction; they are inverted, newest first, in one
 transaction, which is a run itself and can be taken back too. What those changed to whom it handed work goes with it,

@@ -180,7 +180,7 @@ class Jobs:
                     left_s = None if end_s is None else end_s - monotonic_s()
                     if all(job.is_over for job in found) or cancel.is_set() or (left_s is not None and left_s <= 0):
                         return found
-                    # What another process does rings no bell here.
+                    # What another process does is no event here.
                     pause_s = None if all(job.process in ("", self.process) for job in found) else FOLLOW_S
                     self._changed.wait(min((s for s in (left_s, pause_s) if s is not None), default=None))
         finally:
@@ -243,7 +243,7 @@ class Jobs:
         return next(iter(self._select_jobs("run = ?", (run,))), None)
 
     def left(self) -> list[Job]:
-        """Jobs that have not ended and of which nobody who lives takes care, oldest first."""
+        """Jobs that have not ended and that no live process works on, oldest first."""
         found = self._select_jobs(f"{OPEN} ORDER BY created_ms, rowid", ())
         return [job for job in found if not job.process or (job.process != self.process and not is_alive(job.process))]
 
@@ -265,7 +265,7 @@ class Jobs:
     # -- doing it -----------------------------------------------------------------------------------
 
     def take_job(self, job_id: str) -> Job | None:
-        """This process sees to a job that nobody has begun; None when somebody else does."""
+        """This process takes a job that none has begun; None when another process took it."""
         with self.store.write() as execute:
             sql = "UPDATE jobs SET process = ? WHERE id = ? AND status = 'waiting' RETURNING 1"
             is_mine = bool(execute(sql, (self.process, job_id)))

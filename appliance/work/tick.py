@@ -395,7 +395,7 @@ class Ticks:
             for item in told:
                 self._phases.show(item)
         except OSError as error:
-            LOG.warning("nobody looks on any more: %s", error)
+            LOG.warning("no subscriber is left: %s", error)
 
     def _make_sure(self, job: Job) -> None:
         """Settle what the end of the loop did not: its thread was deleted, or the database was busy."""

@@ -120,7 +120,7 @@ class Shift:
                 self._wake.set()
 
     def _send_heartbeat(self, pulse: Pulse) -> None:
-        """A sign of life: in memory, and in the row while a claim is held."""
+        """A heartbeat: in memory, and in the row while a claim is held."""
         pulse.beat()
         if self._ticks.is_busy():
             if not self._roster.beat(self._post.id):
@@ -128,7 +128,7 @@ class Shift:
             self._ticks.check_claim()
 
     def _reap_workers(self) -> None:
-        """Only persistent workers look after the others (B-019)."""
+        """Only persistent workers watch the others (B-019)."""
         if not self._is_persistent() or monotonic_s() - self._reaped_s < self._pace().reap_interval_s:
             return
         self._reaped_s = monotonic_s()

@@ -1,4 +1,4 @@
-"""Workers as seen from outside: started, listed, stopped, and buried when they have died.
+"""Workers as seen from outside: started, listed, stopped, and marked dead when they have died.
 
 Owns no table: the rows are those of `store.process_registry`, what the dead held is given back by `tasks`. A worker that is started
 here has a session of its own, so it outlives the command, the chat or the screen that asked for it; under systemd
@@ -36,7 +36,7 @@ ID, READY = "OWLBOX_WORKER_ID", "OWLBOX_READY_FD"  # told to a worker by whoever
 
 
 class Crew:
-    """Starts and looks after the workers of a home."""
+    """Starts and watches the workers of a home."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class Crew:
     # -- the dead -------------------------------------------------------------------------------------
 
     def reap(self, *, now: int | None = None) -> list[Worker]:
-        """Bury the dead and the silent, give back what they held, forget stopped ones of long ago; those buried."""
+        """Mark dead and silent workers as dead, give back what they held, forget those stopped long ago; those marked."""
         settings = self._settings()
         # Nobody can be heard more often than they beat.
         buried = self._remove_dead(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)

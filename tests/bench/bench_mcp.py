@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harbors import real, standing
 from mcp import Client, StdioServerParameters
+from mcp_hubs import real, standing
 
 ARGUMENTS = {"timezone": "UTC"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harbors import STUB, stub, website
 from loopback import raw_serving
+from mcp_hubs import STUB, stub, website
 from needs import needs
 from process import Box, a_shared_box, boxed  # noqa: F401
 from record_tools import replace
@@ -324,7 +324,7 @@ def test_an_address_that_is_no_server_is_told_in_one_line(box: Box, mime: str, b
 def test_logging_in_on_the_command_line(box: Box) -> None:
     import threading
 
-    from harbors import log_in
+    from mcp_hubs import log_in
 
     with website(wants_login=True) as site:
         assert "it gives no tools yet" in box.run("mcp", "add", "club", "--url", site.url).stdout

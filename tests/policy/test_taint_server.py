@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from border import NOTE, SECRET, Border, calls, opened, using
-from harbors import SERVERS
 from loopback import Server, serving
+from mcp_hubs import SERVERS
 from needs import needs
 
 from appliance.policy.audit_log import Asked

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from harbors import Stand, log_in, standing, stub, website
+from mcp_hubs import Stand, log_in, standing, stub, website
 from needs import needs
 from record_tools import replace
 

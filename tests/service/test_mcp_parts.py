@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harbors import standing, stub
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_hubs import standing, stub
 from rooms import USE_ROOMS
 from stores import new_store
 
@@ -184,7 +184,7 @@ def test_tools_are_found_by_meaning_when_there_are_vectors(tmp_path: Path) -> No
 @pytest.mark.covers("A-170", "B-141")
 def test_configured_servers_cost_neither_a_process_nor_the_library(tmp_path: Path) -> None:
     program = f"""{USE_ROOMS}from pathlib import Path
-from harbors import standing, stub
+from mcp_hubs import standing, stub
 with standing(Path({str(tmp_path)!r})) as stand:
     for name in ("one", "two", "three"):
         stand.hub.add(name, stub())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harbors import Stand, real, standing
+from mcp_hubs import Stand, real, standing
 from needs import needs
 
 from appliance.clock import sleep_s

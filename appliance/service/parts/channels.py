@@ -9,7 +9,6 @@ from appliance.memory.session_review import SessionReview
 from appliance.prompt.packet import Packets
 from appliance.records import Inbound, Part
 from appliance.service.parts.base import BaseParts
-from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
 from appliance.service.parts.queue import QueueParts
@@ -59,15 +58,13 @@ def build_session_control(
     base: BaseParts,
     models: ModelParts,
     knowledge: KnowledgeParts,
-    commands: CommandParts,
     inbox: Inbox,
     review: SessionReview,
 ) -> Control:
-    """What people do with sessions; a session that is deleted takes its folder along, and one that is archived is reviewed."""
+    """What people do with sessions; one that is archived is reviewed."""
     return session_control.build(
         *(base.store, base.runs, inbox, knowledge.views, models.models.plan),
         history=knowledge.history,
         is_served=base.is_shared,
-        forget=commands.bench.forget,
         review=review,
     )

@@ -12,6 +12,7 @@ from appliance.agent.command_runs import Executions
 from appliance.agent.loop_events import CommandStopped, LoopStored
 from appliance.agent.tool_messages import Postbox
 from appliance.channels.rpc.command_output import CommandOutput
+from appliance.channels.session_control import SessionDeleted
 from appliance.errors import OwlError
 from appliance.runtime import paths
 from appliance.runtime.subscriptions import Notice
@@ -48,6 +49,7 @@ class CommandParts:
         self.executions = Executions(self.bench, self.streams, workspace.verbs, runs, entries, events)
         events.subscribe(CommandStopped, self._tell)
         events.subscribe(LoopStored, self._loop_stored)
+        events.subscribe(SessionDeleted, lambda deleted: self.bench.forget(deleted.session))
         self.postbox = Postbox(queue.outbox, gate, person)
         base.hooks.add(VETO, self.executions.check)
         base.hooks.add(ACCEPTED, self.executions.accepted)
@@ -63,14 +65,14 @@ class CommandParts:
         return {"workspace": workspace, "sandbox": self.sandbox.health(is_tried=False)}
 
     def recover(self, *, is_shared: bool = True) -> None:
-        """End the channels that nobody fills any more, and as the one core also what others have left running."""
+        """End output streams whose command is gone, and as the one core also commands that dead processes left running."""
         if is_shared:
             self.sandbox.sweep()
         try:
             if count := self.streams.clear():
                 LOG.warning("%d commands were interrupted and are marked so", count)
         except OwlError as error:
-            LOG.warning("what commands left open was not ended: %s", error)
+            LOG.warning("output streams that were left open were not ended: %s", error)
 
     def _loop_stored(self, stored: LoopStored) -> None:
         """A loop of a run has ended; what was begun in it does not outlive its being stopped."""

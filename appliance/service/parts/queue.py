@@ -91,7 +91,7 @@ class QueueParts:
         self.changed()
 
     def changed(self) -> None:
-        """Something was added to the queue or has ended in it: idle workers look, letters leave."""
+        """Something was added to the queue or has ended in it: idle workers poll, notifications are sent."""
         try:
             self.crew.wake()
         except OwlError as error:
@@ -173,7 +173,7 @@ class QueueParts:
 
     @method("worker.reap")
     def reap_workers(self) -> list[Buried]:
-        """Bury workers that have died or are silent for too long, and give back what they held; those buried."""
+        """Mark workers that have died or are silent for too long as dead, and give back what they held; those marked."""
         buried = self.crew.reap()
         self._base.runs.recover(_ignore)
         if buried:

@@ -75,7 +75,7 @@ class RoleService:
         base.events.subscribe(OthersWrote, lambda wrote: self.delegation.begin_waiting())
 
     def recover(self) -> None:
-        """See to jobs that a process left behind which is gone, and forget those that nobody asks for any more."""
+        """Resume or end jobs of processes that are gone, and forget those that are too old to be asked for."""
         self.delegation.recover()
         self.jobs.forget(self._base.settings().delegation.keep_days)
 
