@@ -119,10 +119,13 @@ def _pending_lines(given: dict[str, Any]) -> list[str]:
 def doctor(args: argparse.Namespace, home: Home) -> int:
     from appliance.records import to_plain
     from appliance.service import doctor as physician
-    from appliance.service.daemon import Lock
 
     require_owner(home)
-    lock = Lock(home.lock) if args.repair else None
+    lock = None
+    if args.repair:
+        from appliance.service.daemon import Lock  # the whole core, 0.2 s, which looking does without
+
+        lock = Lock(home.lock)
     try:
         findings = physician.examine(home, os.environ, is_repairing=args.repair)
     finally:
