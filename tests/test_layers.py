@@ -72,6 +72,7 @@ skills: msgspec
 memory: msgspec
 memory.memory_record: yaml
 skills.editing: yaml
+skills.environments: subprocess
 ingest.extract: pypdf
 ingest.extract_process: subprocess
 sandbox.runner: subprocess

@@ -58,6 +58,7 @@ from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.transcripts import Transcripts
 from appliance.skills.catalog import Skills
+from appliance.skills.environments import SkillEnvironments
 from appliance.skills.skill_service import SkillService
 from appliance.store.migrations import LATEST, MIGRATIONS
 from appliance.text import tokens
@@ -81,7 +82,7 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SqlMethods)),
+    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
     ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),

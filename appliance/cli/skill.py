@@ -23,6 +23,7 @@ from appliance.runtime.paths import Home
 NAME = "its name, as `skill list` shows it"
 FOLDER = "the folder in it that holds SKILL.md, where there are several"
 ADDRESS = re.compile(r"(?:git\+)?[A-Za-z][A-Za-z0-9.+-]*://")
+INSTALL = {"apt": "sudo apt-get install", "apk": "sudo apk add"}
 Command = Callable[..., argparse.ArgumentParser]
 TEMPLATE = "1. Say what to do first.\n2. Say what to do next.\n"
 
@@ -57,6 +58,8 @@ def add(command: Command) -> None:
     trusted = command("trust", trust, "show its description to models, until it changes", known)
     trusted.add_argument("name", help=NAME)
     trusted.add_argument("--no", action="store_true", help="end that")
+    prepared = command("prepare", prepare, "install the packages that a trusted one declares, for it alone", known)
+    prepared.add_argument("name", help=NAME)
 
 
 def _add_owner_options(made: argparse.ArgumentParser) -> None:
@@ -66,7 +69,7 @@ def _add_owner_options(made: argparse.ArgumentParser) -> None:
 
 def choose(args: argparse.Namespace, home: Home) -> int:
     """No action was named."""
-    raise BadInput("say what to do", hint="list, show, search, create, validate, install, remove or trust")
+    raise BadInput("say what to do", hint="list, show, search, create, validate, install, prepare, remove or trust")
 
 
 def skills(args: argparse.Namespace, home: Home) -> int:
@@ -164,6 +167,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:
         lines.append(f"models are told its name alone until you trust it: owlbox skill trust {one['name']}")
+    lines += _next_steps(one)
     return show(args, {"skill": one, "findings": found["findings"]}, lines)
 
 
@@ -176,7 +180,27 @@ def remove(args: argparse.Namespace, home: Home) -> int:
 def trust(args: argparse.Namespace, home: Home) -> int:
     """Trust a skill, or end that."""
     one = once(home, "skill.trust", {"name": args.name, "is_trusted": not args.no})
-    return show(args, one, [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}"])
+    lines = [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}"]
+    return show(args, one, lines + _next_steps(one))
+
+
+def prepare(args: argparse.Namespace, home: Home) -> int:
+    """Install and verify the packages that a skill declares; 1 when one of them is missing."""
+    done = once(home, "skill.prepare", {"name": args.name})
+    lines = []
+    for one in done["packages"]:
+        sign = {"installed": "[+]", "missing": "[-]"}.get(one["state"], "[?]")
+        lines.append(f"{sign} {one['name']} ({one['source']}): {one['state']}{', ' + one['said'] if one['said'] else ''}")
+        if one["state"] != "installed" and one["source"] in ("apt", "apk"):
+            lines.append(f"    a person installs it: {INSTALL[one['source']]} {one['name']}")
+    lines += [f"variable {name}: owlbox secret set skill/{name}" for name in done["variables"]]
+    show(args, done, lines or f"{done['name']} declares no packages and no variables.")
+    return int(any(one["state"] == "missing" for one in done["packages"]))
+
+
+def _next_steps(one: dict[str, Any]) -> list[str]:
+    """What is still to be done for a trusted skill whose scripts need something."""
+    return [f"its scripts need packages or variables: owlbox skill prepare {one['name']}"] if one["is_to_prepare"] else []
 
 
 def _print_lines(args: argparse.Namespace, found: list[dict[str, Any]], none: str) -> int:

@@ -40,11 +40,15 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc
 
 @dataclass(frozen=True)
 class Bind:
-    """A file or folder of this machine shown inside at `inside`, read-only unless writable."""
+    """A file or folder of this machine shown inside at `inside`, read-only unless writable.
+
+    What `is_own` was made by the core itself: nothing that would have to be hidden lies in it.
+    """
 
     source: Path
     inside: str
     is_writable: bool = False
+    is_own: bool = False
 
 
 @dataclass(frozen=True)

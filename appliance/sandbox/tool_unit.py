@@ -233,7 +233,7 @@ def _unpack_order(raw: dict[str, Any]) -> Order:
             "stdin": base64.b64decode(raw["stdin"]),
             "files": {path: base64.b64decode(content) for path, content in raw["files"].items()},
             "folder": Path(raw["folder"]) if raw["folder"] else None,
-            "binds": tuple(Bind(Path(bind["source"]), bind["inside"], bind["is_writable"]) for bind in raw["binds"]),
+            "binds": tuple(Bind(**{**bind, "source": Path(bind["source"])}) for bind in raw["binds"]),
             "limits": Limits(**raw["limits"]),
         }
     )

@@ -12,7 +12,7 @@ import logging
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,9 +30,10 @@ from appliance.records import Cancel, Terms
 from appliance.runtime import tool_settings
 from appliance.runtime.settings import Config
 from appliance.runtime.users import user_name
-from appliance.sandbox import folder_tree
+from appliance.sandbox import folder_tree, skill_scripts
 from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
 from appliance.sandbox.launcher import Sandbox
+from appliance.sandbox.skill_scripts import SkillScripts
 
 LOG = logging.getLogger(__name__)
 PROJECT = "/project"  # folders that the person has listed, by name
@@ -42,8 +43,6 @@ ANSWER_BYTES = 16 * MB  # of a file tool, as JSON
 MAX_CONTENT = 16 * MB  # characters that one call writes
 MAX_NARROWED = 400  # each is a mount with a descriptor of its own, of which a process has 1024
 NEVER_SHOWN = ("mount.bind.blocked", "mount.bind.denied", "mount.project.role")
-MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 * MB  # of the skills that one command names
-SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
 PIECE = re.compile(r"[^\s'\"`;|&<>()$={}\[\],:]+")
 MAX_WORD, MAX_WORDS = 1000, 500  # characters of a name in a command, and names
 PYTHON, SHELL = "/usr/bin/python3", "/bin/bash"
@@ -96,9 +95,10 @@ class Workbench:
         ledger: Ledger,
         sandbox: Sandbox,
         person: Callable[[str], str],
-        scripts: Callable[[str], Path | None],
+        scripts: Callable[[str], SkillScripts | None],
+        secret: Callable[[str], str],
     ) -> None:
-        """`person` says who talks in a session, `scripts` where those of a skill are."""
+        """`person` says who talks in a session, `scripts` what a command gets of a skill, `secret` knows values of the vault."""
         self._folder = folder
         self._settings = settings
         self._gate = gate
@@ -106,6 +106,7 @@ class Workbench:
         self._sandbox = sandbox
         self._person = person
         self._scripts_of = scripts
+        self._secret = secret
         self._program = Path(__file__).with_name("file_program.py").read_text("utf-8")
         digest = hashlib.sha256(self._program.encode()).hexdigest()
         self._files = Runtime("inside", __version__, digest)
@@ -158,8 +159,12 @@ class Workbench:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed_folders(job)
         order, _ = self._build_order(job, folders, _runtime_of(SHELL), command=command, is_writing=not is_read_only)
-        files = dict(_read_scripts(self._find_scripts(command)))
-        return replace(order, argv=(SHELL, "-c", command), is_writable=not is_read_only, files=files)
+        scripts = self._find_scripts(command)
+        binds = (*order.binds, *dict.fromkeys(bind for one in scripts.values() for bind in one.binds()))
+        environ = {**skill_scripts.environment_variables(scripts), **self._find_variables(command, scripts)}
+        files = dict(skill_scripts.read_scripts(scripts))
+        argv = (SHELL, "-c", command)
+        return replace(order, argv=argv, is_writable=not is_read_only, files=files, binds=binds, environ=environ)
 
     def named_files(self, job: Job, command: str, *, is_read_only: bool = False) -> dict[str, dict[str, Any]]:
         """The files that a command names, and those that these name, by how they are called in the working folder.
@@ -170,7 +175,8 @@ class Workbench:
         order = self.prepared(job, command, is_read_only=is_read_only)
         asked = json.dumps({"verb": "named", "shown": command[:100], **_search_request(order, command)}).encode()
         limits = replace(order.limits, output_bytes=ANSWER_BYTES)
-        done = self._run_order(job, replace(order, argv=self._python_words(), stdin=asked, is_writable=False, limits=limits))
+        looking = replace(order, argv=self._python_words(), stdin=asked, is_writable=False, limits=limits, environ={})
+        done = self._run_order(job, looking)
         return dict(self._parse_answer(job, done)["files"])
 
     def bound(self, order: Order, command: str, approved: Mapping[str, str]) -> Order:
@@ -302,7 +308,9 @@ class Workbench:
         usage = Usage(limits.cpus, limits.memory_bytes, 0, limits.pids, limits.tmp_bytes, limits.disk_bytes)
         wanted = [Wanted(str(self.root(job.session)), WORK, is_writing, "volume"), Wanted("", "/tmp", True, "tmpfs")]
         wanted += [Wanted(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
-        wanted += [Wanted(str(source), inside, False, "volume") for inside, source in self._find_scripts(command).items()]
+        for name, scripts in self._find_scripts(command).items():
+            wanted.append(Wanted(str(scripts.folder), skill_scripts.place_of(name), False, "volume"))
+            wanted += [Wanted(str(bind.source), bind.inside, False, "volume") for bind in scripts.binds()]
         request = Request(
             job.tool,
             self._caller_of(job),
@@ -354,7 +362,9 @@ class Workbench:
         sandbox = self._sandbox
         if masks == "none":
             return sandbox.run(order, job.cancel, show)
-        tops = [Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir()]
+        tops = [
+            Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir() and not bind.is_own
+        ]
         if self._workspace_folder is not None:
             tops.append(Shown(self._workspace_folder, WORK, is_writing))
         used = [(str(top.source), top.is_writable) for top in tops]
@@ -431,10 +441,22 @@ class Workbench:
         is_admin = job.session.partition(":")[0] in ("", "local") and (not admins or user in ("", user_name(os.getuid()), *admins))
         return Who(user, self._gate.groups_of(user), job.terms.role, is_admin)
 
-    def _find_scripts(self, command: str) -> dict[str, Path]:
-        """The folders of scripts that a command names, by where it sees them: those of a skill that is there (A-056)."""
-        known = ((name, self._scripts_of(name)) for name in dict.fromkeys(SCRIPT.findall(command)))
-        return {f"{SCRIPTS}/{name}/scripts": folder for name, folder in known if folder is not None}
+    def _find_scripts(self, command: str) -> dict[str, SkillScripts]:
+        """What a command gets of the skills that it names, by their names: of those that are there (A-056)."""
+        known = ((name, self._scripts_of(name)) for name in skill_scripts.find_skill_names(command))
+        return {name: scripts for name, scripts in known if scripts is not None}
+
+    def _find_variables(self, command: str, scripts: Mapping[str, SkillScripts]) -> dict[str, str]:
+        """The variables of the one skill of which a command runs a script, and nothing else (A-161)."""
+        name = skill_scripts.find_only_skill(command)
+        found = {}
+        for variable in scripts[name].variables if name in scripts else ():
+            try:
+                found[variable] = self._secret(f"skill/{variable}")
+            except NotFound:
+                hint = f"a person sets it: owlbox secret set skill/{variable}"
+                raise Refused(f"the skill {name} needs the variable {variable}", hint=hint) from None
+        return found
 
     def _policy_of(self, job: Job) -> Policy:
         return self._gate.of(job.session)
@@ -457,23 +479,6 @@ class Workbench:
         folder = self._folder / ".empty"
         folder.mkdir(mode=0o555, exist_ok=True)
         return Path(os.path.realpath(folder))
-
-
-def _read_scripts(scripts: Mapping[str, Path]) -> Iterator[tuple[str, bytes]]:
-    """Every file of these folders as a sandbox is handed it: no links, and nothing that is never shown."""
-    count = size = 0
-    for inside, top in scripts.items():
-        for folder, names, files in os.walk(top):
-            names[:] = [name for name in names if not mounts.is_blocked(name)]
-            for name in sorted(files):
-                path = Path(folder, name)
-                if mounts.is_blocked(name) or path.is_symlink() or not path.is_file():
-                    continue
-                count, size = count + 1, size + path.stat().st_size
-                if count > MAX_SCRIPTS or size > MAX_SCRIPTS_BYTES:
-                    most = f"{MAX_SCRIPTS} files or {MAX_SCRIPTS_BYTES >> 20} MB"
-                    raise TooLarge(f"{inside} holds more than {most}", hint="keep large files elsewhere")
-                yield f"{inside}/{path.relative_to(top)}", path.read_bytes()
 
 
 def label(session: str) -> str:

@@ -102,7 +102,7 @@ class Core:
         queue = self.queue = QueueParts(base, self.broker)
         self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
         self.offers = ModelOffers(base.home, base.settings, self.local, self.queue.tell, is_lasting=is_shared)
-        self.commands = CommandParts(base, self.policy, known, workspace, self.queue)
+        self.commands = CommandParts(base, self.policy, models, known, workspace, self.queue)
         roles = build_roles(base)
         self.roles, self.jobs = roles.roles, roles.jobs
         self.taint = build_taint(base, self.policy, known, self.verbs, self.queue, self.commands)
@@ -143,6 +143,7 @@ class Core:
                 PromptDocuments(self.home.box),
                 self.intake,
                 self.web.skills,
+                self.commands.packages,
                 self.vault,
                 self.memory.service,
             ),

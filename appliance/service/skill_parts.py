@@ -1,6 +1,7 @@
 """Builds the skills of a home from its configuration."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from appliance.knowledge.entries import Entries
 from appliance.runtime import settings
@@ -22,3 +23,8 @@ def build_skills(home: Home, chosen: settings.Skills, store: Store, entries: Ent
         is_enabled=chosen.enabled,
         most=chosen.max_per_owner,
     )
+
+
+def environments_folder(home: Home) -> Path:
+    """Where the packages of skills are installed."""
+    return home.root / "skill-envs"

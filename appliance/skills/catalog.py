@@ -84,6 +84,7 @@ class SkillLine(msgspec.Struct, frozen=True):
     shadows: tuple[str, ...]
     uses: int
     source: str
+    is_to_prepare: bool = False  # trusted, and its scripts declare packages or variables
 
 
 class LoadCounts(msgspec.Struct, frozen=True):
@@ -279,6 +280,7 @@ class Skills:
             shadows=one.shadows,
             uses=record.uses,
             source=record.source,
+            is_to_prepare=bool(skill.packages or skill.script_env) and self.is_trusted(one),
         )
 
     @method("skill.list", access="all")
@@ -289,6 +291,11 @@ class Skills:
     def is_ours(self, name: str) -> bool:
         """Whether a skill ships or is trusted: any other one, somebody else may have written."""
         return any(one.skill.name == name and self.is_trusted(one) for one in self.visible())
+
+    def everybodys(self) -> list[Skill]:
+        """Every skill, whoever may see it."""
+        with self._guard:
+            return [one.skill for one in self._found.values()]
 
     def scripts(self, name: str) -> Path | None:
         """The folder of a skill's scripts; None for a skill that is not there or has none."""

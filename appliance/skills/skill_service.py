@@ -22,6 +22,7 @@ from appliance.sandbox import folder_tree
 from appliance.skills import editing
 from appliance.skills.arguments import has_placeholders, render, usage_of
 from appliance.skills.catalog import FoundSkill, SkillLine, Skills
+from appliance.skills.environments import remove_unused
 from appliance.skills.package import Package, PackageFile, check_files, choose
 from appliance.skills.review import Finding, review
 from appliance.skills.skill_file import RESERVED, Argument, Skill, find_field_faults, name_of, parse_skill
@@ -74,11 +75,12 @@ class Reviewed(TypedDict):
 class SkillService:
     """Skills for people and models."""
 
-    def __init__(self, skills: Skills, ledger: Ledger, people: Callable[[], int]) -> None:
-        """`people` says how many people and groups talk here."""
+    def __init__(self, skills: Skills, ledger: Ledger, people: Callable[[], int], environments: Path) -> None:
+        """`people` says how many people and groups talk here; `environments` is where packages of skills are installed."""
         self._skills = skills
         self._ledger = ledger
         self._people = people
+        self._environments = environments
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -168,6 +170,7 @@ class SkillService:
         one = self._own(name)
         path = editing.delete_skill(self._skills.folder_of(one.owner), one.skill.name)
         self._skills.sync()
+        remove_unused(self._environments, self._skills)
         self._note("skill_deleted", one.skill.name, one.owner, by)
         return str(path)
 
@@ -239,6 +242,7 @@ class SkillService:
         _put(root, skill.name, package, place)
         self._skills.sync()
         one = self._skills.get(skill.name)
+        remove_unused(self._environments, self._skills)
         self._skills.set_source(one, source)
         if is_trusted:
             one = self._skills.trust(skill.name, by)

@@ -36,7 +36,8 @@ class Desk:
         self.runtime.mkdir(0o700)
         self.home = Home(folder / "home")
         new_home(self.home)
-        prefixes = {name: "OWLBOX_" if name == "TOOL_SOCKET" else "OWLBOX__" for name in keys}
+        usual = {"TOOL_SOCKET": "OWLBOX_", **dict.fromkeys(("PIP_NO_INDEX", "PIP_FIND_LINKS", "npm_config_registry"), "")}
+        prefixes = {name: usual.get(name, "OWLBOX__") for name in keys}
         environ = clean_environ(folder, self.runtime) | {f"{prefixes[name]}{name}": value for name, value in keys.items()}
         self.core = Core(self.home, environ, process="cli", is_shared=False)
         with self.core.store.write():

@@ -103,6 +103,18 @@ def test_a_skill_of_a_repository_is_installed_after_a_review_and_a_refused_one_l
     assert row["kind"] == "skill_installed" and row["detail"]["source"].startswith(url) and row["actor"].startswith("user:")
 
 
+@pytest.mark.covers("A-161")
+def test_what_a_trusted_skill_needs_is_named_by_prepare(box: Box) -> None:
+    addons = "addons:\n  packages:\n    - name: kettle\n      source: apt\n      verify: no-such-kettle\n  env:\n    - TEA_TOKEN\n"
+    put(box.home.box / "skills/tea/SKILL.md", f"---\nname: tea\ndescription: Tea.\n{addons}---\nBoil water.\n")
+    assert box.run("skill", "prepare", "tea").returncode == 4
+    assert "owlbox skill prepare tea" in box.run("skill", "trust", "tea").stdout
+    done = box.run("skill", "prepare", "tea")
+    assert (
+        done.returncode == 1 and "sudo apt-get install kettle" in done.stdout and "owlbox secret set skill/TEA_TOKEN" in done.stdout
+    )
+
+
 @pytest.mark.covers("B-122", "B-123", "B-126")
 def test_a_message_with_a_slash_is_what_the_skill_says(box: Box) -> None:
     put(box.home.box / "skills/review/SKILL.md", REVIEW)

@@ -18,12 +18,15 @@ from appliance.runtime import paths
 from appliance.runtime.subscriptions import Notice
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.sandbox.workspace import Workbench
+from appliance.service import skill_parts
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
+from appliance.service.parts.models import ModelParts
 from appliance.service.parts.policy import PolicyParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.workspace import WorkspaceParts
 from appliance.sessions.runs import STOPPED
+from appliance.skills.environments import SkillEnvironments
 
 LOG = logging.getLogger(__name__)
 SLOTS = "sandboxes"  # in the runtime folder: one lock file for each that runs
@@ -33,18 +36,27 @@ class CommandParts:
     """Sandbox, workbench, commands and channels of one core."""
 
     def __init__(
-        self, base: BaseParts, policy: PolicyParts, knowledge: KnowledgeParts, workspace: WorkspaceParts, queue: QueueParts
+        self,
+        base: BaseParts,
+        policy: PolicyParts,
+        models: ModelParts,
+        knowledge: KnowledgeParts,
+        workspace: WorkspaceParts,
+        queue: QueueParts,
     ) -> None:
         self._base = base
         self._notices = queue.notices
         ledger, gate, runs, events = policy.ledger, policy.gate, base.runs, base.events
-        entries, person, scripts = knowledge.entries, base.runs.person, knowledge.skills.scripts
+        entries, person = knowledge.entries, base.runs.person
         sandbox = base.settings().sandbox
         slots = base.runtime / SLOTS
         slots.mkdir(mode=0o700, exist_ok=True)
         plan = Plan(sandbox.max_concurrent, slots=slots, unit=paths.tool_socket(base.home, base.environ))
         self.sandbox = Sandbox(plan)
-        self.bench = Workbench(base.home.root / "sessions", base.settings, gate, ledger, self.sandbox, person, scripts)
+        environments = skill_parts.environments_folder(base.home)
+        self.packages = SkillEnvironments(environments, knowledge.skills, self.sandbox, base.environ, ledger)
+        given = self.packages.scripts, models.vault.get
+        self.bench = Workbench(base.home.root / "sessions", base.settings, gate, ledger, self.sandbox, person, *given)
         self.streams = Streams(base.store, entries, knowledge.views, runs.process, base.redactor.clean)
         self.executions = Executions(self.bench, self.streams, workspace.verbs, runs, entries, events)
         events.subscribe(CommandStopped, self._tell)

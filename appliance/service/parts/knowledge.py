@@ -86,7 +86,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
         skills=skills,
         folder=folder,
         history=History(store, session_control.owners(settings.people)),
-        skill_service=SkillService(skills, policy.ledger, base.runs.people.contexts),
+        skill_service=SkillService(skills, policy.ledger, base.runs.people.contexts, skill_parts.environments_folder(base.home)),
         documents=Documents(box, base.runs.people.contexts, folder),
         overflow=Overflow(store, entries),
     )
