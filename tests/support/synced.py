@@ -26,9 +26,11 @@ SERVING = ("MainThread", "tool", "waiting")
 READS = """
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
 heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
-mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping model.plan model.providers model.bench notice.follow outbox.list
+mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
+model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
-run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.list sql.query
+run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
+skill.list skill.offers skill.review skill.search skill.view sql.query
 stream.list thread.export thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log
 worker.view
 """.split()
@@ -38,6 +40,7 @@ ELSEWHERE = {
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
     "document.write": "a file of box/",
+    **dict.fromkeys(("model.answer_offer", "model.fetch_offer"), "a file of the home, and a model file"),
     **dict.fromkeys(("mcp.exec", "mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
     **dict.fromkeys(("run.ask", "run.act"), "need a model's plan first; accept as message.send does"),
     **dict.fromkeys(("run.compact", "worker.start", "worker.stop"), "another thread or process writes"),
@@ -128,6 +131,15 @@ def main() -> None:
     call("grant.revoke", id=grant["id"])
     call("notify.mute", until_ms=now_ms() + 3_600_000)
     call("notify.mute", until_ms=0)
+    call("memory.write", text="The kettle is blue.", topic="kitchen")
+    call("memory.move_topic", old="kitchen", new="house")
+    call("memory.forget", key=table.call("memory.list", {})[0]["ref"])
+    call("skill.create", name="tea", description="Make tea.", body="Boil.")
+    call("skill.trust", name="tea")
+    call("skill.call", name="tea")
+    text = base64.b64encode(b"---\nname: milk\ndescription: Warm milk.\n---\nWarm it.\n").decode()
+    call("skill.install", files={"SKILL.md": text}, folder="milk")
+    call("skill.remove", name="milk")
     call("heartbeat.beat")
     core.outbox.put(Notification("nap", core.runs.session(core.runs.get(run).session)["person"], "nap"))
     call("notice.seen", keys=[one["key"] for one in call("notice.waiting")])

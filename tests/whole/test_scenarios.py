@@ -29,6 +29,7 @@ from appliance.agent.dispatch import RECORDING, Recorded, Scene, actor_of
 from appliance.agent.loop import Subscription
 from appliance.agent.toolbox import Caller, tool
 from appliance.channels.inbox import Inbox
+from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.verbs import Verbs
@@ -942,8 +943,9 @@ def test_files_are_promoted_in_a_run_only_as_far_as_it_has_room(tmp_path: Path) 
         for name, size in (("big.md", 60_000), ("small.md", 100)):
             (core.project.root / name).write_text("owl\n" * (size // 4))
         actor = Actor("client", run, *core.runs.moment(run))
-        assert core.project.follow(actor, "big.md", "add").status == 413
-        assert core.project.follow(actor, "small.md", "add").status == 200
+        control = WorkspaceControl(core.project, core.verbs, core.sight.require_room)
+        assert control.follow(actor, "big.md", "add").status == 413
+        assert control.follow(actor, "small.md", "add").status == 200
         assert [view.path for view in core.views.views_of(run, visibility="visible") if view.path in ("big.md", "small.md")] == [
             "small.md"
         ]
