@@ -7,7 +7,8 @@ piece, or when it is lost again and again, the answer is lost and the caller is 
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,51 +37,80 @@ class BrokerMet(Struct, frozen=True):
     client: Client
 
 
+class ModelAnswered(Struct, frozen=True):
+    """A request was answered, by the route that `finish` names."""
+
+    route: Route
+    ask: Ask
+    finish: Finish
+
+
+class BrokerAccess(Protocol):
+    """Where the broker listens now, which may be another place each time, and what brings it back."""
+
+    @property
+    def socket(self) -> Path: ...
+    @property
+    def token(self) -> str: ...
+    def revive(self, reason: str) -> str:
+        """Start or restart it; why that is not done, "" when it is."""
+        ...
+
+    def ended(self) -> str:
+        """Why it ended the last time, "" where it is not known: a connection that is cut does not say it."""
+        ...
+
+
+class RunningBroker:
+    """A broker that is asked while it runs, and never started."""
+
+    def __init__(self, broker: BrokerAccess) -> None:
+        self._broker = broker
+
+    @property
+    def socket(self) -> Path:
+        return self._broker.socket
+
+    @property
+    def token(self) -> str:
+        return self._broker.token
+
+    def revive(self, reason: str) -> str:
+        return ""
+
+    def ended(self) -> str:
+        return ""
+
+
 class Models:
-    """Model port of the core. Publishes `BrokerMet`."""
+    """Model port of the core. Publishes `BrokerMet`, and `ModelAnswered`: where its subscriber fails the answer is none the worse."""
 
     def __init__(
         self,
-        path: str | Callable[[], str],
+        broker: BrokerAccess,
         *,
-        token: Callable[[], str],
-        revive: Callable[[str], str],
         wait_s: float = 60.0,
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
-        account: Callable[[Route, Ask, Finish], object] | None = None,
         only: tuple[str, bool] = ("", False),
-        ended: Callable[[], str] = lambda: "",
         is_local_only: Callable[[], bool] = lambda: False,
         events: Events | None = None,
     ) -> None:
-        """`account` is told of every answer; where it fails the answer is none the worse.
-
-        `only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
-        `ended` says why the broker has ended, "" where it is not known: a connection that is cut does not say it. With
-        `is_local_only` no remote route is asked, whatever the broker thinks.
+        """`only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
+        With `is_local_only` no remote route is asked, whatever the broker thinks.
         """
         self._only, self._is_background = only
-        self._where = path
-        self._token = token
-        self._revive = revive
+        self._broker = broker
         self.wait_s = wait_s
         self.silence_s = silence_s
         self._health_s = health_s
-        self._ended = ended
         self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
-        self._account = account
         self._is_local_only = is_local_only
         self._events = events or Events()
 
     def configure(self, wait_s: float, silence_s: float) -> None:
         """Wait so long for a broker from now on, and take it for hung after so long a silence."""
         self.wait_s, self.silence_s = wait_s, silence_s
-
-    @property
-    def _broker_path(self) -> str:
-        """Where the broker listens now: a worker's may be another one each time."""
-        return self._where if isinstance(self._where, str) else self._where()
 
     @method("model.plan", access="all")
     def plan(self, pool: str = "") -> tuple[Route, ...]:
@@ -143,7 +173,7 @@ class Models:
 
     def status(self) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""
-        with Client(self._broker_path, name="core", token=self._token()) as client:
+        with Client(str(self._broker.socket), name="core", token=self._broker.token) as client:
             return dict(client.call("status"))
 
     def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
@@ -175,15 +205,14 @@ class Models:
     def _record_usage(self, route: Route, ask: Ask, finish: Finish) -> None:
         """Put it down before the answer is handed on, which may be the last that we do."""
         try:
-            if self._account is not None:
-                self._account(route, ask, finish)
+            self._events.publish(ModelAnswered(route, ask, finish))
         except OwlError as error:
             LOG.error("what a request took is not put down: %s", error)
 
     def _connect_broker(self) -> Client:
         """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
         try:
-            client = Client(self._broker_path, name="core", token=self._token(), timeout_s=self._health_s)
+            client = Client(str(self._broker.socket), name="core", token=self._broker.token, timeout_s=self._health_s)
         except DeadlineExceeded as error:
             raise self._revive_hung(error) from None
         pid, now_s = int(client.server.get("pid") or 0), monotonic_s()
@@ -201,15 +230,15 @@ class Models:
 
     def _explain_loss(self, error: Lost) -> Lost:
         """The same, with why the broker ended where that is known."""
-        why = self._ended()
+        why = self._broker.ended()
         return Lost(f"the model process {why}", hint=SMALLER if "memory" in why else error.hint) if why else error
 
     def _revive_hung(self, error: OwlError) -> Lost:
-        self._revive(f"broker does not answer: {error}")
+        self._broker.revive(f"broker does not answer: {error}")
         return Lost("the model process was hung and is being restarted")
 
     def _ping_broker(self) -> None:
-        with Client(self._broker_path, name="core-watch", token=self._token(), timeout_s=self._health_s) as client:
+        with Client(str(self._broker.socket), name="core-watch", token=self._broker.token, timeout_s=self._health_s) as client:
             client.call("ping")
 
     def _is_gone(self) -> bool:
@@ -225,7 +254,7 @@ class Models:
         while monotonic_s() < give_up_s:
             if cancel.wait(pause_s):
                 raise Cancelled("stopped while the model process was restarting")
-            why = self._revive("needed")
+            why = self._broker.revive("needed")
             if not self._is_gone():
                 return True
             pause_s = min(1.0, pause_s * 1.5)

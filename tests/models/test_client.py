@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,24 @@ class Reviver:
         return ""
 
 
+class Supervised:
+    """A broker at a path, brought back by a reviver; with a token for each connection."""
+
+    def __init__(self, path: Path, reviver: Callable[[str], str], tokens: Iterator[str] | None = None) -> None:
+        self.socket = path
+        self._tokens = tokens or repeat("")
+        self.revive = reviver
+
+    @property
+    def token(self) -> str:
+        return next(self._tokens)
+
+    def ended(self) -> str:
+        return ""
+
+
 def models(path: Path, revive: Callable[[str], str] | None = None, **options: Any) -> Models:
-    return Models(str(path), token=lambda: "", revive=revive or Reviver(), **{"wait_s": 60, "health_s": 60, **options})
+    return Models(Supervised(path, revive or Reviver()), **{"wait_s": 60, "health_s": 60, **options})
 
 
 @pytest.fixture
@@ -271,7 +288,7 @@ def test_status_never_starts_a_broker(path: Path) -> None:
 def test_the_token_is_asked_for_at_every_connection(path: Path) -> None:
     tokens = iter(["old", "new"])
     listener = broker(path, Service(), token="new")
-    made = Models(str(path), token=lambda: next(tokens), revive=Reviver(), wait_s=30)
+    made = Models(Supervised(path, Reviver(), tokens), wait_s=30)
     with pytest.raises(Refused):
         made.plan()
     assert made.plan() == (ROUTE,)

@@ -51,7 +51,7 @@ class Offered:
         self.config = Config()
         self.told: list[tuple[str, str]] = []
         broker = Given(root / "nobody.sock")
-        models = Models(str(broker.socket), token=lambda: "", revive=lambda reason: "", wait_s=0)
+        models = Models(broker, wait_s=0)
         self.local = LocalModels(self.home, lambda: self.config, models, broker)
         self.offers = self.again()
 

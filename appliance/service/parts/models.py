@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from appliance.models.client import BrokerMet, Models
+from appliance.models.client import BrokerMet, ModelAnswered, Models, RunningBroker
 from appliance.models.usage import Accounts
 from appliance.runtime import config, paths
 from appliance.runtime.settings import ConfigReloaded
@@ -38,20 +38,17 @@ def build_models(base: BaseParts, process: str, broker: Given | None) -> ModelPa
         return base.settings().models.local_only
 
     models = Models(
-        lambda: str(keeper.socket),
-        token=lambda: keeper.token,
-        revive=keeper.revive,
+        keeper,
         wait_s=settings.llm.broker_wait_s,
         silence_s=settings.orchestrator.health_interval_ms / 1000,
-        account=accounts.add,
         only=(broker.route, broker.is_background) if broker is not None else ("", False),
-        ended=keeper.ended,
         is_local_only=is_local_only,
         events=base.events,
     )
-    patient = Models(lambda: str(keeper.socket), token=lambda: keeper.token, revive=lambda reason: "", wait_s=0)
+    patient = Models(RunningBroker(keeper), wait_s=0)
     vault = VaultClient(models.call, base.redactor)
     renewal = Renewal(keeper, patient, is_local_only)
+    base.events.subscribe(ModelAnswered, lambda answered: accounts.add(answered.route, answered.ask, answered.finish))
     base.events.subscribe(BrokerMet, lambda met: vault.learn(met.client.call))
     base.events.subscribe(BrokerMet, lambda met: renewal.meet(met.client))
 
