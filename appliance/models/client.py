@@ -83,7 +83,7 @@ class RunningBroker:
 
 
 class Models:
-    """Model port of the core. Publishes `BrokerMet`, and `ModelAnswered`: where its subscriber fails the answer is none the worse."""
+    """Model port of the core. Publishes `BrokerMet`, and `ModelAnswered`, whose failing subscribers cost no answer."""
 
     def __init__(
         self,
