@@ -59,7 +59,7 @@ class Courier:
         self._quiet = quiet
         self._notices = notices
         self._passed = passed
-        self._rounds = Rounds("courier", self._deliver_due, "letters", LOG)
+        self._rounds = Rounds("courier", self._deliver_due, "notifications", LOG)
         self._state = threading.Condition()  # over what follows
         self._channels: dict[str, Channel] = {}
         self._lanes: dict[str, ThreadPoolExecutor] = {}

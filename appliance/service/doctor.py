@@ -192,10 +192,10 @@ def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
     store = Store.open(home.database)
     try:
         roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
-        tasks, letters = Tasks(store), Outbox(store, "")
+        tasks, outbox = Tasks(store), Outbox(store, "")
         if gone := roster.gone(None):
             return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
-        if failed := letters.counts().get("failed", 0):
+        if failed := outbox.counts().get("failed", 0):
             return Finding("queue", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
         if tasks.is_work() and not roster.running():
             return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")

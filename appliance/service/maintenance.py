@@ -47,7 +47,7 @@ class Round(Struct, frozen=True):
     is_due: bool
     problems: tuple[str, ...] = ()
     processes: int = 0
-    letters: int = 0
+    notifications: int = 0
     sessions: int = 0
     memories: int = 0
     records: int = 0
@@ -60,7 +60,7 @@ class Round(Struct, frozen=True):
         """For people; one line when nothing was done."""
         done = [f"problem: {problem}" for problem in self.problems]
         done += [f"forgot {self.processes} ended processes"] if self.processes else []
-        done += [f"forgot {self.letters} old notifications"] if self.letters else []
+        done += [f"forgot {self.notifications} old notifications"] if self.notifications else []
         done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
         done += [f"remembered {self.memories} things from them"] if self.memories else []
         done += [f"dropped {self.records} old inner records of runs"] if self.records else []
@@ -93,7 +93,7 @@ def maintain(
             done = Round(
                 True,
                 processes=Leases(store).forget(),
-                letters=Outbox(store, "").forget(),
+                notifications=Outbox(store, "").forget(),
                 sessions=idle + archived,
                 memories=remembered,
                 records=_expire(store, settings.runs.retention_days, now),

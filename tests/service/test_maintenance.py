@@ -86,7 +86,7 @@ def test_a_damaged_database_is_said_every_time(box: Box):
         assert "Traceback" not in done.stderr
 
 
-def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
+def test_notifications_of_last_month_are_forgotten_or_given_up(box: Box):
     with box.store() as store:
         outbox = Outbox(store, "")
         outbox.end(outbox.put(Notification("told", "ann", "hoot")), "logged")
@@ -95,7 +95,7 @@ def test_letters_of_last_month_are_forgotten_or_given_up(box: Box):
             long_ago = now_ms() - 32 * 24 * 3600 * 1000
             execute("UPDATE outbox SET created_ms = ?1, ended_ms = ended_ms - ended_ms + ?1", (long_ago,))
     done = maintenance.maintain(box.home, box.environ, is_forced=True)
-    assert done.letters == 2 and "forgot 2 old notifications" in done.lines()
+    assert done.notifications == 2 and "forgot 2 old notifications" in done.lines()
     with box.store() as store:
         assert [(p.notification.key, p.status) for p in Outbox(store, "").list_postings()] == [("never told", "failed")]
 

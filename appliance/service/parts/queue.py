@@ -82,8 +82,8 @@ class QueueParts:
 
     @method("queue.counts", access="all", is_quiet=True)
     def counts(self) -> dict[str, Any]:
-        """How many `tasks`, `workers` and `letters` there are in each state."""
-        return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "letters": self.outbox.counts()}
+        """How many `tasks`, `workers` and notifications (`outbox`) there are in each state."""
+        return {"tasks": self.tasks.counts(), "workers": self.crew.counts(), "outbox": self.outbox.counts()}
 
     def tell(self, person: str, text: str) -> None:
         """A line for a person that nobody asked for just now, in their last thread and on their screen."""
