@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
+from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.command_output import CommandOutput
 from appliance.channels.rpc.entries import EntryMethods
@@ -99,7 +100,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: the queue", (QueueParts, Crew, Outbox)),
     ("Core: other agents", (Guests,)),
     ("Core: MCP servers", (Hub, McpServers)),
-    ("Core: documents", (PromptDocuments,)),
+    ("Core: documents", (PromptDocuments, Interview)),
     ("Core: the heartbeat", (HeartbeatParts,)),
     ("Core: roles and the work handed to them", (RoleService, Jobs)),
     ("Broker", (Service,)),

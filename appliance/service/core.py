@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from appliance import __version__
+from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.entries import EntryMethods
 from appliance.channels.rpc.sessions import SessionMethods
@@ -141,6 +142,7 @@ class Core:
                 self.skills,
                 self.knowledge.skill_service,
                 PromptDocuments(self.home.box),
+                Interview(self.home.box),
                 self.intake,
                 self.web.skills,
                 self.commands.packages,

@@ -266,6 +266,25 @@ def converse(reach: Reach, text: str, thread: str, paper: Paper) -> str:
     return answer.run or thread
 
 
+def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> None:
+    """Ask the first questions that are open; the end of input or Ctrl+C leaves the rest for the next time.
+
+    Whoever may not write what everybody is told is asked nothing.
+    """
+    try:
+        asked = reach.call("interview.next")
+        while asked["text"]:
+            count = f"({asked['number']}/{asked['total']}) " if asked["is_open"] else ""
+            say(f"{count}{asked['text']}", aside)
+            if not asked["is_open"]:
+                return
+            asked = reach.call("interview.answer", {"text": read_line("> ")})
+    except (EOFError, KeyboardInterrupt):
+        print("\nThe other questions are asked the next time.", file=aside)
+    except OwlError:
+        return  # trouble with them keeps nobody from talking
+
+
 def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper) -> int:
     """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
     print("Owlbox. /help shows what you can type.", file=paper.aside)

@@ -1,0 +1,90 @@
+"""The first questions: one at a time, written down at once, gone on with after an interruption, ended by one word."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.channels.interview import QUESTIONS, Interview
+from appliance.cli.console import terminal
+from appliance.errors import NotFound, Refused
+from appliance.ingest import prompt_documents
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    prompt_documents.install(tmp_path)
+    return tmp_path
+
+
+def told(box: Path, name: str) -> str:
+    return next((part.text for part in prompt_documents.documents(box)[0] if part.name == name), "")
+
+
+class Way:
+    """The methods of an interview, called as over a socket."""
+
+    def __init__(self, interview: Interview, *, is_refused: bool = False) -> None:
+        self.interview, self.is_refused = interview, is_refused
+
+    def call(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self.is_refused:
+            raise Refused("not for you")
+        asked = getattr(self.interview, method.removeprefix("interview."))(**(params or {}))
+        return {"text": asked.text, "is_open": asked.is_open, "number": asked.number, "total": asked.total}
+
+
+def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
+    """What a person at a line by line talk is shown who types these lines."""
+    left, aside = list(lines), io.StringIO()
+
+    def read_line(prompt: str) -> str:
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    terminal.interview(Way(Interview(box), is_refused=is_refused), read_line, aside)  # type: ignore[arg-type]
+    return aside.getvalue()
+
+
+@pytest.mark.covers("S-046")
+def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(box: Path) -> None:
+    shown = talk(box, "Deutsch, bitte", "Hedwig", "Ada", "Berlin", "Garten", "kurz").splitlines()
+    assert len(shown) == len(QUESTIONS) + 1 and "Which language" in shown[0] and "Wie soll ich heißen" in shown[1]
+    assert not (box / "BOOTSTRAP.md").exists()
+    user = told(box, "USER")
+    for line in ("- Language: Deutsch, bitte", "- To be called: Ada", "- Place or time zone: Berlin", "- Wants help with: Garten"):
+        assert line in user
+    assert "- Your name: Hedwig" in told(box, "IDENTITY") and "- How to speak: kurz" in told(box, "SOUL")
+    assert "You are Owlbox" in told(box, "SOUL"), "what stood there stays"
+    assert talk(box, "Hello") == "" and Interview(box).next().text == ""
+    with pytest.raises(NotFound):
+        Interview(box).answer("more")
+
+
+@pytest.mark.covers("S-046")
+def test_an_interview_that_was_interrupted_goes_on_with_the_next_question(box: Path) -> None:
+    assert "asked the next time" in talk(box, "English", "Hedwig")
+    assert "- Your name: Hedwig" in told(box, "IDENTITY") and told(box, "BOOTSTRAP").startswith("# First days")
+    again = talk(box, "Ada").splitlines()
+    assert again[0].startswith("(3/6) What shall I call you?") and "- To be called: Ada" in told(box, "USER")
+
+
+def test_one_word_ends_it_and_an_empty_answer_leaves_out_one_question(box: Path) -> None:
+    shown = talk(box, "", "", "/skip")
+    assert "no questions" in shown.splitlines()[-1] and not (box / "BOOTSTRAP.md").exists()
+    assert told(box, "USER") == "" and told(box, "IDENTITY") == ""
+
+
+def test_an_answer_is_one_line_and_takes_the_place_of_the_one_before(box: Path) -> None:
+    bootstrap = (box / "BOOTSTRAP.md").read_text()
+    for name in ("Ada", "Ada <!-- x --> Lovelace\n# Heading " + "x" * 999):
+        (box / "BOOTSTRAP.md").write_text(bootstrap)
+        talk(box, "English", "", name)
+    lines = [line for line in told(box, "USER").splitlines() if line.startswith("- To be called")]
+    assert len(lines) == 1 and lines[0].startswith("- To be called: Ada Lovelace # Heading") and len(lines[0]) < 350
+
+
+def test_whoever_may_not_answer_is_asked_nothing(box: Path) -> None:
+    assert talk(box, "English", is_refused=True) == "" and (box / "BOOTSTRAP.md").exists()
