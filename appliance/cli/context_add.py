@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, reach
-from appliance.cli.console.terminal import say, say_json
+from appliance.cli.console.terminal import say, say_json, say_line
 from appliance.clock import new_id
 from appliance.errors import Cancelled
 from appliance.ingest.file_reader import Chosen, Gather, Item, Kept, Known, Rules, absolute
@@ -170,6 +170,6 @@ def _is_reference(text: str) -> bool:
 
 def _list_items(items: Sequence[Kept], word: str, stream: Any) -> None:
     for item in items[:SHOWN]:
-        say(f"{word}: {display(item.ref)}: {item.message}", stream)
+        say_line(f"{word}: {display(item.ref)}: {item.message}", stream)
     if len(items) > SHOWN:
         say(f"{word}: … and {len(items) - SHOWN} more (--json names them all)", stream)

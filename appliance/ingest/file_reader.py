@@ -324,7 +324,7 @@ class Gather:
                     raise BadInput("lies behind a link, and links are not followed", hint="name the place itself")
                 head = file.read(HEAD_BYTES) or b""
                 if sensitive_files.is_key(head):
-                    raise Refused("holds a private key: whoever talks to the owl could read it", hint="leave it where it is")
+                    raise Refused("holds a private key: whoever talks to this assistant could read it", hint="leave it where it is")
                 form = extract.form_of(os.path.basename(path), head)
                 _check_size(before.st_size, form)
                 data = head + _read_rest(file, before.st_size - len(head) + 1)

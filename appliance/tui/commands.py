@@ -50,7 +50,7 @@ COMMANDS = (
     Command("approval", "[MODE]", "what this thread may do unasked: ask, review, auto", needs_thread=True),
     Command("model", "[POOL]", "which models answer in this thread", needs_thread=True),
     Command("offer", "[ANSWER]", "the better model that fits this computer: yes fetches it, no ends the question"),
-    Command("sessions", "", "who talks to the owl at which door, and since when not"),
+    Command("sessions", "", "who talks to the assistant through which channel, and since when not"),
     Command("archive", "", "put this thread's session away until you write again", needs_thread=True),
     Command("quit", "", "leave"),
 )

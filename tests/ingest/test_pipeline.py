@@ -628,6 +628,14 @@ def test_exit_codes(box: Box, files: Path):
     assert code("refresh", str(files / "gone.md"), "disk:/nowhere") == 1
 
 
+def test_a_line_break_in_a_name_begins_no_line_of_ours(box: Box, files: Path):
+    (files / "a\nsecret: sent").write_text("x")
+    done = box.run("context", "add", str(files))
+    assert done.returncode == 0 and done.stderr.splitlines() == [
+        f"failed: {files}/a\\nsecret: sent: its name is too long, or holds a line break or another control character (rename it)"
+    ]
+
+
 def test_people_are_told_in_words(box: Box, files: Path):
     (files / "latin.txt").write_bytes(b"caf\xe9")
     (files / ".hidden.md").write_text("x")
