@@ -1,16 +1,18 @@
 """Titles: thought up in the background after the first answer, or the first words stay."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from stores import new_store
 from test_database import until
 from test_inbox import Desk, Voice
+from test_scenarios import opened
 
 from appliance.agent.titles import LEAST_BYTES, Titles, is_able, tidy
 from appliance.errors import Unavailable
-from appliance.records import Ask, Cancel, Finish, Piece, Route
+from appliance.records import Ask, Cancel, Finish, Piece, Route, RunSettings
 from appliance.store.database import Store
 
 
@@ -122,3 +124,12 @@ def test_only_a_large_local_model_is_asked_and_any_remote_one(tmp_path: Path) ->
     models = {"small": False, "large-q4": True, "[gone]": False}
     assert {m: is_able(Route("r", "llama", m, 8192, "grammar"), tmp_path) for m in models} == models
     assert is_able(Route("r", "openai", "far away", 8192, "native"), tmp_path)
+
+
+@pytest.mark.covers("B-055")
+def test_a_core_has_a_chat_named_after_its_first_answer(tmp_path: Path) -> None:
+    with opened(tmp_path, {"owls": ["An answer."]}) as stage:
+        live = stage.core.live
+        live.current = replace(live.current, runs=replace(live.current.runs, titles="model"))
+        told = stage.ask("[owls] How far can they look?", RunSettings())
+        until(lambda: stage.core.runs.get(told.run).title == "A short talk")  # the scripted model's
