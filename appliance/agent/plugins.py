@@ -46,7 +46,7 @@ MAX_PROBLEMS = 20  # that are remembered
 Show = Callable[[str, Entry], str]
 
 
-class Ground(Struct, frozen=True):
+class PluginTargets(Struct, frozen=True):
     """What plugins may add to: `services` are those that tools ask for by name."""
 
     box: Path
@@ -127,17 +127,17 @@ class Plugin:
 class Plugins:
     """The plugins of one core."""
 
-    def __init__(self, ground: Ground, keys: Keys) -> None:
-        self._ground = ground
+    def __init__(self, targets: PluginTargets, keys: Keys) -> None:
+        self._targets = targets
         self._load_s = keys.load_s
         self.loaded: list[Loaded] = []
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
         if keys.enabled:
-            ground.hooks.events.subscribe(HandlerFailed, self._record_failure)
+            targets.hooks.events.subscribe(HandlerFailed, self._record_failure)
         for name in dict.fromkeys(keys.enabled):
             self.loaded.append(self._load_plugin(name))
-        self._subscribe(ground.hooks)
+        self._subscribe(targets.hooks)
 
     @property
     def problems(self) -> list[str]:
@@ -159,18 +159,18 @@ class Plugins:
             hooks.events.subscribe(RunStateChanged, lambda now: hooks.tell(moment, now.run, now.status, now.outcome))
 
     def _tell_news(self, news: EntryNews) -> None:
-        self._ground.hooks.tell(hook_points.ENTRY_CREATED if news.kind == "created" else hook_points.ENTRY_CHANGED, news)
+        self._targets.hooks.tell(hook_points.ENTRY_CREATED if news.kind == "created" else hook_points.ENTRY_CHANGED, news)
 
     # -- loading ------------------------------------------------------------------------------------
 
     def _load_plugin(self, name: str) -> Loaded:
         """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
-        where, problem, plugin = [""], ["it did not end"], Plugin(name, self._ground.services)
+        where, problem, plugin = [""], ["it did not end"], Plugin(name, self._targets.services)
         trial = Hooks()
         trial.events.subscribe(HandlerFailed, lambda failed: problem.__setitem__(0, _describe_error(failed.error)))
 
         def ask() -> None:
-            register, where[0] = find(self._ground.box, name)
+            register, where[0] = find(self._targets.box, name)
             register(plugin)
             problem[0] = ""
 
@@ -193,22 +193,22 @@ class Plugins:
     def _register_parts(self, plugin: Plugin) -> None:
         """Everything that a plugin wants, or nothing: schemes first, which cannot be taken back but harm nobody."""
         for scheme in plugin.schemes:
-            self._ground.schemes.register(scheme)
+            self._targets.schemes.register(scheme)
         added: list[str] = []
         try:
             for function, manual in plugin.tools:
                 name = read_tool(function).mark.name
-                self._ground.toolbox.add(function, Reach("plugin", named=name))
+                self._targets.toolbox.add(function, Reach("plugin", named=name))
                 added.append(name)
                 if manual is not None:
-                    self._ground.toolbox.manuals.add(name, manual)
+                    self._targets.toolbox.manuals.add(name, manual)
         except BaseException:
             for name in added:
-                self._ground.toolbox.remove(name)
+                self._targets.toolbox.remove(name)
             raise
         for name, handler, priority in plugin.handlers:
             self._owners[id(handler)] = plugin.name
-            self._ground.hooks.add(name, handler, priority)
+            self._targets.hooks.add(name, handler, priority)
 
     def _record_failure(self, failed: HandlerFailed) -> None:
         """A handler has raised: it is logged already, and told of in the status."""

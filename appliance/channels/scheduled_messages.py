@@ -18,7 +18,7 @@ from appliance.runtime.settings import Scheduler
 from appliance.sessions.runs import DONE, FAILED, RUNNING, STOPPED
 from appliance.work.effects import Effects
 from appliance.work.firing import Done, Due
-from appliance.work.jobs import Given, Jobs, Order
+from appliance.work.jobs import Jobs, JobTerms, Order
 from appliance.work.lineage import Lineage
 from appliance.work.schedules import Schedule
 
@@ -81,7 +81,7 @@ class ScheduledMessages:
             if not self._session_exists(session):
                 self._runs.open_session(session, known.person, known.context or f"user:{known.person}")
         text = known.action.text or known.name
-        given = Given(timeout_s=self._settings().timeout_s, marks=self._runs.marks.carried(f"schedule:{known.ref}"))
+        given = JobTerms(timeout_s=self._settings().timeout_s, marks=self._runs.marks.carried(f"schedule:{known.ref}"))
         whose = {"session": session, "tool": "schedule", "correlation": due.key}
         job = self._jobs.add(Order(known.role or ROLE, text, given, **whose, priority="background", is_told=True))
         return Done(f"job {job.id}", "running")

@@ -38,7 +38,7 @@ from appliance.models.client import Models
 from appliance.models.usage import Accounts
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
-from appliance.prompt.inspection import Sight
+from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.packet import tool_line
 from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
@@ -91,7 +91,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: adding", (Intake,)),
     ("Core: what happens in threads", (Live,)),
     ("Core: decisions", (ApprovalMethods,)),
-    ("Core: packets", (Sight,)),
+    ("Core: packets", (PacketInspector,)),
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),

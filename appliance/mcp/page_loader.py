@@ -211,7 +211,7 @@ SIGNATURES: dict[str, Signature] = {name: signature(getattr(Visit, name)) for na
 SPECS = tuple(ToolSpec(name, str(getattr(Visit, name).__doc__), SIGNATURES[name].schema()) for name in NAMES)
 
 
-class Loading:
+class PageLoader:
     """Fetches pages; `fetch` is the plain way, `is_able` says whether a route's model is worth asking."""
 
     def __init__(self, servers: Servers, model: Model, fetch: Callable[[str], Fetched], is_able: Callable[[Route], bool]) -> None:

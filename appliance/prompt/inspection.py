@@ -24,7 +24,7 @@ HISTORY = 80
 Named = Annotated[str, "its name or id, or the beginning or end of the id"]
 
 
-class Sight:
+class PacketInspector:
     """Looks at packets of runs."""
 
     def __init__(

@@ -3,7 +3,7 @@
 Each child gets a fresh random token in its environment, valid for its lifetime and written nowhere
 (A-186). Its output goes to a folder of its own (A-211). It is started from a thread that lives as long
 as we do, because the kernel ends it when the thread that started it ends. One that ends at once three times
-is started again only when it is needed. A broker that systemd looks after instead is a `Given`.
+is started again only when it is needed. A broker that systemd looks after instead is an `ExternalBroker`.
 """
 
 import logging
@@ -50,7 +50,7 @@ class Keeper(Protocol):
     def stop(self) -> None: ...
 
 
-class Given:
+class ExternalBroker:
     """A broker that another process starts, watches and stops: systemd, which asks for no token, or another core."""
 
     restarts = 0

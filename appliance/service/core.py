@@ -23,7 +23,7 @@ from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest.document_methods import PromptDocuments
-from appliance.prompt.inspection import Sight
+from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
 from appliance.runtime import config, hook_points, log
@@ -33,7 +33,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service import home_faults
-from appliance.service.broker_process import Given
+from appliance.service.broker_process import ExternalBroker
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
@@ -79,7 +79,7 @@ class Core:
         is_shared: bool = True,
         passed: Passed = nobody,
         live: config.Live | None = None,
-        broker: Given | None = None,
+        broker: ExternalBroker | None = None,
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
         self.home = home.require()
@@ -126,7 +126,7 @@ class Core:
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)
         self.control = build_session_control(base, models, known, self.inbox, self.memory.review)
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.role_of
-        self.sight = Sight(*seen)
+        self.sight = PacketInspector(*seen)
         self.offered = self._list_methods()
         self.shutdown = self._order_shutdown()
 

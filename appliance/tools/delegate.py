@@ -16,7 +16,7 @@ from appliance.records import Outcome
 from appliance.runtime.settings import Delegation
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
-from appliance.work.jobs import DONE, USUAL, Given, Job, Jobs, Order
+from appliance.work.jobs import DONE, USUAL, Job, Jobs, JobTerms, Order
 
 GROUP = "delegation"
 WAITS = Needs(deadline_s=24 * 3600, is_waiting=True)  # its own bounds are those of the work
@@ -86,7 +86,7 @@ def delegate(
         if not task.strip() and (missing := _missing_parameters(operations[operation], parameters or {})):
             raise _invalid_arguments(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
         task = "\n".join(part for part in (f"Operation: {operation}", _parameters_line(parameters), task.strip()) if part)
-    given = Given(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
+    given = JobTerms(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
     order = Order(agent, task, given, session_of(runs, caller), caller.run, tool="delegate")
     if priority == "background":
         job = jobs.add(replace(order, priority="background"))
@@ -120,7 +120,7 @@ def spawn(
         named = caller.terms.tools  # a helper can do no more than who asks for it, unless a profile says so
     elif named is not None and not (profile and set(named) <= set(roles.get(profile).tools or named)):
         named = (*named, *modes.bars(caller.terms.tools))
-    given = Given(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
+    given = JobTerms(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
     job = jobs.add(Order(profile or CHILD, task, given, session_of(runs, caller), caller.run, tool="spawn", is_told=True))
     return Reply({"id": job.id, "agent": job.role, "message": job.id}, job.id)
 

@@ -27,7 +27,7 @@ ADDING = "adding"  # the session whose minute the pages count in that people add
 FILE_S = 30.0  # for one of them
 
 
-class Given(Struct, frozen=True):
+class WebContext(Struct, frozen=True):
     """What the parts need of a core: its store, where audit rows go, what a child may know, who knows secrets."""
 
     store: Store
@@ -42,7 +42,7 @@ class Given(Struct, frozen=True):
 class Web:
     """What there is of the web in one process."""
 
-    def __init__(self, given: Given, tools: Tools) -> None:
+    def __init__(self, given: WebContext, tools: Tools) -> None:
         """ConfigError for a search engine that cannot be asked and for hosts and networks that are none."""
         keys = tools.web
         caps = Caps(keys.requests_per_minute, keys.max_concurrent, keys.max_redirects, keys.max_bytes, max_s=keys.timeout_s)

@@ -26,7 +26,7 @@ from appliance.work import heartbeat_file, recurrence, timezones
 from appliance.work.day_windows import window
 from appliance.work.effects import Effects
 from appliance.work.heartbeat_file import Checklist, Section
-from appliance.work.jobs import DONE, Given, Job, Jobs, Order, Priority
+from appliance.work.jobs import DONE, Job, Jobs, JobTerms, Order, Priority
 from appliance.work.recurrence import Rule
 from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import Action, New, Notify, Schedule
@@ -172,7 +172,7 @@ class Heartbeat:
         if why or session is None:
             LOG.debug("heartbeat: %s", why or NOBODY)
             return Beat("skipped", why or NOBODY)
-        job = self._run_order(Order(JOB, prompt, Given(), session.id, is_told=True))
+        job = self._run_order(Order(JOB, prompt, JobTerms(), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
         if job.status != DONE:  # said once for what the file says now, not at every look
@@ -236,7 +236,7 @@ class Heartbeat:
         """The same result in the assistant's words; as it is when its model is not fit for that."""
         if not (self._settings().is_worded and self._is_able()):
             return job
-        given = Given(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
+        given = JobTerms(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
         done = self._run_order(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
         return done if done is not None and done.status == DONE and done.result.strip() else job
 

@@ -36,7 +36,7 @@ Priority = Literal["normal", "background"]
 USUAL = 2  # the rank of work for which nobody says how urgent it is, of 1 to 4
 
 
-class Given(Struct, frozen=True):
+class JobTerms(Struct, frozen=True):
     """What a job is given beside its task. `tools` None leaves them to the role; `text` stands in for the role's own words.
 
     `timeout_s` 0 leaves it to the role. `marks` are those of untrusted texts that the task was made of. Of those that
@@ -62,7 +62,7 @@ class Order(Struct, frozen=True):
 
     role: str
     task: str
-    given: Given = Given()
+    given: JobTerms = JobTerms()
     session: str = ""
     parent: str = ""
     priority: Priority = "normal"
@@ -78,7 +78,7 @@ class Job(Struct, frozen=True):
     tool: str
     role: str
     task: str
-    given: Given = struct_field(default_factory=Given)
+    given: JobTerms = struct_field(default_factory=JobTerms)
     session: str = ""
     parent: str = ""
     run: str = ""
@@ -326,7 +326,7 @@ class Jobs:
 
 def _job_from_row(row: Row) -> Job:
     values: dict[str, Any] = dict(zip(COLUMNS.split(", "), row, strict=True))
-    values |= {"given": from_plain(Given, json.loads(values["given"])), "is_told": bool(values["is_told"])}
+    values |= {"given": from_plain(JobTerms, json.loads(values["given"])), "is_told": bool(values["is_told"])}
     values |= {"parent": values["parent"] or "", "run": values["run"] or ""}
     return Job(**values)
 

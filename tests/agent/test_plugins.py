@@ -11,7 +11,7 @@ import pytest
 from stores import new_home
 from test_scenarios import CHAT, ENTRIES, Stage, opened, put, update
 
-from appliance.agent.plugins import Ground, Plugins, find
+from appliance.agent.plugins import Plugins, PluginTargets, find
 from appliance.clock import CancelToken
 from appliance.errors import NotFound, Refused
 from appliance.knowledge.entries import Content
@@ -321,7 +321,7 @@ def test_what_a_plugin_prints_while_it_is_loaded_is_no_part_of_an_answer(
 ) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "loud.py").write_text("print('hello')\ndef register(plugin):\n    print('bye')\n")
-    ground = Ground(tmp_path, Hooks(), Schemes(), stage.core.toolbox)
+    ground = PluginTargets(tmp_path, Hooks(), Schemes(), stage.core.toolbox)
     assert [one.state for one in Plugins(ground, Keys(("loud",))).loaded] == ["loaded"]
     said = capsys.readouterr()
     assert said.out == "" and "hello" in said.err and "bye" in said.err
@@ -339,7 +339,7 @@ def test_one_that_hangs_while_it_is_loaded_holds_nothing_up_and_adds_nothing_lat
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "hanging.py").write_text(hanging)
     (tmp_path / "plugins" / "next.py").write_text("def register(plugin):\n    plugin.on('run.created', print)\n")
-    plugins = Plugins(Ground(tmp_path, Hooks(), Schemes(), stage.core.toolbox), Keys(("hanging", "next"), load_s=0.5))
+    plugins = Plugins(PluginTargets(tmp_path, Hooks(), Schemes(), stage.core.toolbox), Keys(("hanging", "next"), load_s=0.5))
     (hanging_one, _) = plugins.loaded  # the next one had its turn
     assert (hanging_one.state, hanging_one.problem) == ("failed", "it took longer than 0.5 s to load")
     assert plugins.problems[0] == "plugin hanging: it took longer than 0.5 s to load"

@@ -19,7 +19,7 @@ from appliance.errors import Cancelled, NotFound, OwlError, TooLarge, Unavailabl
 from appliance.ingest.file_reader import Gather, Item, Known, Rules
 from appliance.ingest.pipeline import PAGE_CHARS, Fetched, Ingest
 from appliance.mcp import page_loader
-from appliance.mcp.page_loader import MAX_TURNS, SHOWN_CHARS, Loading
+from appliance.mcp.page_loader import MAX_TURNS, SHOWN_CHARS, PageLoader
 from appliance.records import Ask, Route
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
@@ -197,7 +197,7 @@ class Bench:
         return HTTP
 
     def load(self, name: str, addition: str = "", cancel: CancelToken | None = None) -> Fetched:
-        loader = Loading(self.shelf, self.model, self.fetch, lambda route: True)
+        loader = PageLoader(self.shelf, self.model, self.fetch, lambda route: True)
         return loader.page(f"https://example.org/{name}", addition, cancel)
 
     @property
@@ -250,7 +250,7 @@ def test_without_servers_no_model_is_asked(bench: Bench):
 
 
 def test_a_model_too_small_to_be_of_use_is_not_asked(bench: Bench):
-    loader = Loading(bench.shelf, bench.model, bench.fetch, lambda route: False)
+    loader = PageLoader(bench.shelf, bench.model, bench.fetch, lambda route: False)
     assert loader.page("https://example.org/whole") == HTTP and bench.model.asked == []
 
 

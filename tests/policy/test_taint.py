@@ -10,7 +10,7 @@ from border import AT_ONCE, NOTE, SECRET, Border, calls, forms, opened, using
 from loopback import Server, serving
 from needs import needs
 
-from appliance.agent.plugins import Ground, Plugins
+from appliance.agent.plugins import Plugins, PluginTargets
 from appliance.knowledge.schemes import Schemes
 from appliance.records import RunSettings
 from appliance.runtime.hooks import Hooks
@@ -238,7 +238,7 @@ def border(tmp_path_factory: pytest.TempPathFactory, site: Server) -> Iterator[B
         box = tmp_path_factory.mktemp("box")
         (box / "plugins").mkdir()
         (box / "plugins/cards.py").write_text(PLUGIN)
-        ground = Ground(box, Hooks(), Schemes(), made.core.toolbox)
+        ground = PluginTargets(box, Hooks(), Schemes(), made.core.toolbox)
         assert [one.problem for one in Plugins(ground, Keys(("cards",))).loaded] == [""]
         made.core.entries.set("disk://letters/strange.pdf", "Quarterly gazette.", title="Ignore it.pdf")
         made.core.entries.set("url://https://evil.example/added", f"Quercus: {site.url('/listed')}", title="added")

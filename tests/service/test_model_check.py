@@ -27,7 +27,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.service.bench import model_check
 from appliance.service.bench.model_check import Calls, Qualification, advise, counted, judge, unread
-from appliance.service.broker_process import Given
+from appliance.service.broker_process import ExternalBroker
 
 GOOD = Qualification(
     "owl-1b", "llama", "local", 4096,
@@ -162,7 +162,7 @@ def a_home_with_a_script(tmp_path: Path) -> Home:
 @pytest.fixture(name="models")
 def a_client_of_a_broker(folder: Home) -> Iterator[Models]:
     with started(folder, OWLBOX_TOKEN=TOKEN) as broker:
-        yield Models(Given(broker.socket, TOKEN))
+        yield Models(ExternalBroker(broker.socket, TOKEN))
 
 
 def quiet(step: str, done: int, steps: int) -> None:
@@ -194,7 +194,7 @@ def test_what_takes_too_long_is_left_out_and_said(folder: Home, stuck: str, note
     late = f'[[turns]]\nmatch = "{stuck}"\nrepeat = true\ndelay_s = 600\ntext = "late"\n'
     (folder.root / "play.toml").write_text(late + PLAY)
     with started(folder, OWLBOX_TOKEN=TOKEN) as broker:
-        models = Models(Given(broker.socket, TOKEN))
+        models = Models(ExternalBroker(broker.socket, TOKEN))
         found = model_check.qualify(models, models.plan()[0], quiet, CancelToken(), seconds=6)
     assert found.took_s < 60 and found.calls.asked <= 5
     said = [note for note in found.notes if not note.startswith("the machine was busy")]
@@ -207,7 +207,7 @@ def test_a_long_answer_is_cut_and_still_measured(folder: Home) -> None:
     slow = '[[turns]]\nmatch = "the numbers"\nrepeat = true\nchunk_size = 1\nchunk_delay_s = 0.05\ntext = "' + "owl " * 400 + '"\n'
     (folder.root / "play.toml").write_text(slow + PLAY)
     with started(folder, OWLBOX_TOKEN=TOKEN) as broker:
-        models = Models(Given(broker.socket, TOKEN))
+        models = Models(ExternalBroker(broker.socket, TOKEN))
         found = model_check.qualify(models, models.plan()[0], quiet, CancelToken(), seconds=20)
     assert found.decodes == 3 and found.decode_tokens_per_s and found.decode_tokens_per_s < 21
     assert found.calls.asked == 10

@@ -19,7 +19,7 @@ from appliance.models.tiers import Measured
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.runtime.settings import Models as ModelSettings
-from appliance.service.broker_process import Given
+from appliance.service.broker_process import ExternalBroker
 from appliance.service.local_models import LocalModels
 from appliance.service.model_offers import ModelOffers
 
@@ -50,7 +50,7 @@ class Offered:
         (self.home.models / "catalogue.toml").write_text(PRESENT + better)
         self.config = Config()
         self.told: list[tuple[str, str]] = []
-        broker = Given(root / "nobody.sock")
+        broker = ExternalBroker(root / "nobody.sock")
         models = Models(broker, wait_s=0)
         self.local = LocalModels(self.home, lambda: self.config, models, broker)
         self.offers = self.again()

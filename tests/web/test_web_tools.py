@@ -41,7 +41,7 @@ from appliance.text.answer_parser import read
 from appliance.web.fetch import Fetched
 from appliance.web.page_text import Readable, whole
 from appliance.web.search_engines import Engine
-from appliance.web.web_tools import Given, Web
+from appliance.web.web_tools import Web, WebContext
 
 PAGE = """<!doctype html><html><head><title>Owls &amp; mice</title><style>p {color: red}</style></head>
 <body><script>steal()</script><h1>Owls</h1><p>Eat&nbsp;mice &lt;at night&gt; &#8212; caf&eacute;.</p>
@@ -84,7 +84,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     def build(keys: Tools = OPEN) -> Bench:
         store = new_store(tmp_path / f"{len(made)}.db")
         entries, views, runs, ledger = Entries(store), Views(store), Runs(store, this_process().encode()), Ledger(store)
-        web = Web(Given(store, entries, views, {}, ledger.note), keys)
+        web = Web(WebContext(store, entries, views, {}, ledger.note), keys)
         toolbox = Toolbox(tools.load(), {"runs": runs, **web.services()}, rules=ToolRules(Policy()))
         made.append(Bench(store, web, toolbox, runs, views, entries, ledger))
         return made[-1]

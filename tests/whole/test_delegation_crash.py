@@ -25,7 +25,7 @@ from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.work.delegation import Delegation
-from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Given, Jobs, Order
+from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Jobs, JobTerms, Order
 
 SESSION = "local:ann"
 
@@ -200,7 +200,7 @@ def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
     parent = shop.parent()
 
     def add(name: str, rank: int) -> str:
-        return shop.jobs.add(Order("worker", name, Given(rank=rank), SESSION, parent, tool="delegate")).id
+        return shop.jobs.add(Order("worker", name, JobTerms(rank=rank), SESSION, parent, tool="delegate")).id
 
     jobs = [add("first", 2)]
     assert begun.wait(60)
@@ -264,7 +264,7 @@ def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None
 
 def test_what_has_ended_long_ago_is_forgotten(store: Store) -> None:
     shop = Shop(store)
-    job = shop.jobs.add(Order("worker", "Look.", Given(), SESSION, shop.parent()))
+    job = shop.jobs.add(Order("worker", "Look.", JobTerms(), SESSION, shop.parent()))
     (ended,) = shop.jobs.wait([job.id], CancelToken(), 60)
     assert shop.jobs.forget(31) == 0 and shop.jobs.find(job.id) == ended
     assert shop.jobs.forget(31, (ended.ended_ms or 0) + 32 * 86_400_000) == 1 and shop.jobs.find(job.id) is None

@@ -23,7 +23,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.service.core import Core
 from appliance.work.briefing import Briefing
-from appliance.work.jobs import DONE, Given, JobEnded, Order
+from appliance.work.jobs import DONE, JobEnded, JobTerms, Order
 from appliance.work.tasks import NewTask
 from appliance.work.tick import TickParts, Ticks
 from appliance.work.worker_log import Silent
@@ -334,7 +334,7 @@ def test_stopping_a_thread_stops_those_it_waits_for(stage: Stage) -> None:
 )
 def test_worker_and_heartbeat_do_what_their_tools_allow_and_no_more(stage: Stage, role: str, deeds: str) -> None:
     asked(stage, "simple")
-    job = stage.core.jobs.add(Order(role, f"[tries-{role}] Go.", Given(), "local:ada", priority="background", is_told=True))
+    job = stage.core.jobs.add(Order(role, f"[tries-{role}] Go.", JobTerms(), "local:ada", priority="background", is_told=True))
     (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 60)
     assert (ended.status, ended.result) == (DONE, "Tried."), ended
     results = [event for event in stage.core.runs.events(ended.run) if event.kind == "tool_result"]
@@ -594,8 +594,8 @@ def test_a_prompt_without_a_parent_is_done_in_its_session_and_told_to_its_person
     asked(stage, "simple")
     heard: list[str] = []
     stage.core.events.subscribe(JobEnded, lambda ended: heard.append(ended.job.id))
-    job = stage.core.jobs.add(Order("worker", "[own] x", Given(), "local:ada", priority="background"))
-    silent = stage.core.jobs.add(Order("heartbeat", "[own-2] x", Given(), "local:ada", priority="background", is_told=True))
+    job = stage.core.jobs.add(Order("worker", "[own] x", JobTerms(), "local:ada", priority="background"))
+    silent = stage.core.jobs.add(Order("heartbeat", "[own-2] x", JobTerms(), "local:ada", priority="background", is_told=True))
     ended = stage.core.jobs.wait([job.id, silent.id], CancelToken(), 60)
     assert [one.result for one in ended][0] == "Hoot." and sorted(heard) == sorted([job.id, silent.id])
     assert stage.core.outbox.find(f"job:{job.id}") is not None and stage.core.outbox.find(f"job:{silent.id}") is None

@@ -24,7 +24,7 @@ from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
 from appliance.service.bench.everyday_runs import Answered
-from appliance.service.broker_process import Given
+from appliance.service.broker_process import ExternalBroker
 from appliance.service.core import Core
 
 ITEMS = Path(__file__).with_name("everyday.toml")
@@ -160,7 +160,7 @@ def answers(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     home.models.rmdir()
     home.models.symlink_to(given["models"])
     environ = {"XDG_RUNTIME_DIR": str(folder), "HOME": str(folder), "PATH": ""}
-    lent = Given(Path(given["socket"]), given["token"], f"local/{given['stem']}", is_background=given["is_background"])
+    lent = ExternalBroker(Path(given["socket"]), given["token"], f"local/{given['stem']}", is_background=given["is_background"])
     core = Core(home, environ, process="bench", is_shared=False, broker=lent)
     try:
         core.recover()

@@ -11,7 +11,7 @@ from appliance.runtime import config, paths
 from appliance.runtime.settings import ConfigReloaded
 from appliance.secrets.vault_client import VaultClient
 from appliance.service.broker_lending import Lender
-from appliance.service.broker_process import Broker, Given, Keeper
+from appliance.service.broker_process import Broker, ExternalBroker, Keeper
 from appliance.service.broker_renewal import Renewal
 from appliance.service.local_models import LocalModels
 from appliance.service.parts.base import BaseParts
@@ -29,7 +29,7 @@ class ModelParts(Struct, frozen=True):
     renewal: Renewal
 
 
-def build_models(base: BaseParts, process: str, broker: Given | None) -> ModelParts:
+def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -> ModelParts:
     """The keeper that the process needs, or the given broker, with everything that asks it."""
     settings, accounts = base.settings(), Accounts(base.store)
     keeper = broker or choose_keeper(base, process)
@@ -68,7 +68,7 @@ def choose_keeper(base: BaseParts, process: str) -> Keeper:
     is_worker = process == "worker"
     given = base.environ.get("OWLBOX_BROKER_SOCKET", "") if base.is_shared or is_worker else ""
     if given:
-        return Given(Path(given))
+        return ExternalBroker(Path(given))
     path = paths.broker_socket(base.runtime) if base.is_shared else base.runtime / f"broker-{os.getpid()}.sock"
     if not is_worker:
         return Broker(base.home, path, base.environ, base.leases)
