@@ -314,7 +314,10 @@ class Skills(Keys):
         (), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.", mark="restart"
     )
     rescan_s: float = setting(
-        300, "Pause between full looks through the folders.", seed="A re-scan interval", within=(1, DAY_S), mark="later"
+        300,
+        "Pause between looks at `skills.folders`, which nobody watches; box/skills is watched.",
+        seed="A re-scan interval",
+        within=(1, DAY_S),
     )
     max_per_owner: int = setting(
         100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="restart"

@@ -57,6 +57,7 @@ from appliance.service.parts.tools import build_toolbox, build_tools
 from appliance.service.parts.web import build_web
 from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
+from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
@@ -94,6 +95,7 @@ class Core:
         self.broker, self.models, self.local, self.vault = models.broker, models.models, models.local, models.vault
         known = self.knowledge = build_knowledge(base, self.policy, models)
         self.entries, self.views, self.history, self.skills = known.entries, known.views, known.history, known.skills
+        self.skill_rescan = SkillRescan(known.skills, base.settings)
         self.indexer, self.memory = known.indexer, build_memory(base, models, known, self.runs.people.contexts)
         self.servers = build_mcp_servers(base, self.policy, models)
         web = build_web(base, self.policy, models, known, self.servers)

@@ -213,6 +213,22 @@ class Skills:
             self._mirror()
 
     @property
+    def has_outside(self) -> bool:
+        """Whether there are folders outside of the box, which nobody watches."""
+        return bool(self._extra) and self._is_enabled
+
+    def rescan(self) -> bool:
+        """Look at the folders outside of the box again; whether a file of them changed. Only a changed one is read."""
+        with self._guard:
+            known = {path: mark for path, (mark, _) in self._files.items() if self._is_outside(path)}
+            is_changed = known != {path: mark for root in self._extra for path in _files(root) if (mark := _mark_of(path))}
+            if not is_changed:
+                self._remember()  # scripts may have changed, which ends trust
+        if is_changed:
+            self.sync()
+        return is_changed
+
+    @property
     def problems(self) -> list[str]:
         """Files that should be skills and are not, and why."""
         with self._guard:
@@ -313,8 +329,15 @@ class Skills:
         skills = [one for one in skills if self.is_trusted(one) or is_plain(one.skill.name)]
         # Those that can be used first, then what is used most, then what the person has over what ships.
         skills.sort(key=lambda one: (bool(one.missing(self._environ)), -self._record(one).uses, one.is_bundled, one.skill.name))
-        for whole in range(len(skills), -1, -1):
-            lines = [*(self._element(one) for one in skills[:whole]), *_names_element(skills[whole:])]
+        elements: list[str] = []
+        size = 0
+        for one in skills:
+            elements.append(self._element(one))
+            size += len(elements[-1]) + 1
+            if size > LIST_CHARS:  # whatever follows does not fit either
+                break
+        for whole in range(len(elements), -1, -1):
+            lines = [*elements[:whole], *_names_element(skills[whole:])]
             if sum(map(len, lines)) + len(lines) <= LIST_CHARS:
                 return lines
         room = LIST_CHARS - 60
@@ -398,7 +421,10 @@ class Skills:
         return [*(("", root) for root in self._extra), *own, ("", self.folder), ("", self._ships)]
 
     def _is_extra(self, one: FoundSkill) -> bool:
-        return any(one.skill.path.is_relative_to(root) for root in self._extra)
+        return self._is_outside(one.skill.path)
+
+    def _is_outside(self, path: Path) -> bool:
+        return any(path.is_relative_to(root) for root in self._extra)
 
     def _record(self, one: FoundSkill) -> SkillRecord:
         key = (one.owner, one.skill.name)
@@ -423,11 +449,9 @@ class Skills:
         return f"{head}>{escape(text, quote=False)}</skill>" if text else f"{head}/>"
 
     def _read(self, root: Path, path: Path, before: "dict[Path, tuple[Mark, Skill | str]]") -> Skill | str | None:
-        try:
-            info = path.lstat()
-        except OSError:
+        mark = _mark_of(path)
+        if mark is None:
             return None
-        mark = (info.st_ino, info.st_size, info.st_mtime_ns)
         said: Skill | str | None
         if path in before and before[path][0] == mark:
             said = before[path][1]
@@ -459,6 +483,15 @@ class Skills:
         if drafts or gone:
             self._entries.mirror(drafts, gone, writer=WRITER)
             LOG.info("skills read", extra={"changed": [d.path for d in drafts], "removed": gone})
+
+
+def _mark_of(path: Path) -> Mark | None:
+    """What changes with a file; None when it is gone."""
+    try:
+        info = path.lstat()
+    except OSError:
+        return None
+    return info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def _shortened(text: str, chars: int) -> str:

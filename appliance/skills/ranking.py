@@ -4,7 +4,7 @@ A word counts once for each place: name 10, description 5, name of an argument 3
 it stands there, at most 5. Pure: the same skills and words give the same order, ties by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -23,12 +23,15 @@ class SkillHit(msgspec.Struct, frozen=True):
 def search_skills(skills: Iterable[Skill], query: str, top_k: int = 10) -> list[SkillHit]:
     """The best skills for a query, best first; none for a query without words."""
     words = [word for word in dict.fromkeys(query.lower().split()) if word]
-    hits = [SkillHit(skill, sum(_score(skill, word) for word in words)) for skill in skills]
+    hits = [SkillHit(skill, _score(skill, words)) for skill in skills]
     return sorted((hit for hit in hits if hit.score), key=lambda hit: (-hit.score, hit.skill.name))[: max(0, top_k)]
 
 
-def _score(skill: Skill, word: str) -> int:
-    score = IN_NAME * (word in skill.name.lower()) + IN_DESCRIPTION * (word in skill.description.lower())
-    for one in skill.arguments:
-        score += IN_ARGUMENT * (word in one.name.lower()) + IN_ARGUMENT_TEXT * (word in one.description.lower())
-    return score + min(MOST_IN_BODY, skill.body.lower().count(word))
+def _score(skill: Skill, words: Sequence[str]) -> int:
+    name, description, body = skill.name.lower(), skill.description.lower(), skill.body.lower()
+    score = 0
+    for word in words:
+        score += IN_NAME * (word in name) + IN_DESCRIPTION * (word in description) + min(MOST_IN_BODY, body.count(word))
+        for one in skill.arguments:
+            score += IN_ARGUMENT * (word in one.name.lower()) + IN_ARGUMENT_TEXT * (word in one.description.lower())
+    return score

@@ -73,11 +73,12 @@ class Skill(msgspec.Struct, frozen=True):
     script_env: tuple[str, ...] = ()
     license: str = ""
     agents: tuple[str, ...] = ()
+    body_start: int = 0  # where the front matter is over
 
     @property
     def body(self) -> str:
         """The text without front matter."""
-        return markdown.split(self.text)[1].strip()
+        return self.text[self.body_start :].strip()
 
     @property
     def is_reserved(self) -> bool:
@@ -125,6 +126,7 @@ def parse_skill(path: Path, text: str) -> Skill:
         script_env=_names(addons, "addons", "env"),
         license=str(front.get("license") or ""),
         agents=_names(front, "", "agents"),
+        body_start=text.rindex(body.strip()),
     )
 
 

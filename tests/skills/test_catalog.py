@@ -207,6 +207,51 @@ def test_what_is_missing_is_said_and_keeps_an_always_skill_out_of_the_prompt(hom
     assert rows.get("skill://needy").body, "it can be read all the same"
 
 
+@pytest.mark.covers("A-169")
+def test_folders_outside_of_the_box_are_looked_at_again_and_an_unchanged_file_is_not_read(
+    home: Home, rows: Entries, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "more", "tea", "description: One.")
+    found = read(home, rows, extra=[tmp_path / "more"])
+    found.trust("tea", "ada")
+    reads = found.reads
+    assert found.has_outside and not found.rescan() and found.reads == reads
+    (path.parent / "scripts").mkdir()
+    (path.parent / "scripts/run.sh").write_text("ls")
+    assert not found.rescan() and not found.describe(found.get("tea")).is_trusted, "other scripts end the trust"
+    write(tmp_path / "more", "tea", "description: Another.")
+    write(tmp_path / "more", "mate", "description: New.")
+    assert found.rescan() and found.reads == reads + 2
+    assert found.get("tea").skill.description == "Another." and found.get("mate")
+    path.unlink()
+    assert found.rescan() and "tea" not in names(found)
+    assert not read(home, rows).has_outside
+
+
+@pytest.mark.covers("A-169")
+def test_a_running_core_takes_a_skill_from_outside_of_the_box_by_itself(box: Box, tmp_path: Path) -> None:
+    write(tmp_path / "more", "tea", "description: One.")
+    core = box.serve(OWLBOX__SKILLS__FOLDERS=f'["{tmp_path / "more"}"]', OWLBOX__SKILLS__RESCAN_S="1")
+    write(tmp_path / "more", "mate", "description: Two.")
+    until(lambda: any(one["name"] == "mate" for one in core.call("skill.list")), "the new skill is there", limit_s=SOON_S)
+
+
+@pytest.mark.covers("A-155", "A-163")
+def test_a_skill_is_found_then_read_into_one_conversation_and_gone_from_its_prompt_with_it(box: Box) -> None:
+    write(box.home.box / "skills", "tea", "description: Make tea.", body="Steep for three minutes exactly.")
+    core = box.serve(OWLBOX__RUNS__COPIES="all", OWLBOX__SKILLS__TRUSTED='["tea"]')
+
+    def prompt(text: str, thread: str = "") -> tuple[str, str]:
+        run = core.call("message.send", text=text, thread=thread)["run"]
+        return run, str(core.call("run.copy", run=run))
+
+    one, before = prompt("hello")
+    assert "Make tea." in before and "Steep for" not in before, "found: its description alone"
+    assert "Steep for" in prompt("/tea", one)[1], "active: its text"
+    two, other = prompt("hello again")
+    assert two != one and "Steep for" not in other, "and in no other conversation"
+
+
 @pytest.mark.parametrize("count", [0, 10, 200])
 def test_the_list_stays_short_however_many_there_are(home: Home, rows: Entries, count: int) -> None:
     for number in range(count):
