@@ -5,15 +5,22 @@ from process import Box, a_box  # noqa: F401
 
 from appliance.clock import sleep_s
 
+MOST_WAKES = 5  # in ten seconds: a folder that was asked for changes twice a second made twenty
+
 
 def test_an_idle_core_asks_nobody_and_writes_nothing(box: Box):
     core = box.serve()
     laden(core)
     pids = [core.child.pid, core.broker_pid()]
     before = settled(box, pids, 3)
-    sleep_s(10)
+    for _ in range(4):  # a start may still have something to do, without writing
+        woken = look(box, pids)
+        sleep_s(10)
+        cost = look(box, pids).since(woken)
+        if cost["wakes"] <= MOST_WAKES:
+            break
+    assert cost["wakes"] <= MOST_WAKES, "of all threads of core and broker in ten seconds"
     cost = look(box, pids).since(before)
     assert (cost["model_calls"], cost["database_bytes"]) == (0, 0)
-    assert cost["wakes"] <= 5, "of all threads of core and broker in ten seconds"
     core.call("tool.call", name="create_schedule", arguments={"name": "one more", "frequency": "on 5 January 2035 at 9am"})
     assert look(box, pids).since(before)["database_bytes"] > 0, "a write would be seen"
