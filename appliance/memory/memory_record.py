@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
-import yaml
 
 from appliance.errors import BadInput, TooLarge
 from appliance.text import markdown
@@ -103,6 +102,8 @@ def to_markdown(record: MemoryRecord) -> str:
         "source": record.source,
         "ttl": record.ttl_s,
     }
+    import yaml  # 10 ms that only writing a record needs
+
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True, width=100_000)
     text = f"{FENCE}\n{head}{FENCE}\n# {record.title}\n\n{record.text}\n"
     if len(text.encode()) > MAX_FILE_BYTES:

@@ -136,6 +136,7 @@ def main() -> None:
     call("memory.forget", key=table.call("memory.list", {})[0]["ref"])
     call("skill.create", name="tea", description="Make tea.", body="Boil.")
     call("skill.trust", name="tea")
+    call("skill.prepare", name="tea")
     call("skill.call", name="tea")
     text = base64.b64encode(b"---\nname: milk\ndescription: Warm milk.\n---\nWarm it.\n").decode()
     call("skill.install", files={"SKILL.md": text}, folder="milk")
