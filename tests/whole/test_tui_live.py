@@ -107,9 +107,9 @@ def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
 
     async def scenario(seen: Seen) -> None:
         await seen.shows("Reminder: nap  (Esc closes)")
+        await seen.until(lambda: core.call("notice.waiting") == [], "it was shown")
 
     show(ENVIRON, core.box.runtime, scenario)
-    until(lambda: core.call("notice.waiting") == [], "it was shown")
 
 
 def test_what_was_missed_while_the_core_was_away_is_shown_when_it_is_back(box: Box):
