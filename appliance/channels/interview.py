@@ -66,7 +66,7 @@ class Interview:
             given = self._read_given()
             step = next((name for name in QUESTIONS if given is not None and name not in given), "")
             if given is None or not step:
-                raise NotFound("nothing is being asked", hint="owlbox init --force brings the first questions back")
+                raise NotFound("nothing is being asked", hint="owlbox onboard brings the first questions back")
             line = " ".join(markdown.visible(text).split())[:MAX_CHARS]
             if line.lower() == SKIP:
                 return self._end(given, "skipped")

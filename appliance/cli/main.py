@@ -362,9 +362,10 @@ def _add_roles(command: Command) -> None:
 
 
 def _add_config(command: Command) -> None:
-    from appliance.cli import config
+    from appliance.cli import config, onboard
 
     config.add(command)
+    onboard.add(command)
 
 
 def _add_documents(command: Command) -> None:
@@ -410,7 +411,7 @@ def _add_backup(command: Command) -> None:
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _add_talk),
     (("status", "reload"), _add_status),
-    (("config",), _add_config),
+    (("config", "onboard"), _add_config),
     (("init", "serve", "broker", "doctor", "maintain", "door", "docs"), _add_services),
     (("backup", "restore"), _add_backup),
     (("entry",), _add_entries),

@@ -82,7 +82,7 @@ def store_secret(args: argparse.Namespace, home: Home) -> int:
     end = _parse_moment(args.expires)
     with connected(home) as way:
         params = {"name": args.name, "expires_ms": end}
-        done = _send_sealed(way, "secret.set", params, _read_value(f"value of {args.name}: "), f"set {args.name}")
+        done = send_sealed(way, "secret.set", params, _read_value(f"value of {args.name}: "), f"set {args.name}")
     return show(args, done, [f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already"])
 
 
@@ -134,7 +134,7 @@ def rotate(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         kind = args.to or way.call("secret.list")["key"]
         if kind == "passphrase":
-            done = _send_sealed(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
+            done = send_sealed(way, "secret.rotate", {"to": kind}, _new_passphrase(), "rotate")
         else:
             done = way.call("secret.rotate", {"to": kind})
     return show(args, done, f"{_count_secrets(done['count'])} under a new key ({done['key']})")
@@ -145,11 +145,11 @@ def unlock(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         if not way.is_remote:
             raise NotFound("no core is running", hint="the broker forgets a passphrase when it ends: owlbox serve first")
-        done = _send_sealed(way, "secret.unlock", {}, _read_value("passphrase: "), "unlock")
+        done = send_sealed(way, "secret.unlock", {}, _read_value("passphrase: "), "unlock")
     return show(args, done, f"unlocked: {_count_secrets(done['count'])}")
 
 
-def _send_sealed(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:
+def send_sealed(way: Reach, method: str, params: dict[str, Any], text: str, about: str) -> dict[str, Any]:
     """Call a method with a text that only the broker can read."""
     from appliance.secrets.encryption import post
 
