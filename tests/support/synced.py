@@ -40,6 +40,8 @@ ELSEWHERE = {
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
     "document.write": "a file of box/",
+    "skill.prepare": "a folder of the home, made by other programs",
+    **dict.fromkeys(("interview.answer", "interview.next"), "files of box/"),
     **dict.fromkeys(("model.answer_offer", "model.fetch_offer"), "a file of the home, and a model file"),
     **dict.fromkeys(("mcp.exec", "mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
     **dict.fromkeys(("run.ask", "run.act"), "need a model's plan first; accept as message.send does"),
