@@ -112,7 +112,8 @@ class Inbound(Struct, frozen=True):
 
     `is_injected`: while an answer is being given in its thread, it is shown to the model at its next call. `own_chars` is
     how much of the text the person typed where a document follows; None for all of it, -1 where nobody typed any of it.
-    `marks` are those of untrusted texts that it was made of.
+    `marks` are those of untrusted texts that it was made of. `context` is the group that it is for, "" for the sender's own;
+    `shared_session` that in which all linked addresses of a person talk.
     """
 
     channel: str
@@ -129,11 +130,15 @@ class Inbound(Struct, frozen=True):
     is_injected: bool = False
     own_chars: int | None = None
     marks: Marked = ()
+    context: str = ""
+    shared_session: str = ""
 
     @property
     def session(self) -> str:
-        """The session this message belongs to: `{channel}:{sender_id}` (S-006)."""
-        return f"{self.channel}:{self.sender_id}"
+        """The session this message belongs to: `{channel}:{sender_id}` (S-006), that of a group or of linked addresses if given."""
+        if self.context.startswith("group:"):
+            return f"{self.channel}:{self.context}"
+        return self.shared_session or f"{self.channel}:{self.sender_id}"
 
 
 class Outbound(Struct, frozen=True):

@@ -27,7 +27,6 @@ from appliance.runtime import hook_points
 from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import DONE, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs
-from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
 
@@ -118,8 +117,7 @@ class Approvals:
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
         """What waits for a decision, oldest first: in one run, or in all."""
-        found = self._verbs.waiting(run, 1000 if visibility.asking() is not None else limit)
-        return [one for one in found if self._runs.is_shown(one.run)][:limit]
+        return self._verbs.waiting(run, limit)
 
     def find(self, ref: str, run: str = "") -> Waiting:
         """What waits under a reference, or under the only one that ends so; of which run may be left out where it is plain."""

@@ -19,7 +19,7 @@ from typing import Any
 from appliance import __version__
 from appliance.cli import listings, service
 from appliance.cli.console import terminal, tool_command
-from appliance.cli.console.connect import Reach, connected, reach
+from appliance.cli.console.connect import CONTEXT, Reach, connected, reach
 from appliance.cli.console.terminal import say, say_json
 from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
@@ -42,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
                 raise BadInput(f"argument {os.fsencode(word)!r} is not UTF-8 text", hint="set the terminal to UTF-8")
         args = parser(words).parse_args(words)
         handler: Handler = args.handler
+        os.environ |= {CONTEXT: args.acting} if args.acting else {}
         code = handler(args, paths.find_home(args.home, os.environ))
         sys.stdout.flush()
         return code
@@ -149,12 +150,13 @@ def _root_parser() -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]
     """The command line without commands, how one is added, and those that were."""
     root = _add_common(Parser(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=_open_screen, thread="", prompt="", plain=False)
+    root.set_defaults(handler=_open_screen, thread="", prompt="", plain=False, acting="")
     words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
         made = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
         made.set_defaults(handler=handler)
+        tool_command.add_acting(made)
         return made
 
     return root, command, words_of_all
@@ -287,8 +289,9 @@ def _add_sessions(command: Command) -> None:
 
 
 def _add_context(command: Command) -> None:
-    from appliance.cli import context
+    from appliance.cli import context, people
 
+    people.add(command)
     context.add(command)
 
 
@@ -391,7 +394,6 @@ def _add_history(command: Command) -> None:
     sql.add_argument("--limit", type=int, default=1000, help="how many rows")
 
 
-# The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
 def _add_heartbeat(command: Command) -> None:
     from appliance.cli import heartbeat
 
@@ -408,6 +410,7 @@ def _add_backup(command: Command) -> None:
     backup.add(command)
 
 
+# The groups of commands by their words: only the one that is asked for is built, because start-up time counts.
 GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _add_talk),
     (("status", "reload"), _add_status),
@@ -419,7 +422,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("memory",), _add_memory),
     (("model",), _add_models),
     (("thread", "session", "run"), _add_sessions),
-    (("context",), _add_context),
+    (("people", "context"), _add_context),
     (("task",), _add_tasks),
     (("schedule", "cron", "remind"), _add_schedules),
     (("worker",), _add_workers),
@@ -452,9 +455,6 @@ def _add_tools(command: Command, taken: set[str]) -> None:
                 made_parser.add_argument(
                     f"--{field.name.replace('_', '-')}", dest=field.name, type=kind, default=field.default, help=field.help
                 )
-
-
-# -- talking ----------------------------------------------------------------------------------------
 
 
 def _read_pipe() -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from appliance.clock import now_ms
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import edits
 
@@ -92,11 +93,12 @@ class Changes:
         )
         return None if row is None else (str(row[0]), str(row[1]))
 
-    def changes_of(self, scope: str, path: str, limit: int) -> list[Change]:
-        """The changes of one stored path, newest first; also of one that was removed."""
+    def changes_of(self, scope: str, path: str, limit: int, *, is_own: bool = False) -> list[Change]:
+        """The changes of one stored path, newest first, also of one that was removed; `is_own`: only by runs of whoever asks."""
+        own = f" AND run IN (SELECT id FROM runs WHERE 1{visibility.own_sessions('session')})" if is_own else ""
         rows = self._store.rows(
             "SELECT verb, writer, COALESCE(run, ''), before_hash, after_hash, size_bytes, patch, at_ms FROM changes "
-            "WHERE scope = ? AND path = ? ORDER BY id DESC LIMIT ?",
+            f"WHERE scope = ? AND path = ?{own} ORDER BY id DESC LIMIT ?",
             (scope, path, limit),
         )
         return [Change(*row) for row in rows]

@@ -127,7 +127,8 @@ class Entries:
 
     def changes(self, ref: str, *, scope: str = PROJECT, limit: int = 50) -> list[Change]:
         """The last changes under a reference, newest first, also when nothing is there any more."""
-        return self._changes.changes_of(scope, parse_ref(ref), limit)
+        is_gone = visibility.asking() is not None and self.find(ref, scope=scope) is None
+        return self._changes.changes_of(scope, parse_ref(ref), limit, is_own=is_gone)
 
     # -- writing one ------------------------------------------------------------------------------
 
@@ -326,7 +327,8 @@ class Entries:
     def attributes(self, prefix: str, *, scope: str = PROJECT) -> dict[str, dict[str, Any]]:
         """The attributes of every entry under a prefix, by stored path."""
         rows = self._store.rows(
-            "SELECT path, attributes FROM entries WHERE scope = ? AND path >= ? AND path < ?", (scope, prefix, prefix + MAX_CODE)
+            f"SELECT path, attributes FROM entries WHERE scope = ? AND path >= ? AND path < ?{visibility.only()}",
+            (scope, prefix, prefix + MAX_CODE),
         )
         return {str(path): json.loads(text) for path, text in rows}
 
@@ -343,8 +345,8 @@ class Entries:
         start = parse_ref(prefix) if prefix.strip() else ""
         rows = self._store.rows(
             "SELECT path, title, octet_length(body) + COALESCE(octet_length(data), 0), updated_ms "
-            "FROM entries LEFT JOIN blobs ON entry = id WHERE scope = ? AND path >= ? AND path < ? "
-            "ORDER BY path LIMIT ? OFFSET ?",
+            "FROM entries LEFT JOIN blobs ON entry = id WHERE scope = ? AND path >= ? AND path < ?"
+            f"{visibility.only()} ORDER BY path LIMIT ? OFFSET ?",
             (scope, start, start + MAX_CODE, limit, offset),
         )
         return [Line(str(path), str(title), int(size), int(updated)) for path, title, size, updated in rows]
@@ -431,8 +433,10 @@ class Entries:
         else:
             values |= {"uid": new_id(), "created_ms": values["updated_ms"]}
             places = ", ".join(f":{name}" for name in values)
-            owner = "COALESCE((SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = :run), '')"
-            execute(f"INSERT INTO entries ({', '.join(values)}, audience) VALUES ({places}, {owner})", values)
+            columns = ", ".join(values)
+            values["owner"] = "" if visibility.asking() is None else visibility.current()
+            owner = "COALESCE((SELECT s.context FROM runs r JOIN sessions s ON s.id = r.session WHERE r.id = :run), :owner)"
+            execute(f"INSERT INTO entries ({columns}, audience) VALUES ({places}, {owner})", values)
         if entry.is_textual and blob is None and not keeps_bytes:
             execute(
                 "DELETE FROM blobs WHERE entry = (SELECT id FROM entries WHERE scope = ? AND path = ?)", (entry.scope, entry.path)

@@ -18,6 +18,7 @@ from appliance.errors import NotFound
 from appliance.knowledge.schemes import Tier
 from appliance.runtime.events import Events
 from appliance.runtime.hook_points import Change, EntryNews
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 
 Visibility = Literal["visible", "summarized", "archived"]
@@ -240,7 +241,9 @@ class Views:
             )
 
     def _select_views(self, where: str, bindings: Sequence[object]) -> list[View]:
-        rows = self._store.rows(f"SELECT {COLUMNS} FROM views v JOIN entries e ON e.id = v.entry WHERE {where}", bindings)
+        own = visibility.own_sessions("(SELECT session FROM runs WHERE id = v.run)").removeprefix(" AND ")
+        own = f"{own} AND " if own else ""
+        rows = self._store.rows(f"SELECT {COLUMNS} FROM views v JOIN entries e ON e.id = v.entry WHERE {own}{where}", bindings)
         return [_view_from_row(row) for row in rows]
 
 

@@ -145,14 +145,14 @@ class MemoryService:
 
     def default_owner(self, call: Call) -> str:
         """Whose a new record is: everybody's on a box of one person, else the caller's."""
-        return EVERYBODY if self._people() <= 1 else f"user:{user_name(call.uid)}"
+        return EVERYBODY if self._people() <= 1 else visibility.current() or f"user:{user_name(call.uid)}"
 
     def _owners(self, call: Call, owner: str) -> list[str]:
         """Whose records a caller is shown."""
         if owner:
             self._require_allowed(call, owner)
             return [owner]
-        return [EVERYBODY, f"user:{user_name(call.uid)}"]
+        return [EVERYBODY, visibility.current() or f"user:{user_name(call.uid)}"]
 
     def _require(self, call: Call, key: str, owner: str) -> tuple[str, MemoryRecord]:
         for one in self._owners(call, owner):

@@ -15,6 +15,7 @@ from appliance.clock import now_ms
 from appliance.records import Ask, Finish, Route
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 from appliance.store.database import Store
 
 MOST_RECORDS = 1000  # of one person (A-128)
@@ -91,6 +92,7 @@ class Accounts:
         session: Annotated[str, "only this session's; empty for all"] = "",
     ) -> list[Sum]:
         """Requests, tokens and millionths of a dollar by day, person, session, model or provider; of `unpriced` nobody knows."""
+        own = visibility.own_people("person")
         where, given = ["day > ?"], [_local_day(now_ms() - days * 86_400_000)]
         for name, value in (("person", person), ("session", session)):
             if value:
@@ -99,7 +101,7 @@ class Accounts:
         totals = ", ".join(f"SUM({name})" for name in COUNTS)
         # Days the newest first, all else the dearest first.
         order = "name DESC" if by == "day" else "SUM(cost_micros) DESC, SUM(prompt + output) DESC, name"
-        sql = f"SELECT {GROUPS[by]} AS name, {totals} FROM usage WHERE {' AND '.join(where)} GROUP BY name ORDER BY {order}"
+        sql = f"SELECT {GROUPS[by]} AS name, {totals} FROM usage WHERE {' AND '.join(where)}{own} GROUP BY name ORDER BY {order}"
         return [Sum(str(name), *map(int, counts)) for name, *counts in self._store.rows(sql, given)]
 
     @method("usage.requests")
@@ -110,12 +112,13 @@ class Accounts:
         limit: Annotated[int, Range(1, 1000), "how many, newest first"] = 50,
     ) -> list[dict[str, Any]]:
         """Requests to models one by one; of each person the newest thousand are kept."""
+        own = visibility.own_people("person")
         where, given = ["1"], []
         for name, value in (("person", person), ("run", run or None)):
             if value is not None:
                 where.append(f"{name} = ?")
                 given.append(value)
-        sql = f"SELECT {REQUEST_COLUMNS} FROM requests WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+        sql = f"SELECT {REQUEST_COLUMNS} FROM requests WHERE {' AND '.join(where)}{own} ORDER BY id DESC LIMIT ?"
         rows = self._store.rows(sql, (*given, limit))
         found = [dict(zip(REQUEST_COLUMNS.split(", "), row, strict=True)) for row in rows]
         return [{**one, "is_estimated": bool(one["is_estimated"])} for one in found]

@@ -18,6 +18,7 @@ from appliance.errors import BadInput
 from appliance.runtime import log as logs
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 
 LOG = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Ledger:
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM audit WHERE (?1 = '' OR substr(kind, 1, length(?1)) = ?1) AND (?2 = '' OR severity = ?2) "
             "AND (?3 = '' OR session = ?3) AND (?4 = '' OR run = ?4) AND (?5 = '' OR instr(rule, ?5) > 0) "
-            "AND (?6 = 0 OR id < ?6) ORDER BY id DESC LIMIT ?7",
+            f"AND (?6 = 0 OR id < ?6){visibility.own_sessions('session')} ORDER BY id DESC LIMIT ?7",
             (asked.kind, asked.severity, asked.session, asked.run, asked.rule, asked.before, asked.limit),
         )
         return [_line_of(row) for row in rows]

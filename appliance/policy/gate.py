@@ -24,6 +24,7 @@ from appliance.policy import policy_file as files
 from appliance.policy.audit_log import Ledger, Severity
 from appliance.policy.mounts import Who
 from appliance.policy.rules import Finding, Judgement, Network, Policy, Request, Runtime, Verdict, laid_over
+from appliance.store import visibility
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -184,7 +185,8 @@ class Gate:
 
     def sessions(self) -> list[Session]:
         """Conversations with a policy of their own."""
-        rows = self._store.rows("SELECT session, document, set_by, set_ms FROM session_policies ORDER BY session")
+        own = visibility.own_sessions("session")
+        rows = self._store.rows(f"SELECT session, document, set_by, set_ms FROM session_policies WHERE 1{own} ORDER BY session")
         return [Session(*row) for row in rows]
 
     def is_known(self, session: str) -> bool:

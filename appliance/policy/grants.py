@@ -20,7 +20,8 @@ from appliance.policy.audit_log import Ledger
 from appliance.policy.taint import KINDS, Kind, Mark
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text.fences import is_origin
 
@@ -85,14 +86,14 @@ class Grants:
         call: Call,
     ) -> Grant:
         """Let such calls pass without asking, for a while."""
-        user = user_name(call.uid)
+        user = caller_name(call)
         return self.add(person or user, kind, target, origins, lasting(lasts), user)
 
     @method("grant.revoke")
     def revoke_by_person(self, id: Annotated[int, Range(1, 2**62), "its number"], *, call: Call) -> Grant:
         """Ask again from now on."""
         taken = self.revoke(id)
-        self._ledger.note("grant_revoked", actor=user_name(call.uid), detail={"grant": id, "target": taken.target})
+        self._ledger.note("grant_revoked", actor=caller_name(call), detail={"grant": id, "target": taken.target})
         return taken
 
     # -- the table ----------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class Grants:
         """Those that hold, of one person or of everybody, newest first; with `is_all` those that do not any more, too."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM grants WHERE ?1 IN ('', person) AND (?2 OR (revoked_ms IS NULL AND expires_ms > ?3)) "
-            "ORDER BY id DESC LIMIT 1000",
+            f"{visibility.own_people('person')} ORDER BY id DESC LIMIT 1000",
             (person, is_all, now_ms()),
         )
         return [_grant_of(row) for row in rows]

@@ -61,6 +61,11 @@ class Call(Protocol):
         """What the caller calls itself: cli, tui, ..."""
         ...
 
+    @property
+    def context(self) -> str:
+        """The context that the caller asked to work in, `user:NAME` or `group:NAME`; "" for their own."""
+        ...
+
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Stream something to the caller; Lost when it has gone."""
         ...
@@ -74,11 +79,13 @@ class LocalCall:
         notify: Callable[[str, dict[str, Any]], None] = lambda name, params: None,
         client: str = "cli",
         uid: int | None = None,
+        context: str = "",
     ) -> None:
         """`uid` is another user than the one of this process."""
         self.correlation = correlation_id()
         self.cancel = CancelToken()
         self.client = client
+        self.context = context
         self.uid = os.getuid() if uid is None else uid
         self.notify = notify
 

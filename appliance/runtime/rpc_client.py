@@ -23,14 +23,15 @@ Notification = tuple[str, dict[str, Any]]
 class Client:
     """A greeted connection to a core or a broker."""
 
-    def __init__(self, path: str, *, name: str, token: str = "", timeout_s: float = 5.0) -> None:
+    def __init__(self, path: str, *, name: str, token: str = "", timeout_s: float = 5.0, context: str = "") -> None:
+        """`context` is that of another person or a group, for an admin who acts for them."""
         self.path = path
         self.timeout_s = timeout_s
         self._next_id = 0
         self._hang_up: threading.Timer | None = None
         self._wire = jsonrpc.connect(path, timeout_s)
         try:
-            self.server = self.call("hello", {"client": name, "version": __version__, "token": token})
+            self.server = self.call("hello", {"client": name, "version": __version__, "token": token, "context": context})
         except BaseException:
             self._wire.close()
             raise

@@ -40,12 +40,13 @@ CLOSING_S = 0.5  # how soon somebody who waits for a turn sees that we stop
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
 MAX_NAME = 80  # of a method or client, in the log
+MAX_CONTEXT = 200
 BEFORE_HELLO = ("ping", "discover", "hello")
 # Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
-Entitle = Callable[[int, Mark, dict[str, Any]], AbstractContextManager[object]]  # user id, method, arguments
+Entitle = Callable[["Call", Mark, dict[str, Any]], AbstractContextManager[object]]
 
 
 class Call:
@@ -74,6 +75,11 @@ class Call:
     def client(self) -> str:
         """What the caller called itself in hello."""
         return self.connection.client
+
+    @property
+    def context(self) -> str:
+        """The context that the caller asked for in hello."""
+        return self.connection.context
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification to the caller; Lost when it has gone."""
@@ -112,6 +118,7 @@ class Connection:
         self.wire = wire
         self.peer = wire.peer()
         self.client = ""
+        self.context = ""
         self.greeting_alarm = 0
         self.calls: set[Call] = set()
         self.served = threading.Semaphore(MAX_SERVED)
@@ -130,7 +137,7 @@ class Listener:
         *,
         name: str,
         gate: Gate,
-        entitle: Entitle = lambda uid, mark, arguments: nullcontext(),
+        entitle: Entitle = lambda call, mark, arguments: nullcontext(),
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
@@ -503,6 +510,7 @@ class Listener:
         if name == "hello":
             self._gate(call.peer, params)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
+            call.connection.context = str(params.get("context") or "")[:MAX_CONTEXT]
             self._alarms.cancel(call.connection.greeting_alarm)
             return {"name": self.name, "version": __version__, "pid": os.getpid()}
         if not call.connection.client:
@@ -511,7 +519,7 @@ class Listener:
             raise NotFound(f"unknown method {name}", hint="discover lists the methods")
         found = self._methods[name]
         arguments = found.signature.bind(params)
-        with self._entitle(call.uid, found.mark, arguments), durability.asked():
+        with self._entitle(call, found.mark, arguments), durability.asked():
             return found.run(call, arguments)
 
 

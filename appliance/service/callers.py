@@ -1,9 +1,10 @@
-"""Who asks at the socket, and what they may: the one place where admins and other people are told apart.
+"""Who asks, and what they may: the one place where admins and other people are told apart, for the socket and for commands.
 
 Without `system.admin_users` everybody who may open the socket may do everything, as on a box of one's own. With it, the
-core's own user, root and those named are admins; everybody else calls the methods that are marked for them, and is shown the
-sessions and runs of their own and of their groups. What entries they are shown follows the same context. Tasks, schedules
-and notes without an owner are the house's, and everybody's.
+core's own user, root and those named are admins; everybody else has standard rights: they call the methods that are marked for
+them, and are shown the rows of their own context and of their groups (`store.visibility`). An admin is shown everything, or,
+acting for a person or a group, what those are shown. What a person with standard rights asks about others is refused and noted
+in the audit log; whether it exists cannot be told from the answer.
 """
 
 import os
@@ -11,38 +12,65 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from appliance.errors import Refused
-from appliance.runtime.methods import Mark
+from appliance.errors import BadInput, NotFound, Refused
+from appliance.policy.audit_log import Ledger
+from appliance.runtime.methods import Call, Mark
 from appliance.runtime.users import user_name
+from appliance.sessions.people import LOCAL, People
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 
-RUNS, SESSIONS, PEOPLE = ("run", "thread"), ("session",), ("person", "user", "context")  # arguments, by what they name
+RUNS, SESSIONS = ("run", "thread"), ("session",)  # arguments, by what they name
+PEOPLE, GROUPS = ("person", "user", "context", "owner"), ("group",)
+KINDS = ("user", "group")
 
 
 class Callers:
-    """Says which calls a caller may make. `admins` are the names as configured now, `groups` says in which groups a person is."""
+    """Says which calls a caller may make. `admins` are the names as configured now."""
 
-    def __init__(self, runs: Runs, admins: Callable[[], Iterable[str]], groups: Callable[[str], Iterable[str]]) -> None:
+    def __init__(self, runs: Runs, people: People, ledger: Ledger, admins: Callable[[], Iterable[str]]) -> None:
         self._runs = runs
+        self._people = people
+        self._ledger = ledger
         self._admins = admins
-        self._groups = groups
 
     @contextmanager
-    def entitled(self, uid: int, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
+    def entitled(self, call: Call, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
-        admins, name = tuple(self._admins()), user_name(uid)
-        if not admins or uid in (os.getuid(), 0) or name in admins:
+        admins, user = tuple(self._admins()), user_name(call.uid)
+        name = self._people.resolve(LOCAL, user)
+        is_admin = not admins or call.uid in (os.getuid(), 0) or user in admins or name in admins
+        if is_admin and not call.context:
             yield
             return
-        if mark.access == "admin":
-            raise Refused(f"{mark.name} is for admins of this box, not for {name}", hint=f"ask {', '.join(admins)}")
-        contexts = frozenset({f"user:{name}", *(f"group:{group}" for group in self._groups(name))})
-        with visibility.showing(f"user:{name}"), visibility.restricted(contexts):
-            self._require_own(name, contexts, mark, arguments)
-            yield
+        try:
+            if mark.access == "admin" and not is_admin:
+                raise Refused(f"{mark.name} is for admins of this box, not for {name}", hint=f"ask {', '.join(admins)}")
+            with self._restricted(name, call.context, is_admin=is_admin) as person:
+                self._require_own(person, mark, arguments)
+                yield
+        except (Refused, NotFound) as error:
+            if not is_admin:
+                detail = {"method": mark.name, "outcome": error.outcome, "message": error.message}
+                self._ledger.note("request_refused", severity="warning", actor=f"user:{name}", detail=detail)
+            raise
 
-    def _require_own(self, name: str, contexts: frozenset[str], mark: Mark, arguments: dict[str, Any]) -> None:
+    @contextmanager
+    def _restricted(self, name: str, context: str, *, is_admin: bool) -> Iterator[str]:
+        """Work as a person: in their own context, that of one of their groups, or for an admin in that of somebody else."""
+        kind, _, wanted = context.partition(":")
+        if context and (kind not in KINDS or not wanted):
+            raise BadInput(f"context {context!r}", hint="write it as user:NAME or group:NAME")
+        person = wanted if kind == "user" and is_admin else name
+        contexts = self._people.contexts_of(person)
+        if is_admin and kind == "group":
+            contexts = frozenset({context})
+        elif context and context not in (f"user:{person}", *(own for own in contexts if own.startswith("group:"))):
+            raise Refused(f"{context} is not a context of {name}", hint="leave it out, or name a group that you are in")
+        with visibility.asked_by(person, context or f"user:{person}", contexts):
+            yield person
+
+    def _require_own(self, name: str, mark: Mark, arguments: dict[str, Any]) -> None:
         """Refused or NotFound when an argument names what is somebody else's."""
         for key in RUNS:
             if given := arguments.get(key):
@@ -50,7 +78,9 @@ class Callers:
         for key in SESSIONS:
             if given := arguments.get(key):
                 self._runs.people.get(str(given))
+        contexts = visibility.asking() or frozenset()
         others = [arguments[key] for key in PEOPLE if arguments.get(key) and arguments[key] not in (name, *contexts)]
+        others += [arguments[key] for key in GROUPS if arguments.get(key) and f"group:{arguments[key]}" not in contexts]
         if others or arguments.get("everybody"):
             about = str(others[0]) if others else "everybody"
             raise Refused(f"{mark.name} about {about} is for admins of this box, not for {name}", hint="ask about yourself")

@@ -34,6 +34,7 @@ from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service import home_faults
 from appliance.service.broker_process import ExternalBroker
+from appliance.service.callers import Callers
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
@@ -59,6 +60,7 @@ from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
+from appliance.store import visibility
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
 from appliance.work.work_events import WorkStarting
@@ -132,6 +134,11 @@ class Core:
         self.offered = self._list_methods()
         self.shutdown = self._order_shutdown()
 
+    @property
+    def callers(self) -> Callers:
+        """Says which calls a caller may make, and restricts what they are shown."""
+        return Callers(self.runs, self.base.people, self.policy.ledger, lambda: self.live.current.system.admin_users)
+
     def _list_methods(self) -> tuple[object, ...]:
         """The objects whose marked functions a socket offers, and a command without a core calls."""
         models, queue, made = self.model_parts, self.queue, self.control
@@ -139,7 +146,19 @@ class Core:
         sizes = Sizes(self.models, self.packets, self.roles, self.role_service.menu, lambda: self.live.current.models.pool)
         undo = Undo(self.store, self.entries, self.runs, (self.project, self.knowledge.folder), self.events)
         return (
-            *(self, self.runs, made, made.branches, made.transcripts, undo, self.models, models.accounts, sizes, self.sight),
+            *(
+                self,
+                self.runs,
+                self.base.people,
+                made,
+                made.branches,
+                made.transcripts,
+                undo,
+                self.models,
+                models.accounts,
+                sizes,
+                self.sight,
+            ),
             *(
                 self.skills,
                 self.knowledge.skill_service,
@@ -151,7 +170,14 @@ class Core:
                 self.vault,
                 self.memory.service,
             ),
-            *(self.policy.ledger, self.policy.methods, self.taint.grants, self.local, self.commands.methods, self.servers),
+            *(
+                self.policy.ledger,
+                self.policy.methods,
+                self.taint.grants,
+                self.local,
+                self.commands.methods,
+                self.servers,
+            ),
             *(self.servers.hub, self.guests, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
             *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
             *(self.heartbeat, EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made)),
@@ -238,7 +264,7 @@ class Core:
 
     @method("core.status", access="own")
     def status(self) -> dict[str, Any]:
-        """What runs, what it holds, what it is doing."""
+        """What runs, what it holds, what it is doing; for a person with standard rights without what is the installation's."""
         settings = self.live.current
         try:
             broker: dict[str, Any] = {"state": "not running"}
@@ -247,17 +273,24 @@ class Core:
         except (Lost, Refused, DeadlineExceeded) as error:
             broker = {"state": f"not answering: {error.message}"}
         latest = [run for run in self.runs.list_runs(limit=20) if run.kind != "child"]
-        return {
+        known = {
             "version": __version__,
-            "home": str(self.home.root),
             "pid": os.getpid(),
             "state": self.shutdown.state,
             "uptime_s": (now_ms() - self.started_ms) // 1000,
-            "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
+            "sessions": self.runs.sessions()[:10],
+            "last_thread": to_plain(latest[0]) if latest else None,
             "local": self.local.status(),
+            "default_pool": settings.models.pool,
+        }
+        if visibility.asking() is not None:
+            return known
+        return {
+            **known,
+            "home": str(self.home.root),
+            "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
-            "default_pool": settings.models.pool,
             "channels": self.queue.connections.channel_states(settings.channels),
             **self.commands.status(),
             "entries": self.entries.count(),
@@ -268,8 +301,6 @@ class Core:
             "answering": self.inbox.busy(),
             "queue": self.queue.counts(),
             "roles": {"problems": self.role_service.problems, "jobs": self.jobs.counts()},
-            "sessions": self.runs.sessions()[:10],
-            "last_thread": to_plain(latest[0]) if latest else None,
             "processes": [lease.plain() for lease in self.leases.listing(10)],
         }
 

@@ -26,7 +26,6 @@ from appliance.runtime.rpc_server import Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.secrets import plaintext_migration
 from appliance.service import home_faults
-from appliance.service.callers import Callers
 from appliance.service.core import Core
 from appliance.store import storage_errors
 
@@ -285,7 +284,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         sock,
         name="core",
         gate=gate,
-        entitle=Callers(core.runs, lambda: core.live.current.system.admin_users, core.policy.gate.groups_of).entitled,
+        entitle=core.callers.entitled,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,

@@ -27,7 +27,7 @@ from appliance.policy.taint import OUTSIDE
 from appliance.records import Outcome, Terms, ToolCall
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.fences import foreign
@@ -107,7 +107,7 @@ class Guests:
     ) -> Outcome:
         """Run one tool for another agent; noted in the audit with what it asked for."""
         # Whoever may open the socket may do more than any guest: this says how little the guest behind the caller may do.
-        who = person if person and call.uid in (os.getuid(), 0) else user_name(call.uid)
+        who = person if person and call.uid in (os.getuid(), 0) else caller_name(call)
         return self.call(Guest(who, agent, may_add), name, arguments, call.cancel)
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from appliance.models.catalogue import MB, Model
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.service.local_models import LocalModels
 
 LOG = logging.getLogger(__name__)
@@ -94,14 +94,14 @@ class ModelOffers:
     @method("model.first_offer", is_quiet=True)
     def first_for_caller(self, call: Call) -> dict[str, str]:
         """The line of an offer that the caller was not made yet, "" for none: each is made once."""
-        return {"text": self.first(user_name(call.uid))}
+        return {"text": self.first(caller_name(call))}
 
     @method("model.answer_offer")
     def answer(self, is_wanted: Annotated[bool, "false: this model is not offered again"], *, call: Call) -> dict[str, Any]:
         """Say yes or no. With `is_left` nothing fetches it by itself: call model.fetch_offer."""
         if not is_wanted:
             return {"text": self.decline(), "is_left": False}
-        return {"text": self.accept(user_name(call.uid), is_lasting=self._is_lasting), "is_left": not self._is_lasting}
+        return {"text": self.accept(caller_name(call), is_lasting=self._is_lasting), "is_left": not self._is_lasting}
 
     @method("model.fetch_offer", is_long=True)
     def fetch_for_caller(self, call: Call) -> dict[str, str]:

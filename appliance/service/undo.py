@@ -22,7 +22,7 @@ from appliance.knowledge.files import Followers
 from appliance.records import Event
 from appliance.runtime.events import Events
 from appliance.runtime.methods import Call, method
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sessions.runs import Run, Runs
 from appliance.store.database import Clash, Store
 from appliance.work.jobs import Jobs
@@ -115,7 +115,7 @@ class Undo:
 
         `by` is the thread that took it back, which can be undone too; empty when there was nothing to take back.
         """
-        return self.undo(run, user_name(call.uid), is_dry_run=is_dry_run, is_alone=is_alone)
+        return self.undo(run, caller_name(call), is_dry_run=is_dry_run, is_alone=is_alone)
 
     def undo(self, ref: str, sender: str = "", *, is_dry_run: bool = False, is_alone: bool = False) -> Undone:
         """Take a run back with the work it handed to others, or without with `is_alone`; or only say what that would do.

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from appliance.errors import OwlError
 from appliance.records import Memory, Message
+from appliance.store import visibility
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ class History:
             "CROSS JOIN events p ON p.id = l.prompt CROSS JOIN events a ON a.id = ("
             "SELECT e.id FROM events e JOIN turns t ON t.id = e.turn WHERE t.loop = l.id AND e.run = l.run AND e.seq > p.seq "
             "AND e.kind = 'message' AND e.role = 'assistant' AND trim(e.content) <> '' ORDER BY e.seq DESC LIMIT 1) "
-            "WHERE s.context = ?1 AND l.status = 200 AND r.kind IN ('chat', 'ask') AND r.deleted_ms IS NULL "
+            "WHERE s.context = ?1 AND l.status = 200 AND r.kind IN ('chat', 'ask') AND r.deleted_ms IS NULL"
+            f"{visibility.own_sessions('r.session')} "
             "ORDER BY l.id DESC LIMIT ?2",
             (context, -(-count // 2)),
         )
@@ -100,7 +102,8 @@ class History:
         while len(found) < limit:
             rows = self._store.rows(
                 f"{MESSAGES} AND e.id < ?1 AND e.at_ms >= ?2 AND (?3 = '' OR s.context = ?3) "
-                "AND r.kind IN ('chat', 'ask') AND r.deleted_ms IS NULL ORDER BY e.id DESC LIMIT ?4",
+                f"AND r.kind IN ('chat', 'ask') AND r.deleted_ms IS NULL{visibility.own_sessions('r.session')} "
+                "ORDER BY e.id DESC LIMIT ?4",
                 (last, since_ms, context, PAGE),
             )
             for _, *row in rows:

@@ -21,6 +21,7 @@ from appliance.records import Marked
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
@@ -197,7 +198,9 @@ class Outbox:
 
     def counts(self) -> dict[str, int]:
         """How many notifications there are of each status that has any."""
-        return {str(s): int(n) for s, n in self._store.rows("SELECT status, COUNT(*) FROM outbox GROUP BY status ORDER BY status")}
+        own = visibility.own_contexts("context")
+        sql = f"SELECT status, COUNT(*) FROM outbox WHERE 1{own} GROUP BY status ORDER BY status"
+        return {str(s): int(n) for s, n in self._store.rows(sql)}
 
     # -- by hand ------------------------------------------------------------------------------------
 
@@ -412,7 +415,8 @@ class Outbox:
         return len(gone) + len(given_up)
 
     def _select_postings(self, where: str, bindings: Sequence[Any] = ()) -> list[Posting]:
-        return [_posting_from_row(row) for row in self._store.rows(f"SELECT {COLUMNS} FROM outbox WHERE {where}", bindings)]
+        sql = f"SELECT {COLUMNS} FROM outbox WHERE 1{visibility.own_contexts('context')} AND {where}"
+        return [_posting_from_row(row) for row in self._store.rows(sql, bindings)]
 
 
 def _posting_from_row(row: Row) -> Posting:

@@ -111,7 +111,9 @@ class Runs(Turns):
     def sessions(self) -> list[dict[str, Any]]:
         """All sessions with the state needed to recover them as it was written down, newest first."""
         columns = SESSION_COLUMNS.removesuffix(", metadata")
-        rows = self._store.rows(f"SELECT {columns} FROM sessions ORDER BY last_active_ms DESC")
+        rows = self._store.rows(
+            f"SELECT {columns} FROM sessions WHERE 1{visibility.own_sessions('id')} ORDER BY last_active_ms DESC"
+        )
         return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
 
     def person(self, session: str) -> str:

@@ -8,8 +8,8 @@ session with everything said in it is `channels.session_control`.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import asdict as struct_asdict
@@ -73,13 +73,40 @@ class Wanted(Struct, frozen=True):
     created_before_ms: int = 0
 
 
+class Identities(Protocol):
+    """Says to which person the address of a channel belongs."""
+
+    def resolve(self, channel: str, address: str) -> str: ...
+    def find_linked(self, channel: str, address: str) -> str: ...
+    def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None: ...
+
+
+class AllApart:
+    """Every address is a person of its own, by the address itself."""
+
+    def resolve(self, channel: str, address: str) -> str:
+        """The address."""
+        return address
+
+    def find_linked(self, channel: str, address: str) -> str:
+        """Nobody."""
+        return ""
+
+    def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None:
+        """Nothing is kept."""
+
+
+ALL_APART = AllApart()
+
+
 class Sessions:
     """Reads and writes sessions."""
 
-    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules) -> None:
+    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules, identities: Identities = ALL_APART) -> None:
         self._store = store
         self._process = process
         self._rules = rules
+        self._identities = identities
 
     # -- reading ------------------------------------------------------------------------------------
 
@@ -155,6 +182,7 @@ class Sessions:
     def touch(self, inbound: Inbound) -> None:
         """A message has come: its session exists and is active. Conflict for a closed one, TooLarge for one too many."""
         with self._store.write() as execute:
+            person = self._identities.resolve(inbound.channel, inbound.sender_id)
             row = execute("SELECT status FROM sessions WHERE id = ?", (inbound.session,))
             if not row:
                 self._require_room(now_ms())
@@ -163,12 +191,15 @@ class Sessions:
             execute(
                 "INSERT INTO sessions "
                 "(id, channel, sender_id, person, context, status, process, created_ms, last_active_ms, metadata) "
-                "VALUES (?1, ?2, ?3, ?3, 'user:' || ?3, 'active', ?4, ?5, ?5, ?6) "
+                "VALUES (?1, ?2, ?3, ?7, ?8, 'active', ?4, ?5, ?5, ?6) "
                 "ON CONFLICT (id) DO UPDATE "
                 "SET status = 'active', process = ?4, last_active_ms = ?5, archived_ms = NULL, "
                 # What the channel says of the sender is new; until when the session was looked through stays.
                 "metadata = json_patch(?6, json_object('reviewed_ms', json_extract(metadata, '$.reviewed_ms')))",
-                (inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms(), json.dumps(inbound.metadata)),
+                (
+                    *(inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms(), json.dumps(inbound.metadata)),
+                    *(person, inbound.context or f"user:{person}"),
+                ),
             )
             self._join_session(inbound.session)
 

@@ -18,7 +18,7 @@ from appliance.errors import Busy, Conflict, NotFound
 from appliance.records import Event, Mode
 from appliance.runtime.events import Events as PartEvents
 from appliance.sessions.events import Events
-from appliance.sessions.sessions import Rules, Sessions
+from appliance.sessions.sessions import ALL_APART, Identities, Rules, Sessions
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
@@ -75,12 +75,22 @@ class RunStateChanged(Struct, frozen=True):
 class Turns:
     """Reads and writes loops and turns; `Runs` builds on it."""
 
-    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules, events: PartEvents | None = None) -> None:
-        """New runs and their changes are published once they are committed."""
+    def __init__(
+        self,
+        store: Store,
+        process: str,
+        rules: Callable[[], Rules] = Rules,
+        events: PartEvents | None = None,
+        identities: Identities = ALL_APART,
+    ) -> None:
+        """New runs and their changes are published once they are committed.
+
+        `identities` says whose the addresses of channels are; without it each address is a person of that name.
+        """
         self._store = store
         self.process = process
         self.record = Events(store)
-        self.people = Sessions(store, process, rules)
+        self.people = Sessions(store, process, rules, identities)
         self.news = events or PartEvents()
         self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
 

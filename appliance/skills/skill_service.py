@@ -17,7 +17,7 @@ from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.policy.audit_log import Ledger
 from appliance.runtime import paths
 from appliance.runtime.methods import Call, method
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.skills import editing
 from appliance.skills.arguments import has_placeholders, render, usage_of
@@ -185,20 +185,20 @@ class SkillService:
         owner: Owner = "",
     ) -> SkillLine:
         """Write a skill; the person who writes it trusts it."""
-        one, _ = self.create(name, description, body, (), is_overwriting=is_overwriting, by=user_name(call.uid), owner=owner)
-        return self._skills.describe(self._skills.trust(one.skill.name, user_name(call.uid)))
+        one, _ = self.create(name, description, body, (), is_overwriting=is_overwriting, by=caller_name(call), owner=owner)
+        return self._skills.describe(self._skills.trust(one.skill.name, caller_name(call)))
 
     @method("skill.remove", access="all")
     def delete_for_caller(self, call: Call, name: Name) -> str:
         """Remove a skill with its files; those that ship cannot be removed."""
-        return self.delete(name, by=user_name(call.uid))
+        return self.delete(name, by=caller_name(call))
 
     @method("skill.trust", access="all")
     def trust(self, call: Call, name: Name, is_trusted: bool = True) -> SkillLine:
         """Trust a skill as it is now, or end that. Any change of its text or scripts ends it, too."""
         one = self._skills.get(name)
         self._require_writable(one.owner)
-        by = user_name(call.uid)
+        by = caller_name(call)
         one = self._skills.trust(name, by) if is_trusted else self._skills.distrust(name, by)
         self._note("skill_trusted" if is_trusted else "skill_distrusted", one.skill.name, one.owner, by)
         return self._skills.describe(one)
@@ -229,7 +229,7 @@ class SkillService:
         is_trusted: bool = False,
     ) -> SkillLine:
         """Put a skill where its owner's skills lie: whole or not at all. It stays a stranger's until it is trusted."""
-        by = user_name(call.uid)
+        by = caller_name(call)
         package = _package(files, folder, inner)
         skill = _skill_of(package)
         owner = self._owner(owner)

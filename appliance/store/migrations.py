@@ -214,6 +214,31 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (owner, name)
         ) STRICT, WITHOUT ROWID""",
     ),
+    (  # people: who is known by name, who is in which group, and to whom the addresses of channels belong
+        # writer: people
+        """CREATE TABLE persons (
+            name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 128),
+            created_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE groups (
+            name TEXT PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 128),
+            created_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE members (
+            person TEXT NOT NULL REFERENCES persons(name) ON DELETE CASCADE,
+            group_name TEXT NOT NULL REFERENCES groups(name) ON DELETE CASCADE,
+            PRIMARY KEY (person, group_name)
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE identities (
+            channel TEXT NOT NULL,
+            address TEXT NOT NULL,
+            person TEXT NOT NULL REFERENCES persons(name) ON DELETE CASCADE,
+            reply TEXT NOT NULL DEFAULT '{}' CHECK (json_type(reply) = 'object'),
+            linked_ms INTEGER NOT NULL,
+            PRIMARY KEY (channel, address)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX identities_of ON identities(person)",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -1,10 +1,11 @@
-"""Whose eyes a thread works for: one person's or group's, or nobody's in particular.
+"""For whom a thread works: the present person, their context, and what rows they may be shown.
 
-What a run writes down belongs to the context it works in, and no other context is shown it (A-010); what people write
-themselves, and what lies in box/, is the house's. While a thread works for a context, `only` adds to a query over
-entries the condition that keeps the others' out. Outside of every context, as for a person at the command line,
-nothing is kept out and queries stay as they are. Where people are told apart, `restricted` keeps others' sessions and runs
-from a caller at the socket in the same way. Knows nothing about what contexts there are.
+A context is `user:NAME` or `group:NAME`. What a run writes belongs to the context it works in, and no other context is shown
+it (A-010); what people write themselves, and what lies in box/, belongs to everybody. `only` adds to a query over entries the
+condition that leaves other contexts out. `asked_by` restricts what a caller is shown: each query over rows of sessions, persons
+or contexts adds `own_sessions`, `own_people` or `own_contexts`, which are empty for an admin and for the core itself.
+This is the only place that decides what belongs to whom; it uses context variables, so a thread that works for a caller
+has to take them over. Knows nothing about which persons and groups there are.
 """
 
 import contextvars
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 
 _CALLER: contextvars.ContextVar[frozenset[str] | None] = contextvars.ContextVar("caller", default=None)
 _CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("audience", default="")
+_PERSON: contextvars.ContextVar[str] = contextvars.ContextVar("person", default="")
 
 
 def current() -> str:
@@ -20,14 +22,31 @@ def current() -> str:
     return _CONTEXT.get()
 
 
+def person() -> str:
+    """The person who asks, "" where nobody was told apart: then it is the user of the calling process."""
+    return _PERSON.get()
+
+
 @contextmanager
 def showing(context: str) -> Iterator[None]:
-    """Work for a context for the length of a with block."""
-    token = _CONTEXT.set(context)
+    """Work for a context for the length of a with block; whoever is restricted to others stays in the present one."""
+    contexts = _CALLER.get()
+    token = _CONTEXT.set(context if contexts is None or context in contexts else _CONTEXT.get())
     try:
         yield
     finally:
         _CONTEXT.reset(token)
+
+
+@contextmanager
+def asked_by(person: str, context: str, contexts: frozenset[str] | None) -> Iterator[None]:
+    """Work for a person in a context for the length of a with block, and show only rows of `contexts`; None restricts nothing."""
+    token = _PERSON.set(person)
+    try:
+        with restricted(contexts), showing(context):
+            yield
+    finally:
+        _PERSON.reset(token)
 
 
 def asking() -> frozenset[str] | None:
@@ -37,7 +56,7 @@ def asking() -> frozenset[str] | None:
 
 @contextmanager
 def restricted(contexts: frozenset[str] | None) -> Iterator[None]:
-    """Show no sessions and runs but those of these contexts for the length of a with block; None restricts nothing."""
+    """Show no rows but those of these contexts for the length of a with block; None restricts nothing."""
     token = _CALLER.set(contexts)
     try:
         yield
@@ -46,7 +65,7 @@ def restricted(contexts: frozenset[str] | None) -> Iterator[None]:
 
 
 def asked_for(context: int | float | str | bytes | None) -> int:
-    """SQL function: 1 when whoever asks may be shown sessions and runs of a context."""
+    """SQL function: 1 when whoever asks may be shown rows of a context."""
     contexts = _CALLER.get()
     return int(contexts is None or context in contexts)
 
@@ -54,6 +73,17 @@ def asked_for(context: int | float | str | bytes | None) -> int:
 def own_sessions(column: str) -> str:
     """The condition, with its AND, for rows that belong to a session: none where all may be shown."""
     return "" if _CALLER.get() is None else f" AND {column} IN (SELECT id FROM sessions WHERE asked_for(context))"
+
+
+def own_people(column: str) -> str:
+    """The condition, with its AND, for rows of a person, or of a `group:NAME`; rows of nobody are an admin's."""
+    owner = f"IIF({column} GLOB 'group:*', {column}, 'user:' || {column})"
+    return "" if _CALLER.get() is None else f" AND asked_for({owner})"
+
+
+def own_contexts(column: str) -> str:
+    """The condition, with its AND, for rows that belong to a context; rows of none are an admin's."""
+    return "" if _CALLER.get() is None else f" AND asked_for({column})"
 
 
 def seen(context: int | float | str | bytes | None) -> int:

@@ -18,6 +18,7 @@ from appliance.errors import BadInput, Refused
 from appliance.policy.taint import Reach
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
+from appliance.store import visibility
 from appliance.work import recurrence, rules_in_words
 from appliance.work.schedule_service import MOST, NEXT, Timetable, View, Who
 from appliance.work.schedules import Act, Action, New, Notify, Schedule
@@ -309,7 +310,8 @@ def cron_set_enabled(
 
 
 def _caller_of(runs: Runs, caller: Caller) -> Who:
-    return Who(caller.run, person_of(runs, session_of(runs, caller)) if caller.run else "")
+    is_apart = bool(caller.run) or visibility.asking() is not None
+    return Who(caller.run, person_of(runs, session_of(runs, caller)) if is_apart else "")
 
 
 def _add_schedule(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:

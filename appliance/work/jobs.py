@@ -20,6 +20,7 @@ from appliance.records import Cancel, Marked, Mode, from_plain, to_plain
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
@@ -321,7 +322,12 @@ class Jobs:
             return len(execute("DELETE FROM jobs WHERE ended_ms < ? RETURNING id", (before_ms,)))
 
     def _select_jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
-        return [_job_from_row(row) for row in self.store.rows(f"SELECT {COLUMNS} FROM jobs WHERE {where}", bindings)]
+        return [
+            _job_from_row(row)
+            for row in self.store.rows(
+                f"SELECT {COLUMNS} FROM jobs WHERE 1{visibility.own_sessions('session')} AND {where}", bindings
+            )
+        ]
 
 
 def _job_from_row(row: Row) -> Job:

@@ -14,6 +14,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
+from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.work import english_rules, recurrence, reminders, rules_in_words, schedules
 from appliance.work.lineage import Lineage
@@ -240,7 +241,7 @@ class Timetable:
 
     def sees_all(self, who: Who) -> bool:
         """Whether everybody's schedules are theirs to see and change."""
-        return not who.run or who.person in self._bounds().admins
+        return visibility.asking() is None and (not who.run or who.person in self._bounds().admins)
 
     # -- inside -------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.work import recurrence
 from appliance.work.recurrence import Rule
@@ -184,7 +185,7 @@ class Schedules:
     # -- reading ------------------------------------------------------------------------------------
 
     def find(self, schedule: int) -> Schedule | None:
-        row = self._store.row(f"{ROWS} WHERE id = ?", (schedule,))
+        row = self._store.row(f"{ROWS} WHERE id = ?{visibility.own_people('person')}", (schedule,))
         return None if row is None else _schedule_from_row(row)
 
     def get(self, schedule: int) -> Schedule:
@@ -215,7 +216,8 @@ class Schedules:
         order = f"{STATUS} != 'active', NULLIF(s.next_ms, 0) NULLS LAST, updated_ms DESC" if soonest else "created_ms, key"
         rows = self._store.rows(
             f"{ROWS} WHERE ?1 IN ('', person) AND ?2 IN ('', act) AND ?3 IN ('', type) AND (?4 IS NULL OR is_enabled = ?4) "
-            f"AND ?7 IN ('', name) AND (?8 = '' OR substr(key, 1, length(?8)) = ?8) AND ?9 IN ('', {STATUS}) "
+            f"AND ?7 IN ('', name) AND (?8 = '' OR substr(key, 1, length(?8)) = ?8) AND ?9 IN ('', {STATUS})"
+            f"{visibility.own_people('person')} "
             f"ORDER BY {order}, id LIMIT ?5 OFFSET ?6",
             (person, act, type, is_enabled, limit, offset, name, prefix, status),
         )

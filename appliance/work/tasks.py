@@ -22,6 +22,7 @@ from appliance.errors import Conflict, NotFound, StoreError
 from appliance.runtime import crash_points
 from appliance.runtime.crash_points import Step
 from appliance.runtime.events import Events
+from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.work.task_values import MAX_TEXT as MAX_TEXT
 from appliance.work.task_values import Priority as Priority
@@ -152,7 +153,7 @@ class Tasks:
     def find(self, task: int) -> Task | None:
         """A task by its number; None when there is none, StoreError when its row makes no sense."""
         try:
-            row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?", (task,))
+            row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?{visibility.own_people('person')}", (task,))
         except StoreError as error:
             if isinstance(error.__cause__, UnicodeDecodeError):
                 raise _malformed_error(task, "a text is not UTF-8") from None
@@ -172,7 +173,7 @@ class Tasks:
         """
         rows = self._store.rows(
             "SELECT id FROM tasks WHERE (?1 IN ('', status) OR (?1 = 'open' AND status NOT IN ('complete', 'failed'))) "
-            "AND ?2 IN ('', priority) AND ?3 IN ('', person) "
+            f"AND ?2 IN ('', priority) AND ?3 IN ('', person){visibility.own_people('person')} "
             "ORDER BY created_ms DESC, id DESC LIMIT ?4 OFFSET ?5",
             (status, priority, person, limit, offset),
         )
@@ -180,7 +181,8 @@ class Tasks:
 
     def counts(self) -> dict[str, int]:
         """How many tasks there are in each state."""
-        found: dict[str, int] = dict(self._store.rows("SELECT status, COUNT(*) FROM tasks GROUP BY status"))
+        rows = self._store.rows(f"SELECT status, COUNT(*) FROM tasks WHERE 1{visibility.own_people('person')} GROUP BY status")
+        found: dict[str, int] = dict(rows)
         return {status: found.get(status, 0) for status in get_args(Status)}
 
     def predecessors(self, task: int) -> list[Task]:
@@ -198,11 +200,8 @@ class Tasks:
 
     def attempts(self, task: int) -> list[Attempt]:
         """Every try at a task, oldest first."""
-        rows = self._store.rows(
-            "SELECT number, worker, COALESCE(run, ''), outcome, started_ms, ended_ms FROM task_attempts "
-            "WHERE task = ? ORDER BY number",
-            (task,),
-        )
+        columns = "number, worker, COALESCE(run, ''), outcome, started_ms, ended_ms"
+        rows = self._store.rows(f"SELECT {columns} FROM task_attempts WHERE task = ? ORDER BY number", (task,))
         return [Attempt(*row) for row in rows]
 
     def has_worker(self) -> bool:
@@ -267,7 +266,7 @@ class Tasks:
     def delete(self, task: int, *, run: str = "") -> list[int]:
         """Delete a task that is not being worked on; the tasks that waited for it, which now never begin by themselves."""
         with self._store.write(run=run, durable=True) as execute:
-            rows = execute("SELECT status, claimed_by FROM tasks WHERE id = ?", (task,))
+            rows = execute(f"SELECT status, claimed_by FROM tasks WHERE id = ?{visibility.own_people('person')}", (task,))
             if not rows:
                 raise NotFound(f"no task {task}", hint="owlbox task list shows them")
             status, worker = rows[0]
@@ -556,6 +555,8 @@ class Tasks:
             execute("DELETE FROM task_deps WHERE task = ? AND blocker = ?", (task, blocker))
         for blocker in blockers:
             if blocker not in known:
+                if visibility.asking() is not None:
+                    self.get(blocker)  # nobody waits for what they may not see
                 execute("INSERT INTO task_deps (task, blocker) VALUES (?, ?)", (task, blocker))
         circle = self.circle(task)
         if circle:

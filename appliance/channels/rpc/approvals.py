@@ -13,7 +13,7 @@ from appliance.knowledge.action_log import Shown
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sessions.runs import PROPOSED, WAITING, Runs
 
 
@@ -61,7 +61,7 @@ class ApprovalMethods:
             raise Conflict(f"{ref} is not what you were shown: it was changed meanwhile", hint="look at it again, then decide")
         if remember and action == "accept":
             waiting = self._approvals.find(ref, self._run_id(run))
-            self._released.remember(waiting.ref, waiting.run, remember, user_name(call.uid))
+            self._released.remember(waiting.ref, waiting.run, remember, caller_name(call))
         loop = self._approvals.loop_of(ref, run)
         subscription = self._inbox.feed.subscribe(loop)
         try:

@@ -15,7 +15,7 @@ from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notice, Notices
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, WAITING, Runs
 
@@ -52,7 +52,7 @@ class Live:
         `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
         that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
         """
-        box = self._notices.look_out(user_name(call.uid))
+        box = self._notices.look_out(caller_name(call))
         call.cancel.then(box.close)
         watched = _Watched(self._runs, self._runs.get(id).id if id else "", after)
         try:
@@ -76,14 +76,14 @@ class Live:
     def waiting(self, call: Call) -> list[dict[str, Any]]:
         """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
         self._deliver()
-        found = self._outbox.unseen(user_name(call.uid))
+        found = self._outbox.unseen(caller_name(call))
         known = [(one, self._outbox.thread(one.notification)) for one in found]
         return [{"key": o.notification.key, "text": o.notification.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
 
     @method("notice.seen", access="own")
     def seen(self, call: Call, keys: Annotated[list[str], "as notice.waiting names them"]) -> dict[str, Any]:
         """The caller has been shown these."""
-        return {"count": self._outbox.see(user_name(call.uid), keys)}
+        return {"count": self._outbox.see(caller_name(call), keys)}
 
     @method("notice.follow", access="own", is_long=True)
     def follow_notices(self, call: Call, everybody: Annotated[bool, "also what is for others"] = False) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Live:
 
         `lost` counts what a slow one missed.
         """
-        box = self._notices.subscribe("" if everybody else user_name(call.uid))
+        box = self._notices.subscribe("" if everybody else caller_name(call))
         call.cancel.then(box.close)
         try:
             for notice in box:

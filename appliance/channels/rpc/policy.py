@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
-from appliance.errors import BadInput
+from appliance.errors import BadInput, Refused
 from appliance.policy.gate import Gate
 from appliance.policy.rules import Policy, Request
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import user_name
+from appliance.store import visibility
 
 Session = Annotated[str, "the conversation, as `session list` shows it; empty is for everybody"]
 
@@ -38,6 +39,9 @@ class PolicyMethods:
             asked = msgspec.convert({"component": "test", **request}, Request, strict=False)
         except msgspec.ValidationError as error:
             raise BadInput(f"not a request: {error}", hint="owlbox policy test --help") from None
+        contexts = visibility.asking()
+        if contexts is not None and (asked.session or asked.who.user) and f"user:{asked.who.user}" not in contexts:
+            raise Refused("a request of somebody else is tested by admins alone", hint="name yourself as its user, and no session")
         if not asked.who.groups:
             asked = replace(asked, who=replace(asked.who, groups=self._gate.groups_of(asked.who.user)))
         rules = self._gate.of(asked.session)

@@ -13,7 +13,7 @@ from appliance.errors import Lost
 from appliance.records import Mode, Outcome
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sessions.history import Told
 from appliance.sessions.runs import Run as RunRecord
 from appliance.sessions.sessions import Wanted, session_data
@@ -95,7 +95,7 @@ class SessionMethods:
         self, call: Call, id: Session, is_final: Annotated[bool, "also the caller's own, which is refused without"] = False
     ) -> dict[str, Any]:
         """Let a session take no more messages; what is being answered there is stopped."""
-        return session_data(self.control.close(id, user_name(call.uid), is_final=is_final))
+        return session_data(self.control.close(id, caller_name(call), is_final=is_final))
 
     @method("session.delete", access="own")
     def delete(self, id: Session) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class SessionMethods:
         self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
     ) -> list[Told]:
         """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
-        return self.control.history.last(context or f"user:{user_name(call.uid)}", last)
+        return self.control.history.last(context or f"user:{caller_name(call)}", last)
 
     # -- runs ---------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class SessionMethods:
     @method("run.inject", access="own", is_long=True)
     def inject(self, call: Call, run: Run, text: str, wait: Wait = False) -> dict[str, Any]:
         """Say something to a run: an idle one begins with it, a busy one has it next."""
-        told = self._follow_prompt(call, self.control.send_message(user_name(call.uid), run, text, call.correlation), wait)
+        told = self._follow_prompt(call, self.control.send_message(caller_name(call), run, text, call.correlation), wait)
         if wait or told.get("status") not in (100, 102):
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
@@ -173,7 +173,7 @@ class SessionMethods:
         attributes: Annotated[dict[str, Any] | None, 'model, mode, flags; or {"state": "cancelled"}'] = None,
     ) -> Outcome:
         """Write to a run's address: a text is a prompt for it, new or not, and a state of cancelled aborts it."""
-        outcome, accepted = self.control.write(user_name(call.uid), ref, body, attributes or {}, call.correlation)
+        outcome, accepted = self.control.write(caller_name(call), ref, body, attributes or {}, call.correlation)
         if accepted is not None:
             self.control.begin(accepted)
         return outcome
@@ -182,7 +182,7 @@ class SessionMethods:
 
     def prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
         """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
-        accepted = self.control.prompt(user_name(call.uid), prompt, call.correlation)
+        accepted = self.control.prompt(caller_name(call), prompt, call.correlation)
         is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
         return self._follow_prompt(call, accepted, wait and is_first)
 

@@ -14,7 +14,7 @@ from appliance.errors import BadInput, Lost
 from appliance.records import Inbound, to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name, group_context
 from appliance.sessions.runs import Run, Runs
 
 CHANNEL = "local"
@@ -42,10 +42,10 @@ class ThreadMethods:
         own_chars: Annotated[int, "characters that the person typed, when a document follows them; -1 for all"] = -1,
     ) -> dict[str, Any]:
         """Hand in a message. It is committed before `accepted` is sent; a caller that leaves does not stop the answer."""
-        user = user_name(call.uid)
+        user = caller_name(call)
         # Ids are chosen by callers: one person's must not swallow another's message.
         key = f"{user}/{message_id}" if message_id else new_id()
-        inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind)
+        inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind, context=group_context())
         if own_chars >= 0:
             inbound = replace(inbound, own_chars=own_chars)
         accepted = self._inbox.accept(inbound, call.correlation)

@@ -5,7 +5,7 @@ from typing import Any
 from appliance.agent.toolbox import Toolbox
 from appliance.records import Outcome, ToolCall, to_plain
 from appliance.runtime.methods import Call, method
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_session
 
 
 class ToolMethods:
@@ -26,4 +26,4 @@ class ToolMethods:
     def call_tool(self, name: str, arguments: dict[str, Any], *, call: Call) -> Outcome:
         """Run one tool on behalf of a person: the same validation and policy as for the model."""
         asked = ToolCall(call.correlation, name, arguments)
-        return self._toolbox.dispatch(asked, "", call.cancel, f"local:{user_name(call.uid)}")
+        return self._toolbox.dispatch(asked, "", call.cancel, caller_session(call))

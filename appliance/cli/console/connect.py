@@ -21,6 +21,7 @@ ENTRY_METHODS = ("entry.list", "entry.view", "entry.history", *(f"entry.{verb}" 
 FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
+CONTEXT = "OWLBOX_CONTEXT"  # for whom an admin acts: user:NAME or group:NAME; --user and --group set it
 CALL_S = 150.0  # a call may have to load the model first
 
 
@@ -39,13 +40,14 @@ class Remote:
 
     is_remote = True
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, context: str = "") -> None:
         self._path = path
-        self._client: Client | None = Client(path, name="cli", timeout_s=STARTING_S)
+        self._context = context
+        self._client: Client | None = self._greet()
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`. After a stop or a lost core the next call connects anew."""
-        client, self._client = self._client or Client(self._path, name="cli", timeout_s=STARTING_S), None
+        client, self._client = self._client or self._greet(), None
         try:
             stream = client.stream(method, params, deadline_s=ANSWER_S if listen else CALL_S)
             while True:
@@ -63,13 +65,16 @@ class Remote:
 
     def stop(self, run: str) -> None:
         """Stop an answer, over a connection of its own because the other one is busy."""
-        with Client(self._path, name="cli") as other:
+        with Client(self._path, name="cli", context=self._context) as other:
             other.call("run.stop", {"run": run})
 
     def close(self) -> None:
         """Hang up."""
         if self._client is not None:
             self._client.close()
+
+    def _greet(self) -> Client:
+        return Client(self._path, name="cli", timeout_s=STARTING_S, context=self._context)
 
 
 class InProcess:
@@ -81,6 +86,7 @@ class InProcess:
         from appliance.runtime import jsonrpc, methods
         from appliance.service.core import Core
 
+        self._context = environ.get(CONTEXT, "")
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
         self._check_path = jsonrpc.check_path
@@ -98,8 +104,10 @@ class InProcess:
         if method in FOLDER_METHODS and not self._has_looked and not self._core.store.is_read_only:
             self._core.box_folder.compare()  # no core watched the folder meanwhile
             self._has_looked = True
-        with durability.asked():
-            return self._methods[method].call(self._local_call(listen or (lambda name, value: None)), **(params or {}))
+        call, found = self._local_call(listen or (lambda name, value: None), context=self._context), self._methods[method]
+        arguments = found.signature.bind(params or {})
+        with self._core.callers.entitled(call, found.mark, arguments), durability.asked():
+            return found.run(call, arguments)
 
     def stop(self, run: str) -> None:
         """Stop an answer."""
@@ -115,7 +123,7 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     try:
         path = paths.find_core(home, environ)
         if path.exists():
-            return Remote(str(path))
+            return Remote(str(path), environ.get(CONTEXT, ""))
     except Lost:
         pass  # the file is a dead core's
     except PermissionError:

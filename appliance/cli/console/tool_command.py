@@ -6,7 +6,7 @@ what a tool does; the groups of commands (`cli.context`, `cli.task`) say which t
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,12 @@ class ToolCommand(NamedTuple):
     command: str
     description: str
     options: list[Option]
+
+
+# Commands with which an admin acts for a person or a group.
+ACTING = frozenset(
+    """ask chat tui entry context task schedule remind thread run history memory document search read remember note""".split()
+)
 
 
 def once(home: Home, method: str, params: dict[str, Any], *, alone: str = "") -> Any:
@@ -122,3 +128,16 @@ def tool_commands(group: str = "") -> list[ToolCommand]:
 
 def _read() -> Any:
     return json.loads(TABLE.read_bytes())
+
+
+def add_acting(made: argparse.ArgumentParser) -> None:
+    """Add both options to a command of `ACTING`, before and after its action."""
+    if made.prog.split()[1] not in ACTING:
+        return
+
+    def named(kind: str) -> Callable[[str], str]:
+        return lambda name: f"{kind}:{name}"
+
+    given: dict[str, Any] = {"dest": "acting", "metavar": "NAME", "default": argparse.SUPPRESS}
+    made.add_argument("--user", type=named("user"), help="as this person, for an admin", **given)
+    made.add_argument("--group", type=named("group"), help="in this group", **given)

@@ -1,5 +1,6 @@
 """The parts that every other part of a core stands on: the home, its configuration, the database, runs, events and hooks."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,8 @@ from appliance.runtime.events import Events
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
+from appliance.runtime.users import user_name
+from appliance.sessions.people import People, PersonRules
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
@@ -29,6 +32,7 @@ class BaseParts(Struct, frozen=True):
     redactor: log.Redactor
     store: Store
     leases: Leases
+    people: People
     runs: Runs
     events: Events
     hooks: Hooks
@@ -65,8 +69,14 @@ def build_base(
     log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
-    events = Events()
-    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions), events)
+    events, people = Events(), People(store, lambda: person_rules(live.current))
+    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions), events, people)
     return BaseParts(
-        *(home, environ, runtime, live, redactor, store, Leases(store), runs, events, Hooks(events), passed, is_shared)
+        *(home, environ, runtime, live, redactor, store, Leases(store), people, runs, events, Hooks(events), passed, is_shared)
     )
+
+
+def person_rules(settings: Config) -> PersonRules:
+    """What the configuration says of people."""
+    addresses = session_control.owners(settings.people)
+    return PersonRules(settings.system.admin_users, user_name(os.getuid()), addresses, settings.sandbox.groups)

@@ -15,7 +15,7 @@ from appliance.knowledge.index import Passages
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.service import maintenance
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.models import ModelParts
@@ -101,7 +101,7 @@ class HeartbeatParts:
     @method("heartbeat.view", access="all")
     def view(self, call: Call) -> dict[str, Any]:
         """What is looked after when, what is wrong with HEARTBEAT.md, quiet hours, and the caller's mute and preferred channel."""
-        context = f"user:{user_name(call.uid)}"
+        context = f"user:{caller_name(call)}"
         self.heartbeat.sync()
         settings, now = self._base.settings(), now_ms()
         rows = self._schedules.rows.list_schedules(prefix=KEY)
@@ -132,7 +132,7 @@ class HeartbeatParts:
         self, until_ms: Annotated[int, Range(0, 2**53), "hold back what was not asked for until then; 0 ends it"] = 0, *, call: Call
     ) -> dict[str, Any]:
         """Hear of nothing for a while but answers and reminders; what is held back comes afterwards, all at once."""
-        context = f"user:{user_name(call.uid)}"  # whoever calls mutes only what is for themselves
+        context = f"user:{caller_name(call)}"  # whoever calls mutes only what is for themselves
         if until_ms:
             return {"until_ms": self._queue.quiet.mute(context, until_ms)}
         self._queue.quiet.unmute(context)

@@ -8,7 +8,6 @@ from appliance.policy import policy_file
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.policy.gate import Gate
 from appliance.policy.policy_file import Policy
-from appliance.runtime.tool_settings import groups_of
 from appliance.service.parts.base import BaseParts
 
 
@@ -28,9 +27,6 @@ def build_policy(base: BaseParts) -> PolicyParts:
     def read_policy() -> Policy:
         return policy_file.of(base.home, settings(), base.environ, (base.runtime,))
 
-    def find_groups(user: str) -> tuple[str, ...]:
-        return groups_of(settings().sandbox, user)
-
     ledger = Ledger(base.store, base.redactor.clean_all, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
-    gate = Gate(base.store, ledger, read_policy, groups=find_groups)
+    gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     return PolicyParts(ledger, gate, ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools), PolicyMethods(gate))

@@ -1,0 +1,96 @@
+"""The commands about who is who: `owlbox people`.
+
+Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from appliance.cli.console.terminal import Table, say_json, show
+from appliance.cli.console.tool_command import once
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+PERSON = "the name of a person; a user of this machine is the person of the same name"
+ADDRESS = "CHANNEL/ADDRESS, such as matrix/@ann:example.org"
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def add(command: Command) -> None:
+    """Add the group."""
+    root = command("people", choose, "who is who: persons, their addresses in channels, groups")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
+    command("list", people, "everybody who was added", known)
+    command("show", person, "one person: rights, groups, addresses", known).add_argument("person", help=PERSON)
+    command("add", person_added, "add a person", known).add_argument("person", help=PERSON)
+    command("remove", person_removed, "remove a person; what was said stays", known).add_argument("person", help=PERSON)
+    made = command("link", linked, "say whose an address is; all addresses of a person share one session", known)
+    made.add_argument("person", help=PERSON)
+    made.add_argument("address", help=ADDRESS)
+    command("unlink", unlinked, "take back a link", known).add_argument("address", help=ADDRESS)
+    made = command("group", group, "groups and who is in them; with a name, make or change one", known)
+    made.add_argument("name", nargs="?", default="", help="the name of a group")
+    made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="who joins it")
+    made.add_argument("--leave", nargs="+", default=[], metavar="PERSON", help="who leaves it")
+    made.add_argument("--remove", action="store_true", help="remove the group; what was said in it stays")
+
+
+def choose(args: argparse.Namespace, home: Home) -> int:
+    """No action was named."""
+    raise BadInput("say what to do", hint="owlbox people list, show, add, link, unlink, group or remove")
+
+
+def people(args: argparse.Namespace, home: Home) -> int:
+    """A table of everybody."""
+    found = once(home, "people.list", {})
+    rows = [[one["name"], one["rights"], " ".join(one["groups"]), " ".join(one["identities"])] for one in found]
+    heads = ["person", "rights", "groups", "addresses"]
+    return show(args, found, Table(rows, heads, ["addresses"], empty="nobody was added: owlbox people add NAME"))
+
+
+def person(args: argparse.Namespace, home: Home) -> int:
+    """One person."""
+    return _show_person(args, once(home, "people.show", {"person": args.person}))
+
+
+def person_added(args: argparse.Namespace, home: Home) -> int:
+    """Add a person."""
+    return _show_person(args, once(home, "people.add", {"person": args.person}))
+
+
+def person_removed(args: argparse.Namespace, home: Home) -> int:
+    """Remove a person."""
+    found = once(home, "people.remove", {"person": args.person})
+    return show(args, found, [f"removed {found['name']}; owlbox session list --user {found['name']} shows what was said"])
+
+
+def linked(args: argparse.Namespace, home: Home) -> int:
+    """Link an address to a person."""
+    return _show_person(args, once(home, "people.link", {"identity": args.address, "person": args.person}))
+
+
+def unlinked(args: argparse.Namespace, home: Home) -> int:
+    """Take back a link."""
+    return _show_person(args, once(home, "people.unlink", {"identity": args.address}))
+
+
+def group(args: argparse.Namespace, home: Home) -> int:
+    """All groups, or one that is made or changed."""
+    if not args.name:
+        found = once(home, "group.list", {})
+        rows = [[name, " ".join(members)] for name, members in found.items()]
+        return show(args, found, Table(rows, ["group", "members"], ["members"], empty="no groups"))
+    given = {"group": args.name, "add": args.add, "remove": args.leave, "is_removed": args.remove}
+    changed = once(home, "group.change", given)
+    if args.remove:
+        return show(args, changed, [f"removed group {args.name}"])
+    return show(args, changed, [f"{args.name}: {' '.join(changed['members']) or 'nobody'}"])
+
+
+def _show_person(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    if args.json:
+        return say_json(found)
+    lines = [f"{found['name']}: {found['rights']} rights"]
+    lines += [f"groups: {', '.join(found['groups'])}"] if found["groups"] else []
+    return show(args, found, [*lines, *(f"address: {one}" for one in found["identities"])])

@@ -1,0 +1,224 @@
+"""People: persons, groups with their members, and to which person the address of a channel belongs.
+
+Owns the `persons`, `groups`, `members` and `identities` tables. `resolve` answers from the primary key of `identities`, whatever
+their number. An address that is linked to nobody is a person of its own: a user of this machine by name, anybody else as
+`channel:address`, so that the same name in two channels is two persons (A-265). The owner's addresses in the configuration
+are identities of the owner. Admins are those of `system.admin_users`; everybody else has standard rights. Not done here:
+restricting what a caller is shown (`service.callers`), and moving what was said before an address was linked.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from appliance.clock import now_ms
+from appliance.errors import BadInput, Conflict, NotFound
+from appliance.runtime.methods import method
+from appliance.sessions.history import Owner, is_one_of
+from appliance.store.database import Store
+
+LOCAL = "local"
+NAME = re.compile(r"[\w@+-][\w.@+-]{0,63}")
+MOST = 10_000
+Rights = Literal["admin", "standard"]
+PersonName = Annotated[str, "the name of a person"]
+GroupName = Annotated[str, "the name of a group"]
+Address = Annotated[str, "CHANNEL/ADDRESS, such as matrix/@ann:example.org"]
+
+
+class Identity(Struct, frozen=True):
+    """An address in a channel; `reply` is what the last message from it brought for the way back."""
+
+    channel: str
+    address: str
+    reply: Mapping[str, Any] = {}
+
+    @property
+    def session(self) -> str:
+        """The session that this address would have by itself."""
+        return f"{self.channel}:{self.address}"
+
+
+class Person(Struct, frozen=True):
+    """A person as people see it: identities as CHANNEL/ADDRESS."""
+
+    name: str
+    rights: Rights
+    groups: tuple[str, ...]
+    identities: tuple[str, ...]
+
+
+class PersonRules(Struct, frozen=True):
+    """What the configuration says of people: admins, the owner and the owner's addresses, groups of the sandbox."""
+
+    admins: tuple[str, ...] = ()
+    owner: str = ""
+    addresses: tuple[Owner, ...] = ()
+    groups: Mapping[str, Sequence[str]] = {}
+
+
+class People:
+    """Reads and writes who is who."""
+
+    def __init__(self, store: Store, rules: Callable[[], PersonRules] = PersonRules) -> None:
+        self._store = store
+        self._rules = rules
+
+    # -- who somebody is ----------------------------------------------------------------------------
+
+    def find_linked(self, channel: str, address: str) -> str:
+        """The person to whom an address was linked, or the owner for one of the owner's; "" for one that is linked to nobody."""
+        sql = "SELECT person FROM identities WHERE channel = ? AND address = ?"
+        if (found := self._store.value(sql, (channel, address))) is not None:
+            return str(found)
+        rules = self._rules()
+        if is_one_of(channel, address, rules.addresses):
+            return rules.owner
+        has_others = "SELECT 1 FROM identities WHERE person = ? LIMIT 1"
+        return address if channel == LOCAL and self._store.value(has_others, (address,)) is not None else ""
+
+    def resolve(self, channel: str, address: str) -> str:
+        """The person who writes from an address."""
+        return self.find_linked(channel, address) or (address if channel == LOCAL else f"{channel}:{quote(address, safe='@+')}")
+
+    def identities(self, person: str) -> list[Identity]:
+        """The addresses that were linked to a person, oldest first."""
+        sql = "SELECT channel, address, reply FROM identities WHERE person = ? ORDER BY linked_ms, channel, address"
+        return [Identity(str(c), str(a), json.loads(reply)) for c, a, reply in self._store.rows(sql, (person,))]
+
+    def groups_of(self, person: str) -> tuple[str, ...]:
+        """The groups that a person is in, by name."""
+        sql = "SELECT group_name FROM members WHERE person = ?"
+        named = {name for name, members in self._rules().groups.items() if person in members}
+        return tuple(sorted(named | {str(row[0]) for row in self._store.rows(sql, (person,))}))
+
+    def contexts_of(self, person: str) -> frozenset[str]:
+        """Every context that a person is in: their own and those of their groups."""
+        return frozenset({f"user:{person}", *(f"group:{name}" for name in self.groups_of(person))})
+
+    def is_admin(self, person: str) -> bool:
+        """Whether `system.admin_users` names a person."""
+        return person in self._rules().admins
+
+    def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None:
+        """Keep what a message from a linked address brought for the way back. Call inside the message's transaction."""
+        with self._store.write() as execute:
+            sql = "UPDATE identities SET reply = ?1 WHERE channel = ?2 AND address = ?3 AND reply <> ?1"
+            execute(sql, (json.dumps(dict(reply), ensure_ascii=False), channel, address))
+
+    # -- what an admin does -------------------------------------------------------------------------
+
+    @method("people.list")
+    def list_people(self) -> list[Person]:
+        """Every person who was added, by name, with their rights, groups and addresses."""
+        rows = self._store.rows("SELECT name FROM persons ORDER BY name LIMIT ?", (MOST,))
+        return [self._described(str(row[0])) for row in rows]
+
+    @method("people.show", access="own")
+    def show_person(self, person: PersonName) -> Person:
+        """One person: rights, groups, addresses."""
+        self._require_person(person)
+        return self._described(person)
+
+    @method("people.add")
+    def add_person(self, person: PersonName) -> Person:
+        """Add a person; a user of this machine is the person of the same name."""
+        _check_name(person, "person")
+        with self._store.write(durable=True) as execute:
+            if not execute("INSERT INTO persons VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING 1", (person, now_ms())):
+                raise Conflict(f"there is a person {person} already", hint="owlbox people list shows them")
+        return self._described(person)
+
+    @method("people.remove")
+    def remove_person(self, person: PersonName) -> Person:
+        """Remove a person from all groups, with the links of their addresses. What was said and stored stays."""
+        self._require_person(person)
+        found = self._described(person)
+        with self._store.write(durable=True) as execute:
+            execute("DELETE FROM persons WHERE name = ?", (person,))
+        return found
+
+    @method("people.link")
+    def link_identity(self, identity: Address, person: PersonName) -> Person:
+        """Link an address to a person: what is written from there is theirs from now on."""
+        channel, address = _split_identity(identity)
+        self._require_person(person)
+        with self._store.write(durable=True) as execute:
+            rows = execute("SELECT person FROM identities WHERE channel = ? AND address = ?", (channel, address))
+            if rows and rows[0][0] != person:
+                raise Conflict(f"{identity} is linked to {rows[0][0]}", hint=f"first: owlbox people unlink {identity}")
+            if not rows:
+                sql = "INSERT INTO identities (channel, address, person, linked_ms) VALUES (?, ?, ?, ?)"
+                execute(sql, (channel, address, person, now_ms()))
+        return self._described(person)
+
+    @method("people.unlink")
+    def unlink_identity(self, identity: Address) -> Person:
+        """Take back a link; what is written from there belongs to a person of its own again."""
+        channel, address = _split_identity(identity)
+        with self._store.write(durable=True) as execute:
+            rows = execute("DELETE FROM identities WHERE channel = ? AND address = ? RETURNING person", (channel, address))
+            if not rows:
+                raise NotFound(f"{identity} is linked to nobody", hint="owlbox people list shows the links")
+        return self._described(str(rows[0][0]))
+
+    @method("group.list")
+    def list_groups(self) -> dict[str, list[str]]:
+        """The members of every group, those of `sandbox.groups` included."""
+        found = {name: set(members) for name, members in self._rules().groups.items()}
+        for (name,) in self._store.rows("SELECT name FROM groups"):
+            found.setdefault(str(name), set())
+        for person, name in self._store.rows("SELECT person, group_name FROM members"):
+            found[str(name)].add(str(person))
+        return {name: sorted(found[name]) for name in sorted(found)}
+
+    @method("group.change")
+    def change_group(
+        self,
+        group: GroupName,
+        add: Annotated[Sequence[str], "persons who join"] = (),
+        remove: Annotated[Sequence[str], "persons who leave"] = (),
+        is_removed: Annotated[bool, "remove the group itself"] = False,
+    ) -> dict[str, Any]:
+        """Make a group, let persons join and leave it, or remove it; who is in it then."""
+        _check_name(group, "group")
+        with self._store.write(durable=True) as execute:
+            if is_removed:
+                if not execute("DELETE FROM groups WHERE name = ? RETURNING 1", (group,)):
+                    raise NotFound(f"no group {group}", hint="owlbox people group lists them")
+                return {"group": group, "members": []}
+            execute("INSERT INTO groups VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
+            for person in add:
+                self._require_person(person)
+                execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (person, group))
+            for person in remove:
+                if not execute("DELETE FROM members WHERE person = ? AND group_name = ? RETURNING 1", (person, group)):
+                    raise NotFound(f"{person} is not in group {group}", hint=f"owlbox people group {group} shows who is")
+        return {"group": group, "members": self.list_groups()[group]}
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _require_person(self, person: str) -> None:
+        if self._store.value("SELECT 1 FROM persons WHERE name = ?", (person,)) is None:
+            raise NotFound(f"no person {person}", hint="owlbox people list shows them, owlbox people add NAME adds one")
+
+    def _described(self, person: str) -> Person:
+        known = tuple(f"{one.channel}/{one.address}" for one in self.identities(person))
+        rights: Rights = "admin" if self.is_admin(person) else "standard"
+        return Person(person, rights, self.groups_of(person), known)
+
+
+def _check_name(name: str, what: str) -> None:
+    if not NAME.fullmatch(name):
+        raise BadInput(f"{what} {name!r}", hint="1 to 64 letters, digits and . _ @ + -, not beginning with a dot")
+
+
+def _split_identity(identity: str) -> tuple[str, str]:
+    channel, _, address = identity.partition("/")
+    if not channel or not address.strip() or ":" in channel:
+        raise BadInput(f"address {identity!r}", hint="write it as CHANNEL/ADDRESS, such as matrix/@ann:example.org")
+    return channel, address
