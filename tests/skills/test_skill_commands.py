@@ -153,3 +153,12 @@ def test_the_tools_of_skills(box: Box) -> None:
     assert call("skill_delete", name="tea-time")["status"] == 200
     lost = call("skill_read", name="tea-time")
     assert lost["status"] == 404 and "there are" in str(lost["hint"])
+
+
+@pytest.mark.covers("S-057")
+def test_a_model_reads_a_skill_at_the_location_that_its_list_shows(box: Box) -> None:
+    core = box.serve()
+    (line,) = [one for one in core.call("skill.list") if one["name"] == "summarize"]
+    assert line["is_bundled"] and not line["path"].startswith(str(box.home.root)), "it lies outside of what tools may read"
+    told = core.call("tool.call", name="read", arguments={"ref": line["ref"]})
+    assert told["status"] == 200 and "Use this when the person asks for a summary" in told["message"]
