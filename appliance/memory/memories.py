@@ -300,7 +300,7 @@ class Memories:
         if self._due_ms and at_ms < self._due_ms:
             return 0
         next_ms, gone = 0, 0
-        with visibility.showing(""):
+        with visibility.restricted(None), visibility.showing(""):
             for path, given in self._entries.attributes(SCHEME).items():
                 expires_ms = given.get("expires_ms")
                 if not isinstance(expires_ms, int) or not expires_ms:

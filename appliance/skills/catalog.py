@@ -186,7 +186,8 @@ class Skills:
 
     def sync(self) -> None:
         """Read what changed and bring the entries in line; reads and writes nothing when nothing changed."""
-        with self._guard:
+        # Whoever asks for it: the entries of all contexts are brought in line.
+        with visibility.restricted(None), visibility.showing(""), self._guard:
             before, self._files = self._files, {}
             found: dict[tuple[str, str], FoundSkill] = {}
             for owner, root in self._roots():

@@ -135,6 +135,8 @@ def test_a_new_file_in_the_folder_is_a_new_tool_and_a_new_command(tmp_path: Path
         "from appliance.agent.toolbox import tool\n\n\n"
         '@tool(group="games", command="dice")\ndef roll(sides: int = 6) -> str:\n    """Roll a die."""\n    return "4"\n'
     )
+    renew = [sys.executable, "-m", "appliance", "docs", "--table"]
+    subprocess.run(renew, cwd=tmp_path, capture_output=True, timeout=180, check=True)
     code = (
         "import appliance, json\nfrom appliance import tools\nfrom appliance.cli import main as cli\n"
         "from appliance.agent.toolbox import read_tool\n"

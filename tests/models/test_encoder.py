@@ -18,6 +18,7 @@ from appliance.models.pool import Pool, find_encoder
 from appliance.models.providers.encoder import Encoder
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
+from appliance.service.broker_process import ExternalBroker
 
 pytestmark = pytest.mark.model
 
@@ -117,7 +118,7 @@ def test_a_stopped_batch_ends_between_two_texts(home: Home) -> None:
 @pytest.mark.covers("B-095")
 def test_the_core_asks_the_broker_for_vectors(home: Home) -> None:
     with started(home, OWLBOX_TOKEN=TOKEN) as running:
-        client = Client(str(running.socket), token=lambda: TOKEN, revive=lambda why: "")
+        client = Client(ExternalBroker(running.socket, TOKEN))
         assert client.embed([]) == [] and client.status()["embedding"] == ""
         vectors = client.embed([f"owl number {n}" for n in range(300)], is_background=True)
         assert len(vectors) == 300 and {len(v) for v in vectors} == {384}

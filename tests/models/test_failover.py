@@ -25,11 +25,14 @@ from services import (
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, ContextTooLong, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
+from appliance.models.client import ModelAnswered
 from appliance.models.client import Models as Client
 from appliance.models.failover import Chain, Chance, Patience, generate, pauses
 from appliance.models.pool import Pool
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route
+from appliance.runtime.events import Events
 from appliance.runtime.settings import Models
+from appliance.service.broker_process import ExternalBroker
 
 QUICK = Patience(total_s=600, pause_s=30, first_s=0.0)
 
@@ -354,8 +357,10 @@ def test_a_question_that_is_stopped_while_it_waits_ends_at_once(tmp_path: Path) 
 
 
 def test_the_core_hands_on_what_a_request_took_even_when_it_cannot_be_put_down() -> None:
-    def full(route: Route, ask: Ask, finish: Finish) -> None:
+    def full(answered: ModelAnswered) -> None:
         raise Unavailable("database is locked")
 
-    client = Client("/nowhere", token=str, revive=lambda why: "", account=full)
+    events = Events()
+    events.subscribe(ModelAnswered, full)
+    client = Client(ExternalBroker(Path("/nowhere")), events=events)
     client._record_usage(routes(1)[0], asked(), Finish("stop"))

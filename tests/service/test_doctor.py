@@ -162,7 +162,7 @@ def test_what_another_user_wrote_is_not_obeyed_and_is_named(box: Box, name: str)
 
 
 def test_documents_are_read_and_written_by_command(box: Box) -> None:
-    assert box.run("document", "list").stdout.split()[:3] == ["SOUL", "IDENTITY", "USER"]
+    assert [line.split()[0] for line in box.run("document", "list").stdout.splitlines()[1:4]] == ["SOUL", "IDENTITY", "USER"]
     (box.home.root / "new.md").write_text("Ada drinks tea.\n")
     assert box.run("document", "write", "user.md", str(box.home.root / "new.md")).returncode == 0
     assert (box.home.box / "USER.md").read_text() == "Ada drinks tea.\n" == box.json("document", "view", "USER")["text"]

@@ -25,9 +25,10 @@ SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
-heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
+group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
 model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
+people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
 run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
 skill.list skill.offers skill.review skill.search skill.view sql.query
@@ -133,6 +134,11 @@ def main() -> None:
     call("grant.revoke", id=grant["id"])
     call("notify.mute", until_ms=now_ms() + 3_600_000)
     call("notify.mute", until_ms=0)
+    call("people.add", person="bob")
+    call("people.link", identity="email/bob@example.org", person="bob")
+    call("people.unlink", identity="email/bob@example.org")
+    call("group.change", group="home", add=["bob"])
+    call("people.remove", person="bob")
     call("memory.write", text="The kettle is blue.", topic="kitchen")
     call("memory.move_topic", old="kitchen", new="house")
     call("memory.forget", key=table.call("memory.list", {})[0]["ref"])

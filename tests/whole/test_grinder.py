@@ -225,6 +225,9 @@ def test_what_a_person_said_at_another_door_is_shown_once_at_this_one_and_never_
         assert told.end.status == 200
         return told.run, stage.core.runs.recent(told.run, 80)[-2].content
 
+    people = stage.core.base.people
+    people.add_person("eve")
+    people.link_identity("slack/eve", "eve")  # an address of another channel is a person of its own until then
     local, first = say("local", "eve", "[chat] Hello.")
     assert first == "[chat] Hello."
     say("slack", "eve", "[chat] The meeting is at nine.")
