@@ -108,11 +108,11 @@ def read_text(root: Path, path: Path, max_bytes: int) -> Text | None:
     Conflict when it changes meanwhile. Links are never followed: one that stays inside is None, for its
     target is read under its own name.
     """
-    if path.is_symlink():
-        if is_inside(root, path):
-            return None
-        raise BadInput("a link that leads out of the folder is not followed")
     try:
+        if path.is_symlink():
+            if is_inside(root, path):
+                return None
+            raise BadInput("a link that leads out of the folder is not followed")
         if not is_inside(root, path.parent):
             raise BadInput("not in the folder")
         # Without waiting for the other end of a pipe, and not through a link put there this moment.
