@@ -171,7 +171,8 @@ class Executor:
 
     def prepare(self, text: str, then: Callable[[], None]) -> None:
         """Fetch what may follow a command as soon as it is typed; `then` when it has come."""
-        if text == "/":
+        # Letters may come all at once, as from a paste or over a slow line: then the slash alone is never seen.
+        if text == "/" or (text.startswith("/") and text == text.strip() and not self._skills):
             self._ask_core("skill.offers", {}, lambda found: self._keep_prepared("_skills", found, then))
         elif text == "/resume ":
             self._ask_core("thread.list", {"limit": LAST}, lambda found: self._keep_prepared("_threads", found, then))

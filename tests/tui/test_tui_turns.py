@@ -498,6 +498,9 @@ def test_skills_are_offered_beside_commands_and_called(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
         seen.app.query_one(Composer).focus()
+        seen.app.query_one(Composer).replace_text("/bre")  # at once, as a paste
+        await seen.shows("/brew [sort]")
+        seen.app.query_one(Composer).replace_text("")
         await seen.press(*"hello")
         assert not seen.app.query_one(Menu).is_open
         seen.app.query_one(Composer).replace_text("")
