@@ -386,13 +386,13 @@ class Skills:
         """Remember where a skill came from."""
         self._records.set_source(one.owner, one.skill.name, source)
         with self._guard:
-            self._remember()
+            self._remembered = self._records.all()
 
     def count_use(self, one: FoundSkill) -> None:
         """Remember that a skill was read or called."""
         self._records.count_use(one.owner, one.skill.name)
         with self._guard:
-            self._remember()
+            self._remembered = self._records.all()  # a use changes no text: nothing is hashed again
 
     def folder_of(self, owner: str) -> Path:
         """Where an owner's skills are written."""

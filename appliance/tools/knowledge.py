@@ -15,7 +15,7 @@ from appliance.runtime.signatures import Range
 from appliance.store import visibility
 
 READ_LINES = 200
-MOST_COMPARED = 1000  # newest memories that a new one may say the same as
+MOST_COMPARED, COMPARED_CHARS = 1000, 2000  # memories, and the length of those, that a new one may say the same as
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
@@ -80,8 +80,11 @@ def remember(
 ) -> str:
     """Keep a fact or note for later."""
     writer = "model" if caller.run else "client"
-    known = entries.owned("memory://", visibility.current() if caller.run else "")[-MOST_COMPARED:]
-    if not title and (number := find_same(text, [entry.body for entry in known])) is not None:
+    # A long text is a note of its own, and comparing many of them would take seconds.
+    is_short = not title and len(text) <= COMPARED_CHARS
+    stored = entries.owned("memory://", visibility.current() if caller.run else "") if is_short else []
+    known = [entry for entry in stored if len(entry.body) <= COMPARED_CHARS][:MOST_COMPARED]
+    if (number := find_same(text, [entry.body for entry in known])) is not None:
         entries.put(known[number].path, Content(body=text), By(writer, caller.run))
         return f"Kept as {known[number].path}"
     name = title or text.split("\n")[0]

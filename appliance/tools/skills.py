@@ -13,7 +13,7 @@ from appliance.policy.taint import Reach
 from appliance.runtime.signatures import Range
 from appliance.skills.arguments import usage_of
 from appliance.skills.catalog import Skills
-from appliance.skills.skill_file import Argument, normalise_name
+from appliance.skills.skill_file import Argument, name_of
 from appliance.skills.skill_service import SkillService
 from appliance.text.edits import LinePatch
 
@@ -130,7 +130,7 @@ def skill_edit(
 def skill_delete(name: Name, *, skill_service: SkillService, caller: Caller) -> str:
     """Delete a skill with its files."""
     path = skill_service.delete(name, by=author_of(caller))
-    return f"Deleted the skill {normalise_name(name) or name} ({path})."
+    return f"Deleted the skill {name_of(name) or name} ({path})."
 
 
 def _shown_description(description: str, is_trusted: bool) -> str:
