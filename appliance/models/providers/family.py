@@ -7,6 +7,7 @@ grammar of a call ends with its last bracket: what closes it need not be drawn. 
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ FENCE = re.compile(r"\A```(?:json|tool_call)?\s*")
 TOLD = ("type", "description", "enum", "const")
 
 
-class Family:
+class Family(ABC):
     """One kind of models. The defaults are those of calls as JSON, `{"name": ..., "arguments": ...}`, behind a mark."""
 
     name = ""
@@ -37,9 +38,9 @@ class Family:
     style: Style = JSON
 
     @classmethod
+    @abstractmethod
     def is_meant(cls, template: str) -> bool:
         """Whether a chat template belongs to this family."""
-        raise NotImplementedError
 
     def variables(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
         """What the template is given beside the messages."""
