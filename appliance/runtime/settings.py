@@ -1,7 +1,8 @@
 """Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
 
 Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
-is a field. What holds tools is in `runtime.tool_settings`, what a key is in `runtime.config_keys`. Knows nothing about files, the
+is a field. What holds tools is in `runtime.tool_settings`, what looks after the
+installation in `runtime.upkeep_settings`, what a key is in `runtime.config_keys`. Knows nothing about files, the
 environment or how a value is checked: `runtime.config` reads and checks, `runtime.config_reference` prints. To add a key, add one
 line here and run `runtime.config_reference` again.
 """
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
+from appliance.runtime.upkeep_settings import Backups
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -451,13 +453,6 @@ class Store(Keys):
     busy_delays_ms: tuple[int, ...] = setting(
         (100, 200, 400, 800, 1600, 3200, 6400, 12800), "Pauses before each new try on a busy file.", within=(0, 600_000)
     )
-
-
-class Backups(Keys):
-    """Copies that `owlbox backup` makes: docs/backup.md."""
-
-    keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
-    keep_days: int = setting(60, "Backups older than this are removed, but for the newest; 0 keeps them.", within=(0, 36_500))
 
 
 class Context(Keys):

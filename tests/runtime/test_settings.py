@@ -102,7 +102,7 @@ def read() -> set[str]:
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
-        is_of_keys = path.name in ("settings.py", "tool_settings.py")
+        is_of_keys = path.name in ("settings.py", "tool_settings.py", "upkeep_settings.py")
         parts = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if is_of_keys else [tree]
         nodes = [node for part in parts for node in ast.walk(part)]
         found |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}

@@ -17,7 +17,8 @@ from appliance.clock import now_ms
 from appliance.errors import StoreError
 from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import DAY_MS, Backups, Config
+from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.upkeep_settings import Backups
 from appliance.service import backups
 from appliance.store.database import Store
 

@@ -1,0 +1,13 @@
+"""The configuration keys of looking after an installation, such as backups.
+
+Part of the tree in `runtime.settings`.
+"""
+
+from appliance.runtime.config_keys import Keys, setting
+
+
+class Backups(Keys):
+    """Copies that `owlbox backup` makes: docs/backup.md."""
+
+    keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
+    keep_days: int = setting(60, "Backups older than this are removed, but for the newest; 0 keeps them.", within=(0, 36_500))
