@@ -23,6 +23,7 @@ from appliance.records import Cancel
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import caller_name
 from appliance.text.references import parse_ref
 
 MAX_STAGED = 96 * 1024 * 1024  # bytes of pieces of everybody together
@@ -37,51 +38,51 @@ PIECES = ("body", "blob", "original")
 
 
 class Staging:
-    """What has come in pieces, by the user it came from and the name it was given."""
+    """What has come in pieces, by who sent it and the name it was given."""
 
     def __init__(self, limit_bytes: int = MAX_STAGED, stale_s: float = STALE_S) -> None:
         self._limit = limit_bytes
         self._stale_s = stale_s
-        self._held: dict[tuple[int, str], bytearray] = {}  # the one that grew last at the end
-        self._grown_s: dict[tuple[int, str], float] = {}
+        self._held: dict[tuple[str, str], bytearray] = {}  # the one that grew last at the end
+        self._grown_s: dict[tuple[str, str], float] = {}
         self._guard = threading.Lock()
 
-    def add(self, uid: int, key: str, data: bytes) -> int:
+    def add(self, caller: str, key: str, data: bytes) -> int:
         """Put this after what has come under the name before; how many bytes there are now. The oldest make way."""
         with self._guard:
             now_s = monotonic_s()
-            whole = self._held.pop((uid, key), bytearray())
+            whole = self._held.pop((caller, key), bytearray())
             whole += data
             if len(whole) > self._limit:
-                self._grown_s.pop((uid, key), None)
+                self._grown_s.pop((caller, key), None)
                 raise TooLarge(f"{len(whole)} bytes in pieces, the limit is {self._limit}", hint="send less")
             held = sum(map(len, self._held.values())) + KEY_BYTES * len(self._held)
             while self._held and (held + len(whole) > self._limit or self._oldest_s() < now_s - self._stale_s):
                 oldest = next(iter(self._held))
                 held -= len(self._held.pop(oldest)) + KEY_BYTES
                 del self._grown_s[oldest]
-            self._held[uid, key] = whole
-            self._grown_s[uid, key] = now_s
+            self._held[caller, key] = whole
+            self._grown_s[caller, key] = now_s
             return len(whole)
 
-    def take_data(self, uid: int, key: str) -> bytes:
+    def take_data(self, caller: str, key: str) -> bytes:
         """All that has come under a name, which is forgotten then; BadInput when nothing has."""
         with self._guard:
-            whole = self._held.pop((uid, key), None)
-            self._grown_s.pop((uid, key), None)
+            whole = self._held.pop((caller, key), None)
+            self._grown_s.pop((caller, key), None)
         if whole is None:
             raise BadInput(f"no pieces have come as {key!r}", hint="send them, then the item")
         return bytes(whole)
 
-    def cut(self, uid: int, key: str, count: int) -> bytes:
+    def cut(self, caller: str, key: str, count: int) -> bytes:
         """The first bytes of what is held under a name, which are forgotten then; none when there are no more."""
         with self._guard:
-            whole = self._held.get((uid, key), bytearray())
+            whole = self._held.get((caller, key), bytearray())
             part = bytes(whole[:count])
             del whole[:count]
             if not whole:
-                self._held.pop((uid, key), None)
-                self._grown_s.pop((uid, key), None)
+                self._held.pop((caller, key), None)
+                self._grown_s.pop((caller, key), None)
         return part
 
     def _oldest_s(self) -> float:
@@ -135,7 +136,7 @@ class Intake:
     ) -> dict[str, Any]:
         """Hand in a part of something large; parts of one name follow each other. `ingest.keep` takes them."""
         try:
-            return {"size_bytes": self._staging.add(call.uid, key, base64.b64decode(data, validate=True))}
+            return {"size_bytes": self._staging.add(caller_name(call), key, base64.b64decode(data, validate=True))}
         except (binascii.Error, ValueError) as error:
             raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
 
@@ -150,14 +151,14 @@ class Intake:
         """Fetch a page or document for the caller: `size_bytes`, `mime`, `charset`, and the `key` for `ingest.part`."""
         found = self._fetch(url) if self._load is None else self._load(url, addition, call.cancel)
         key = new_id()
-        self._staging.add(call.uid, key, found.data)
+        self._staging.add(caller_name(call), key, found.data)
         about = {name: getattr(found, name) for name in ("mime", "charset", "title", "server")}
         return {"key": key, "size_bytes": len(found.data), **about}
 
     @method("ingest.part", access="all", is_quiet=True)
     def part(self, key: Annotated[str, Range(1, 64), "of ingest.page"], *, call: Call) -> dict[str, Any]:
         """The next bytes of a fetched page in base64, which are forgotten then; empty after the last."""
-        return {"data": base64.b64encode(self._staging.cut(call.uid, key, PART_BYTES)).decode()}
+        return {"data": base64.b64encode(self._staging.cut(caller_name(call), key, PART_BYTES)).decode()}
 
     @method("ingest.keep", access="all")
     def keep(
@@ -170,7 +171,7 @@ class Intake:
         checked = [_check_item(item) for item in items]
         for given in checked:
             self._sources.check_write(given["ref"], CLIENT)  # Refused for a path that clients may not write
-        return self._sources.store_items([self._build_item(given, call.uid) for given in checked], By(CLIENT), call.uid)
+        return self._sources.store_items([self._build_item(given, caller_name(call)) for given in checked], By(CLIENT), call.uid)
 
     def gather(self) -> Gather:
         """A reader of files with the rights of the core, which never opens the database; the caller closes it."""
@@ -187,9 +188,9 @@ class Intake:
         finally:
             gather.close()
 
-    def _build_item(self, given: Mapping[str, str], uid: int) -> Item:
+    def _build_item(self, given: Mapping[str, str], caller: str) -> Item:
         """The item with what has come in pieces under the names it gives."""
-        came = {name: self._staging.take_data(uid, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
+        came = {name: self._staging.take_data(caller, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
             body = came.pop("body").decode() if "body" in came else given.get("body")
         except UnicodeDecodeError as error:

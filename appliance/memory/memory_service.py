@@ -14,7 +14,7 @@ from appliance.memory.memory_document import MemoryDocument
 from appliance.memory.memory_record import Kind, MemoryRecord, to_markdown
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.store import visibility
 
 Owner = Annotated[str, "user:ID or group:ID; empty for yours and everybody's"]
@@ -145,14 +145,14 @@ class MemoryService:
 
     def default_owner(self, call: Call) -> str:
         """Whose a new record is: everybody's on a box of one person, else the caller's."""
-        return EVERYBODY if self._people() <= 1 else visibility.current() or f"user:{user_name(call.uid)}"
+        return EVERYBODY if self._people() <= 1 else visibility.current() or f"user:{caller_name(call)}"
 
     def _owners(self, call: Call, owner: str) -> list[str]:
         """Whose records a caller is shown."""
         if owner:
             self._require_allowed(call, owner)
             return [owner]
-        return [EVERYBODY, visibility.current() or f"user:{user_name(call.uid)}"]
+        return [EVERYBODY, visibility.current() or f"user:{caller_name(call)}"]
 
     def _require(self, call: Call, key: str, owner: str) -> tuple[str, MemoryRecord]:
         for one in self._owners(call, owner):

@@ -14,24 +14,43 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
+NOBODY = -1  # the user and group of a caller that the kernel knows nothing of
 MAX_PATH_BYTES = 107  # sun_path of Linux, without its final NUL
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, SERVER_ERROR = -32700, -32600, -32601, -32602, -32000
 
 
 class Peer(NamedTuple):
-    """Who is at the other end, as the kernel says; `groups` are the further ones, besides `gid`."""
+    """Who is at the other end, as the kernel says; `groups` are the further ones, besides `gid`.
+
+    `person` names somebody who came another way and was authenticated by the server of that way; the kernel knows no user
+    for them, so that their `uid` is NOBODY.
+    """
 
     pid: int
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
+    person: str = ""
+
+
+class Frames(Protocol):
+    """A connection that carries frames, whatever it is made of: a Unix socket (`Wire`), a WebSocket, pipes.
+
+    `send` is called by several threads, blocks for a bounded time, and raises Lost when the other end is gone or does not
+    read. `lines` yields frames as bytes without their line end, until the end, in one thread; a frame over `MAX_FRAME_BYTES`
+    as the TooLarge to answer with. `close` may be called by any thread, more than once, and ends `lines`.
+    """
+
+    def send(self, frame: dict[str, Any]) -> None: ...
+    def lines(self) -> "Iterator[bytes | TooLarge]": ...
+    def close(self) -> None: ...
 
 
 def encode(frame: dict[str, Any]) -> bytes:

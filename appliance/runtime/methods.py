@@ -1,26 +1,31 @@
-"""Methods that a socket offers: the mark `@method`, and marked functions ready to be called.
+"""Methods that a socket offers: the mark `@method`, marked functions ready to be called, and the table of them.
 
 The service that does the work marks its functions; whoever builds the service hands it to a server. Arguments are checked by
 the function's signature before it is called, and its result is made JSON-ready afterwards, so that a service may return
-its records. A function with a parameter `call` is told who asks, and can stream to the caller. Knows nothing about sockets,
-and does not decide who may call what: `Mark.access` only says it.
+its records. A function with a parameter `call` is told who asks, and can stream to the caller. `MethodTable.call` is the one
+way in: over the local socket, a WebSocket, or from this process. Knows nothing about sockets, and does not decide who may
+call what: `Mark.access` only says it, and the table asks the function that it was given.
 """
 
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken, correlation_id
-from appliance.errors import OwlError
+from appliance.errors import Conflict, NotFound, OwlError
 from appliance.records import to_plain
+from appliance.runtime.jsonrpc import NOBODY
 from appliance.runtime.signatures import Signature, signature
+from appliance.store import durability
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 Access = Literal["admin", "own", "all"]
+RESERVED = ("ping", "discover", "hello", "cancel")  # answered by the server of a connection, not by a service
 
 
 class Mark(NamedTuple):
@@ -53,7 +58,12 @@ class Call(Protocol):
 
     @property
     def uid(self) -> int:
-        """The caller's user id, as the kernel says."""
+        """The caller's user id, as the kernel says; NOBODY for somebody who was authenticated otherwise."""
+        ...
+
+    @property
+    def person(self) -> str:
+        """The name of somebody who was authenticated otherwise than by the kernel; "" for a user of this machine."""
         ...
 
     @property
@@ -80,13 +90,15 @@ class LocalCall:
         client: str = "cli",
         uid: int | None = None,
         context: str = "",
+        person: str = "",
     ) -> None:
-        """`uid` is another user than the one of this process."""
+        """`uid` is another user than the one of this process; `person` is somebody whom the caller of this has authenticated."""
         self.correlation = correlation_id()
         self.cancel = CancelToken()
         self.client = client
         self.context = context
-        self.uid = os.getuid() if uid is None else uid
+        self.person = person
+        self.uid = uid if uid is not None else NOBODY if person else os.getuid()
         self.notify = notify
 
 
@@ -124,6 +136,55 @@ class Method:
     def call(self, call: Call, /, **params: Any) -> Any:
         """The same with arguments as they come from outside; BadInput names what is wrong with them."""
         return self.run(call, self.signature.bind(params))
+
+
+Entitle = Callable[[Call, Mark, dict[str, Any]], AbstractContextManager[object]]
+
+
+class MethodTable:
+    """Every method that is offered, with the rule who may call what; where a call comes from makes no difference."""
+
+    def __init__(self, *owners: object, entitle: Entitle = lambda call, mark, arguments: nullcontext()) -> None:
+        """`entitle` refuses a call, or restricts what it is shown for as long as it lasts."""
+        self._entitle = entitle
+        self._methods: dict[str, Method] = {}
+        self.offer(*owners)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._methods
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(sorted(self._methods))
+
+    def offer(self, *owners: object) -> None:
+        """Offer every function that the owners marked with `@method`."""
+        for owner in owners:
+            for name, found in find_methods(owner).items():
+                self.add(name, found)
+
+    def add(self, name: str, found: Method) -> None:
+        """Offer a method under a name; Conflict when the name is taken."""
+        if name in self._methods or name in RESERVED:
+            raise Conflict(f"method {name} is offered twice")
+        self._methods[name] = found
+
+    def mark(self, name: str) -> Mark | None:
+        """What is noted of a method; None for a name that nothing is offered under."""
+        return self._methods[name].mark if name in self._methods else None
+
+    def call(self, call: Call, name: str, params: Mapping[str, Any]) -> Any:
+        """The JSON-ready result for arguments as they come from outside; what was written is safe when it returns."""
+        if name not in self._methods:
+            raise NotFound(f"unknown method {name}", hint="discover lists the methods")
+        found = self._methods[name]
+        arguments = found.signature.bind(params)
+        with self._entitle(call, found.mark, arguments), durability.asked():
+            return found.run(call, arguments)
+
+    def describe(self) -> dict[str, Any]:
+        """Every method by name: what it does and the schema of its arguments."""
+        return {name: {"doc": one.doc, "params": one.signature.schema()} for name, one in sorted(self._methods.items())}
 
 
 def find_marks(owner: type) -> dict[str, Mark]:

@@ -1,9 +1,9 @@
 """The server's side of the socket: listens, greets, dispatches marked methods, streams, enforces deadlines.
 
-Transport and manners only: what the methods do, and who may say hello, is handed in. Idle cost is
-zero: one thread is parked in accept, one per connection in recv. Quick methods share a pool; those marked
-long have threads of their own, so that waiting for answers never holds up a question or the shutdown. Every
-request is logged with its sender, operation and result (A-188). Not promised: order of answers on one connection.
+Transport and manners only: what the methods do, and who may say hello, is handed in. Connections that are no Unix sockets are
+handed to `attend` and served alike. Idle cost is zero: one thread is parked in accept, one per connection in recv. Quick methods
+share a pool; those marked long have threads of their own, so that waiting for answers never holds up a question or the shutdown.
+Every request is logged with its sender, operation and result (A-188). Not promised: order of answers on one connection.
 """
 
 import errno
@@ -15,17 +15,15 @@ import stat
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from appliance import __version__
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
-from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime import jsonrpc, log
-from appliance.runtime.jsonrpc import Peer, Wire
-from appliance.runtime.methods import Mark, Method, find_methods
-from appliance.store import durability
+from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
+from appliance.runtime.methods import Mark, Method, MethodTable
 
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
@@ -46,7 +44,6 @@ BEFORE_HELLO = ("ping", "discover", "hello")
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
 Gate = Callable[[Peer, dict[str, Any]], None]
-Entitle = Callable[["Call", Mark, dict[str, Any]], AbstractContextManager[object]]
 
 
 class Call:
@@ -68,8 +65,13 @@ class Call:
 
     @property
     def uid(self) -> int:
-        """The caller's user id, as the kernel says."""
+        """The caller's user id, as the kernel says; NOBODY for one who was authenticated otherwise."""
         return self.connection.peer.uid
+
+    @property
+    def person(self) -> str:
+        """Who was authenticated otherwise than by the kernel."""
+        return self.connection.peer.person
 
     @property
     def client(self) -> str:
@@ -114,9 +116,9 @@ class Call:
 class Connection:
     """One client: its wire, its name after hello, and the calls it has running."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Frames, peer: Peer) -> None:
         self.wire = wire
-        self.peer = wire.peer()
+        self.peer = peer
         self.client = ""
         self.context = ""
         self.greeting_alarm = 0
@@ -129,7 +131,7 @@ class Connection:
 
 
 class Listener:
-    """Serves marked methods on a Unix socket until closed."""
+    """Serves marked methods on a Unix socket, and to connections that are handed to it, until closed."""
 
     def __init__(
         self,
@@ -137,7 +139,7 @@ class Listener:
         *,
         name: str,
         gate: Gate,
-        entitle: Entitle = lambda call, mark, arguments: nullcontext(),
+        table: MethodTable | None = None,
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
@@ -150,7 +152,7 @@ class Listener:
         self.sock = sock
         self.name = name
         self._gate = gate
-        self._entitle = entitle  # refuses a call, or restricts what it is shown for as long as it lasts
+        self.table = table or MethodTable()
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
@@ -161,7 +163,6 @@ class Listener:
         self._long = threading.BoundedSemaphore(max_long)
         self._guests_long = threading.BoundedSemaphore(max(1, max_long * 3 // 4))  # of what may be open, for others than owners
         self._guests = threading.Semaphore(max(1, threads // 2))
-        self._methods: dict[str, Method] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
         self._connections: dict[Connection, None] = {}  # in the order in which they came
@@ -176,18 +177,30 @@ class Listener:
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
-        self._add_method(Method(getattr(function, "rpc", Mark(name)), function), name)
+        self.table.add(name, Method(getattr(function, "rpc", Mark(name)), function))
 
     def offer(self, *owners: object) -> None:
         """Offer every function that the owners marked with `@method`."""
-        for owner in owners:
-            for name, found in find_methods(owner).items():
-                self._add_method(found, name)
+        self.table.offer(*owners)
 
-    def _add_method(self, found: Method, name: str) -> None:
-        if name in self._methods or name in (*BEFORE_HELLO, "cancel"):
-            raise Conflict(f"method {name} is offered twice")
-        self._methods[name] = found
+    def attend(self, frames: Frames, person: str) -> None:
+        """Serve a connection of another server, whom `person` is at the other end of, in the calling thread until it ends.
+
+        The other server has authenticated that person. The same frames are spoken as on the socket, `hello` first; the
+        person's rights are those of `service.callers`, whoever the process at the other end belongs to.
+        """
+        if not person:
+            raise BadInput("a connection of nobody", hint="authenticate a person first")
+        connection = Connection(frames, Peer(0, NOBODY, NOBODY, person=person))
+        try:
+            if not self._is_closing and self._admit_connection(connection):
+                self._read_lines(connection)
+            else:
+                frames.send(jsonrpc.error_frame(None, self._full()))
+        except Lost:
+            pass  # it did not wait
+        finally:
+            frames.close()
 
     def start(self) -> None:
         """Begin to accept, in a thread of its own."""
@@ -241,14 +254,15 @@ class Listener:
                 sleep_s(ACCEPT_PAUSE_S)
                 continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
-            connection = Connection(Wire(sock))
+            wire = Wire(sock)
+            connection = Connection(wire, wire.peer())
             is_admitted = self._admit_connection(connection)
-            target = self._read_lines if is_admitted else self._refuse_connection
             if not is_admitted and not self._refusing.acquire(blocking=False):
                 connection.wire.close()
                 continue
+            work, served = (self._read_lines, (connection,)) if is_admitted else (self._refuse_connection, (wire,))
             try:
-                threading.Thread(target=target, args=(connection,), name=f"{self.name}-read", daemon=True).start()
+                threading.Thread(target=work, args=served, name=f"{self.name}-read", daemon=True).start()
             except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
                 LOG.error("a caller of %s is turned away: %s", self.name, error)
                 self._forget_connection(connection)
@@ -258,9 +272,9 @@ class Listener:
 
     def _admit_connection(self, connection: Connection) -> bool:
         """Give a caller a place, for a few seconds until it says hello; False when there is none."""
-        uid = connection.peer.uid
+        uid, person = connection.peer.uid, connection.peer.person
         with self._guard:
-            silent = [one for one in self._connections if not one.client and one.peer.uid == uid]
+            silent = [one for one in self._connections if not one.client and (one.peer.uid, one.peer.person) == (uid, person)]
             free = self._max_connections - len(self._connections) - (0 if uid in self._owners else self._kept_places)
             is_admitted = free > 0 or (bool(silent) and len(silent) >= MAX_SILENT)
             if is_admitted:
@@ -282,16 +296,18 @@ class Listener:
         with self._guard:
             self._connections.pop(connection, None)
 
-    def _refuse_connection(self, connection: Connection) -> None:
+    def _full(self) -> OwlError:
+        return Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
+
+    def _refuse_connection(self, wire: Wire) -> None:
         """Say why and wait a moment for its first words: hanging up before they came would lose the reason."""
-        full = Unavailable(f"{self._max_connections} clients are connected already", hint="close one and try again")
         try:
-            connection.wire.send(jsonrpc.error_frame(None, full))
-            connection.wire.sock.settimeout(REFUSED_S)
-            next(connection.wire.lines(), None)
+            wire.send(jsonrpc.error_frame(None, self._full()))
+            wire.wait_at_most(REFUSED_S)
+            next(wire.lines(), None)
         except (Lost, OSError):
             pass  # it did not wait, or has nothing to say
-        connection.wire.close()
+        wire.close()
         self._refusing.release()
 
     def _read_lines(self, connection: Connection) -> None:
@@ -368,7 +384,8 @@ class Listener:
         if is_over:
             call.connection.wire.close()  # it asks again whoever serves next
             return
-        is_long = name in self._methods and self._methods[name].mark.is_long
+        mark = self.table.mark(name)
+        is_long = mark is not None and mark.is_long
         if is_long and not self._has_room(call):
             hint = "try again when one of them has ended"
             self._decline_call(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
@@ -448,13 +465,15 @@ class Listener:
     def _log_request(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
         """The log line of a request (A-188)."""
         peer = connection.peer
+        who = f"person={peer.person}" if peer.person else f"pid={peer.pid} uid={peer.uid}"
         # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
-        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (name in self._methods and self._methods[name].mark.is_quiet)
+        mark = self.table.mark(name)
+        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (mark is not None and mark.is_quiet)
         LOG.log(
             logging.DEBUG if is_quiet else logging.INFO,
             "request",
             extra={
-                "sender": f"{connection.client or '?'} pid={peer.pid} uid={peer.uid}",
+                "sender": f"{connection.client or '?'} {who}",
                 "operation": name[:MAX_NAME],
                 "result": outcome,
                 "ms": ms,
@@ -471,7 +490,7 @@ class Listener:
         except OwlError as error:
             outcome = error.outcome
             call.answer(
-                error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self._methods and error.outcome == "not_found" else None
+                error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self.table and error.outcome == "not_found" else None
             )
         except Exception:
             outcome = "failed"
@@ -506,7 +525,7 @@ class Listener:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":
-            return {name: {"doc": one.doc, "params": one.signature.schema()} for name, one in sorted(self._methods.items())}
+            return self.table.describe()
         if name == "hello":
             self._gate(call.peer, params)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
@@ -515,12 +534,7 @@ class Listener:
             return {"name": self.name, "version": __version__, "pid": os.getpid()}
         if not call.connection.client:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')
-        if name not in self._methods:
-            raise NotFound(f"unknown method {name}", hint="discover lists the methods")
-        found = self._methods[name]
-        arguments = found.signature.bind(params)
-        with self._entitle(call, found.mark, arguments), durability.asked():
-            return found.run(call, arguments)
+        return self.table.call(call, name, params)
 
 
 def _correlation_of(frame: dict[str, Any]) -> str:

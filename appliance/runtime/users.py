@@ -16,7 +16,7 @@ def user_name(uid: int) -> str:
 
 def caller_name(call: Call) -> str:
     """The person who makes a call: whom the caller's user stands for, or for whom an admin acts."""
-    return visibility.person() or user_name(call.uid)
+    return visibility.person() or call.person or user_name(call.uid)
 
 
 def caller_session(call: Call) -> str:

@@ -2,9 +2,10 @@
 
 Without `system.admin_users` everybody who may open the socket may do everything, as on a box of one's own. With it, the
 core's own user, root and those named are admins; everybody else has standard rights: they call the methods that are marked for
-them, and are shown the rows of their own context and of their groups (`store.visibility`). An admin is shown everything, or,
-acting for a person or a group, what those are shown. What a person with standard rights asks about others is refused and noted
-in the audit log; whether it exists cannot be told from the answer.
+them, and are shown the rows of their own context and of their groups (`store.visibility`). Somebody who does not come over the
+socket, and was authenticated as a person by another server, is an admin only as the core's own user or by name in that list.
+An admin is shown everything, or, acting for a person or a group, what those are shown. What a person with standard rights asks
+about others is refused and noted in the audit log; whether it exists cannot be told from the answer.
 """
 
 import os
@@ -37,9 +38,12 @@ class Callers:
     @contextmanager
     def entitled(self, call: Call, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
-        admins, user = tuple(self._admins()), user_name(call.uid)
+        admins, user = tuple(self._admins()), call.person or user_name(call.uid)
         name = self._people.resolve(LOCAL, user)
-        is_admin = not admins or call.uid in (os.getuid(), 0) or user in admins or name in admins
+        if call.person:  # whoever may open the socket is trusted; one who comes from elsewhere is trusted by name alone
+            is_admin = name in (user_name(os.getuid()), *admins)
+        else:
+            is_admin = not admins or call.uid in (os.getuid(), 0) or user in admins or name in admins
         if is_admin and not call.context:
             yield
             return

@@ -28,7 +28,7 @@ from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
 from appliance.runtime import config, hook_points, log
 from appliance.runtime.crash_points import Passed, nobody
-from appliance.runtime.methods import method
+from appliance.runtime.methods import MethodTable, method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
@@ -86,9 +86,8 @@ class Core:
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
         self.home = home.require()
-        self._reloading = threading.Lock()
+        self._reloading, self.started_ms = threading.Lock(), now_ms()
         self.live = live or config.Live(home, environ)
-        self.started_ms = now_ms()
         base = self.base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
         self.store, self.leases, self.runs = base.store, base.leases, base.runs
@@ -132,6 +131,7 @@ class Core:
         seen = self.runs, self.packets, self.copies, self.compactor, self.models.plan, self.toolbox.specs, self.roles.role_of
         self.sight = PacketInspector(*seen)
         self.offered = self._list_methods()
+        self.table = MethodTable(*self.offered, entitle=self.callers.entitled)
         self.shutdown = self._order_shutdown()
 
     @property

@@ -177,7 +177,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.queue.courier.start()
-        services = {"inbox": core.inbox, "secret": core.vault.get, "home": core.home}
+        services = {"inbox": core.inbox, "secret": core.vault.get, "home": core.home, "listener": listener}
         core.queue.connections.open(core.live.current.channels.connectors, services)
         core.schedules.runner.start()
         core.box_folder.watch.start()
@@ -267,6 +267,8 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
     allowed = {os.getuid(), 0}
 
     def gate(peer: Peer, params: dict[str, Any]) -> None:
+        if peer.person:
+            return  # authenticated by the server that handed the connection over
         # Socket mode 0660 admits the group; its members are people of this box (host trust).
         if peer.uid not in allowed and os.getgid() not in (peer.gid, *peer.groups):
             LOG.warning("refused hello of uid %d", peer.uid)
@@ -280,15 +282,13 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         sock = listen(path) if given is None else given
     except OSError as error:
         raise OwlError(f"cannot listen at {path}: {error.strerror}") from None
-    listener = Listener(
+    return Listener(
         sock,
         name="core",
         gate=gate,
-        entitle=core.callers.entitled,
+        table=core.table,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,
         is_given=given is not None,
     )
-    listener.offer(*core.offered)
-    return listener

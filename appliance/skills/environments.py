@@ -24,7 +24,7 @@ from appliance.errors import BadInput, Cancelled, DeadlineExceeded, Refused, Una
 from appliance.policy.audit_log import Ledger
 from appliance.records import Cancel
 from appliance.runtime.methods import Call, method
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.sandbox.bubblewrap import Limits, Order
 from appliance.sandbox.launcher import Sandbox
@@ -116,7 +116,7 @@ class SkillEnvironments:
         """Install and verify the packages that a trusted skill declares; what is installed already is only verified."""
         found = self.prepare(self._skills.get(name), call.cancel)
         detail = {"skill": found["name"], "packages": [f"{one.name} ({one.source}): {one.state}" for one in found["packages"]]}
-        self._ledger.note("skill_prepared", actor=f"user:{user_name(call.uid)}", detail=detail)
+        self._ledger.note("skill_prepared", actor=f"user:{caller_name(call)}", detail=detail)
         return found
 
     def prepare(self, one: FoundSkill, cancel: Cancel) -> Prepared:

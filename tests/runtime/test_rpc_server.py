@@ -24,7 +24,7 @@ from process import until
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import log
-from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, Peer
+from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, Peer, Wire
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Call, Listener, listen
@@ -93,6 +93,11 @@ class Service:
         """What the kernel and hello say of the caller."""
         return [call.uid, call.peer.pid, call.client, call.correlation, log.correlation()]
 
+    @method("me")
+    def me(self, call: Call) -> list[Any]:
+        """Who asks."""
+        return [call.uid, call.person, call.client]
+
     @method("fail")
     def fail(self, call: Call, outcome: str) -> None:
         """Raise."""
@@ -150,6 +155,14 @@ class Raw:
         self.file = self.sock.makefile("rb")
         if is_greeted:
             assert "result" in self.ask({"id": 0, "method": "hello", "params": {"client": "raw"}})
+
+    @classmethod
+    def over(cls, sock: socket.socket) -> "Raw":
+        """The same over a socket that is connected."""
+        made = cls.__new__(cls)
+        made.sock, made.file = sock, sock.makefile("rb")
+        sock.settimeout(60)
+        return made
 
     def send(self, frame: Any) -> None:
         self.sock.sendall(frame if isinstance(frame, bytes) else json.dumps(frame).encode() + b"\n")
@@ -225,6 +238,26 @@ def test_a_stale_socket_is_replaced_and_a_file_in_the_way_is_not(runtime: Path) 
     with pytest.raises(BadInput, match="not a socket"):
         listen(runtime / "file")
     assert (runtime / "file").read_text() == "mine"
+
+
+@pytest.mark.covers("R-169")
+def test_a_connection_of_another_server_speaks_the_same_as_the_person_it_names(served: Served) -> None:
+    ours, theirs = socket.socketpair()
+    door = threading.Thread(target=served.listener.attend, args=(Wire(ours), "ada"), daemon=True)
+    door.start()
+    raw = Raw.over(theirs)
+    assert raw.ask({"id": 1, "method": "echo", "params": {"text": "x"}})["error"]["data"]["status"] == 403
+    assert raw.ask({"id": 2, "method": "hello", "params": {"client": "page", "token": ""}})["result"]["name"] == "core"
+    assert raw.ask({"id": 3, "method": "me"})["result"] == [-1, "ada", "page"]
+    assert raw.ask(b"no json\n")["error"]["code"] == -32700
+    raw.send({"id": 4, "method": "count", "params": {"to": 2}})
+    assert [raw.read().get("params", {}).get("n") for _ in range(3)] == [0, 1, None]
+    raw.close()
+    door.join(30)
+    assert not door.is_alive() and not served.listener._connections
+    assert any(line.get("sender") == "page person=ada" for line in served.lines())
+    with pytest.raises(BadInput, match="of nobody"):
+        served.listener.attend(Wire(ours), "")
 
 
 # -- manners ----------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def main() -> None:
     call("worker.kill", id=worker["id"])
     call("worker.reap")
     known = {*READS, *ELSEWHERE, *found}
-    print(json.dumps({"found": found, "missing": sorted({*table._methods} - known), "gone": sorted(known - {*table._methods})}))
+    print(json.dumps({"found": found, "missing": sorted({*core.table} - known), "gone": sorted(known - {*core.table})}))
     table.close()
 
 

@@ -5,6 +5,7 @@ fails the test, so that nobody forgets it. Asked about what is somebody else's, 
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from process import clean_environ
 from stores import new_home
 
 from appliance.clock import CancelToken, new_id
-from appliance.errors import OwlError
+from appliance.errors import NotFound, OwlError, Refused
 from appliance.knowledge.change_log import By
 from appliance.knowledge.entries import Content
 from appliance.knowledge.views import Actor
 from appliance.records import Event, Inbound, ToolCall, to_plain
-from appliance.runtime.methods import LocalCall, Method, find_methods
+from appliance.runtime.methods import LocalCall, Method, MethodTable, find_methods
 from appliance.runtime.paths import Home
+from appliance.runtime.users import user_name
+from appliance.service.callers import Callers
 from appliance.service.core import Core
 from appliance.sessions.outbox import Notification
 from appliance.work.jobs import Order
@@ -374,3 +377,19 @@ def test_refused_requests_are_noted_in_the_audit(house: House) -> None:
     house.ask("thread.view", id=run)
     noted = house.core.policy.ledger.listing()[0]
     assert (noted.kind, noted.actor) == ("request_refused", f"user:{B}") and noted.detail["method"] == "thread.view"
+
+
+@pytest.mark.covers("A-187", "A-269")
+def test_person_authenticated_by_another_server_is_an_admin_by_name_alone(house: House) -> None:
+    core, run = house.core, house.ids[f"user:{A}"]["run"]
+    for admins in (["root"], []):
+        alone = Callers(core.runs, core.base.people, core.policy.ledger, lambda admins=admins: admins)  # type: ignore[misc]
+        table = MethodTable(*core.offered, entitle=alone.entitled)
+        for person in (A, user_name(os.getuid())):
+            assert HIDDEN in json.dumps(table.call(LocalCall(person=person), "thread.view", {"id": run}))
+        with pytest.raises(NotFound):
+            table.call(LocalCall(person=B), "thread.view", {"id": run})
+        with pytest.raises(Refused, match="for admins of this box"):
+            table.call(LocalCall(person=B), "audit.list", {})
+        with pytest.raises(Refused, match="for user"):
+            table.call(LocalCall(person=user_name(os.getuid())), "sql.query", {"sql": "SELECT 1"})

@@ -13,7 +13,7 @@ from appliance.policy.gate import Gate
 from appliance.policy.rules import Policy, Request
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
-from appliance.runtime.users import user_name
+from appliance.runtime.users import caller_name
 from appliance.store import visibility
 
 Session = Annotated[str, "the conversation, as `session list` shows it; empty is for everybody"]
@@ -61,13 +61,13 @@ class PolicyMethods:
     @method("policy.set")
     def set(self, session: str, document: Annotated[str, "the text of a policy file"], *, call: Call) -> dict[str, Any]:
         """Give a conversation a policy of its own, over the one for everybody; what holds there now."""
-        policy = _policy_data(self._gate.set_session(session, document, user_name(call.uid)))
+        policy = _policy_data(self._gate.set_session(session, document, caller_name(call)))
         return {"session": session, "policy": policy, "is_known": self._gate.is_known(session)}
 
     @method("policy.lift")
     def lift(self, session: str, *, call: Call) -> dict[str, Any]:
         """Let the policy for everybody hold in a conversation again."""
-        self._gate.lift_session(session, user_name(call.uid))
+        self._gate.lift_session(session, caller_name(call))
         return {"session": session}
 
 

@@ -13,7 +13,6 @@ from appliance.errors import Lost, Refused
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import STARTING_S, Client
-from appliance.store import durability
 
 # Methods whose answer depends on what is in box/.
 VERBS = ("set", "get", "rm", "cp", "mv", "resolve")
@@ -92,7 +91,6 @@ class InProcess:
         self._check_path = jsonrpc.check_path
         self._has_looked = False
         self._local_call = methods.LocalCall
-        self._methods = methods.find_methods(*self._core.offered)
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`."""
@@ -104,10 +102,8 @@ class InProcess:
         if method in FOLDER_METHODS and not self._has_looked and not self._core.store.is_read_only:
             self._core.box_folder.compare()  # no core watched the folder meanwhile
             self._has_looked = True
-        call, found = self._local_call(listen or (lambda name, value: None), context=self._context), self._methods[method]
-        arguments = found.signature.bind(params or {})
-        with self._core.callers.entitled(call, found.mark, arguments), durability.asked():
-            return found.run(call, arguments)
+        call = self._local_call(listen or (lambda name, value: None), context=self._context)
+        return self._core.table.call(call, method, params or {})
 
     def stop(self, run: str) -> None:
         """Stop an answer."""
