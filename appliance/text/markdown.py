@@ -35,9 +35,10 @@ def _load_yaml(source: str) -> Any:
     """YAML without aliases: a few lines of them say more than a message about them could hold."""
     import yaml
 
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=yaml.SafeLoader)):
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is in every wheel; built by hand it may be missing
+    if "*" in source and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=loader)):
         raise yaml.YAMLError("aliases such as *name are not taken")
-    return yaml.safe_load(source)
+    return yaml.load(source, Loader=loader)
 
 
 def visible(body: str) -> str:

@@ -1,4 +1,4 @@
-"""Half a minute of chaos by a plan that is the same each time; `make chaos` takes ten, of another one."""
+"""Twenty seconds of chaos by a plan that is the same each time; `make chaos` takes ten, of another one."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from needs import leave_out, needs
 from process import ROOT
 
 SEED = 20261121
-LENGTH_S = 20.0  # with the start and the calm afterwards half a minute
+LENGTH_S = 12.0  # with the start and the calm afterwards twenty seconds
 
 
 @needs("gcc", "faketime")

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 IDLE_S = 600.0
-RENDER_S = 5  # of processor time
+RENDER_S = 2  # of processor time
 MEMORY_BYTES = 256 << 20  # beside what Python has taken
 ROOM = 4, 64 * 1024  # an answer may have so many characters for one of the question, and so many more
 
