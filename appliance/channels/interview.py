@@ -2,20 +2,25 @@
 
 They are asked as long as BOOTSTRAP.md is there, which the last answer or `/skip` removes. Each answer is written at once, as a
 line of USER.md, IDENTITY.md or SOUL.md; which questions are answered stands in the front matter of BOOTSTRAP.md, so an interview
-that was interrupted goes on with the next one. No model is asked and nothing is added to a thread.
+that was interrupted goes on with the next one. A place also sets `system.timezone`, when it names a zone. No model is asked and
+nothing is added to a thread.
 """
 
+import logging
 import stat
 import threading
 import tomllib
+from collections.abc import Callable
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from appliance.errors import NotFound
+from appliance.channels.named_timezones import find_timezone
+from appliance.errors import NotFound, OwlError
 from appliance.ingest import prompt_documents
 from appliance.ingest.document_methods import read_text
 from appliance.runtime import paths
@@ -23,34 +28,42 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.text import markdown
 
+LOG = logging.getLogger(__name__)
 SKIP = "/skip"
 LANGUAGE, OTHERWISE = "language", "en"
+PLACE = "place"
 MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
     LANGUAGE: ("USER", "- Language: "),
     "assistant": ("IDENTITY", "- Your name: "),
     "person": ("USER", "- To be called: "),
-    "place": ("USER", "- Place or time zone: "),
+    PLACE: ("USER", "- Place or time zone: "),
     "help": ("USER", "- Wants help with: "),
     "tone": ("SOUL", "- How to speak: "),
 }
 
 
 class Asked(Struct, frozen=True):
-    """What is said to the person: a question, or the last words when `is_open` is false; "" when nothing is to be asked."""
+    """What is said to the person: a question, or the last words when `is_open` is false; "" when nothing is to be asked.
+
+    `note` is what became of the answer before, where that is not plain.
+    """
 
     text: str = ""
     is_open: bool = False
     number: int = 0
     total: int = len(QUESTIONS)
+    note: str = ""
 
 
 class Interview:
     """Asks and writes down; for admins, because documents speak to everybody."""
 
-    def __init__(self, box: Path) -> None:
+    def __init__(self, box: Path, set_timezone: Callable[[str], None]) -> None:
+        """`set_timezone` changes the configuration and puts it in force."""
         self._box = box
+        self._set_timezone = set_timezone
         self._guard = threading.Lock()
 
     @method("interview.next")
@@ -76,7 +89,8 @@ class Interview:
             if len(given) == len(QUESTIONS):
                 return self._end(given, "end")
             self._keep_given(given)
-            return self._open_question()
+            asked = self._open_question()
+            return replace(asked, note=self._use_place(line, given)) if step == PLACE and line else asked
 
     # -- inside -------------------------------------------------------------------------------------
 
@@ -117,6 +131,18 @@ class Interview:
         if kept[-1:] != [""] and not kept[-1].startswith("- "):
             kept.append("")  # a list begins after an empty line
         _replace_file(path, "\n".join([*kept, f"{label}{answer}"]) + "\n")
+
+    def _use_place(self, line: str, given: dict[str, str]) -> str:
+        """Set the time zone that an answer names; what is said about that."""
+        words = self._words[self._language_of(given)]
+        if not (zone := find_timezone(line)):
+            return str(words["no_zone"])
+        try:
+            self._set_timezone(zone)
+        except (OwlError, OSError) as error:  # the answer is written down, and the talk goes on
+            LOG.warning("system.timezone was not set to %s: %s", zone, error)
+            return str(words["zone_failed"]).format(zone=zone, error=error)
+        return str(words["zone"]).format(zone=zone)
 
     def _end(self, given: dict[str, str], words: str) -> Asked:
         self._path.unlink()

@@ -502,15 +502,6 @@ def _reach_again(error: Lost, home: Home) -> Reach:
 def _open_talk(args: argparse.Namespace, home: Home) -> int:
     """The full screen or lines, once something can answer (B-136); the bare screen opens without, to look around."""
     _require_model(home)
-    return _open_asking(args, home)
-
-
-def _open_asking(args: argparse.Namespace, home: Home) -> int:
-    """The full screen or lines, after the first questions where a person sits at the terminal and they are open (S-046)."""
-    is_person = sys.stdin.isatty() and sys.stdout.isatty() and not (args.json or args.prompt or args.thread)
-    if is_person and os.access(home.box / "BOOTSTRAP.md", os.F_OK) and os.access(home.config, os.F_OK):
-        with connected(home) as way:
-            terminal.interview(way, input, sys.stderr)
     return _open_screen(args, home)
 
 
@@ -541,7 +532,10 @@ def _open_screen(args: argparse.Namespace, home: Home) -> int:
 
 def _open_chat(args: argparse.Namespace, home: Home) -> int:
     _require_model(home)
+    is_person = sys.stdin.isatty() and sys.stdout.isatty() and not (args.json or args.prompt or args.thread)
     with connected(home) as way:
+        if is_person and os.access(home.box / "BOOTSTRAP.md", os.F_OK) and os.access(home.config, os.F_OK):
+            terminal.interview(way, input, sys.stderr)  # the screen asks by itself (S-046)
         if args.thread:
             args.thread = terminal.retell(way, args.thread, sys.stderr)
         if sys.stdin.isatty():

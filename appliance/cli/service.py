@@ -60,7 +60,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         *([("problem", f"the model process {broker['last_end']}, and starts again when needed")] if broker.get("last_end") else []),
         *([("model", "{model}, {tier} ({basis})".format(**local))] if (local := status["local"]) else []),
         *([("vault", terminal.vault(broker["vault"]))] if any(map(broker.get("vault", {}).get, ("count", "problem"))) else []),
-        *(("pending", text) for text in _pending_lines(status["pending"])),
+        *(("pending", text) for text in pending_lines(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on is True else on or 'off'}" for n, on in status["channels"].items())),
         ("workspace", status["workspace"]),
@@ -105,15 +105,15 @@ def reload(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return say_json(done)
     say_line(f"changed: {done['changed'] or 'nothing'}")
-    for line in _pending_lines(done):
+    for line in pending_lines(done):
         say_line(line)
     return 0
 
 
-def _pending_lines(given: dict[str, Any]) -> list[str]:
+def pending_lines(given: dict[str, Any]) -> list[str]:
     """Changed keys that are not in force, and what they wait for, a line each."""
     waits = (("broker", "when the model process has answered what it is asked now"), ("restart", "after a restart"))
-    return [f"{when}: {given[what]}" for what, when in waits if given[what]]
+    return [f"{when}: {given[what]}" for what, when in waits if given.get(what)]
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:

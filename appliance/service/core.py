@@ -26,7 +26,7 @@ from appliance.ingest.document_methods import PromptDocuments
 from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
-from appliance.runtime import config, hook_points, log
+from appliance.runtime import config, config_edit, hook_points, log
 from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.methods import MethodTable, method
 from appliance.runtime.paths import Home
@@ -163,7 +163,7 @@ class Core:
                 self.skills,
                 self.knowledge.skill_service,
                 PromptDocuments(self.home.box),
-                Interview(self.home.box),
+                Interview(self.home.box, self.set_timezone),
                 self.intake,
                 self.web.skills,
                 self.commands.packages,
@@ -341,6 +341,11 @@ class Core:
             self.heartbeat.sync()
             self.indexer.retry()
             return Reloaded(now, pending)
+
+    def set_timezone(self, name: str) -> None:
+        """Write `system.timezone` into the configuration and put it in force; an error leaves the old one."""
+        if config_edit.set_text(self.home, self.base.environ, "system", "timezone", name):
+            self.reload()
 
     def pending(self) -> Pending:
         """The keys that were changed and are not in force, and what they wait for."""

@@ -32,6 +32,7 @@ from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
 from appliance.tui.connection import Contact, Link
 from appliance.tui.context import Context
+from appliance.tui.first_questions import HINTS, FirstQuestions
 from appliance.tui.help_panel import Guide
 from appliance.tui.owl_face import Owl
 from appliance.tui.panel import Panel
@@ -110,8 +111,17 @@ class Face(App[None]):
             self.contact = contact
 
     def __init__(
-        self, socket: str, home: str, environ: Mapping[str, str], revive: Callable[[], str], thread: str = "", prompt: str = ""
+        self,
+        socket: str,
+        home: str,
+        environ: Mapping[str, str],
+        revive: Callable[[], str],
+        thread: str = "",
+        prompt: str = "",
+        *,
+        is_asking: bool = False,
     ) -> None:
+        """`is_asking`: the first questions are asked where they are open and nothing else was begun."""
         theme = look.theme(environ)  # first: Textual takes NO_COLOR out of the environment
         super().__init__(ansi_color=True if theme == look.PLAIN.name else None)
         self._letters = look.letters(environ)
@@ -123,6 +133,7 @@ class Face(App[None]):
         self.home = home
         self._thread = thread
         self._prompt = prompt
+        self._is_asking = is_asking and not (thread or prompt)
         self._contact = Contact(False)
         self._was_up = False
         self._last_words = ""
@@ -250,6 +261,8 @@ class Face(App[None]):
             self.weigh()
             self.chat.ask("notice.waiting", {}, self._show_waiting)
             self.chat.ask("model.first_offer", {}, self._show_offer, failed=lambda error: None)
+            if self._is_asking:
+                self.chat.ask("interview.next", {}, self._ask_first, failed=lambda error: None)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
             if thread:
                 self.chat.resume(thread, prompt)
@@ -280,6 +293,18 @@ class Face(App[None]):
         """A better model fits this computer, which this person was not told yet."""
         if found["text"]:
             self.ring(f"{found['text']} /offer yes fetches it, /offer no ends the question.")
+
+    def _ask_first(self, asked: dict[str, Any]) -> None:
+        """The first questions are open; whoever is typing already is not disturbed."""
+        self._is_asking = False
+        is_typing = any(one.text for one in self.screen_stack[0].query(TextArea))
+        if asked["is_open"] and len(self.screen_stack) == 1 and not is_typing and not self.attached():
+            self.push_screen(FirstQuestions(self.chat.ask, asked), self._end_first)
+
+    def _end_first(self, words: str | None) -> None:
+        """The questions are answered or left; what a person who is new here does next."""
+        hints = HINTS.format(box=f"{self.home}/box/notes")
+        self.chat.note(f"{words}\n\n{hints}" if words else f"The other questions are asked the next time.\n\n{hints}")
 
     def _show_waiting(self, waiting: list[dict[str, Any]]) -> None:
         """What this person was told while no screen was open."""
@@ -399,7 +424,7 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
         sys.__stderr__.reconfigure(errors="replace")  # Textual writes there
     if isinstance(ANSI_SEQUENCES_KEYS, dict):
         ANSI_SEQUENCES_KEYS["\x1b\r"] = "\n"  # Alt+Return, which Textual 8 takes for Escape and Return
-    app = Face(socket, home, os.environ, revive, thread, prompt)
+    app = Face(socket, home, os.environ, revive, thread, prompt, is_asking=True)
     try:
         app.run()
         if app._exception is None:

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.channels.interview import QUESTIONS, Interview
 from appliance.cli.console import terminal
-from appliance.errors import NotFound, Refused
+from appliance.errors import ConfigError, NotFound, Refused
 from appliance.ingest import prompt_documents
 
 
@@ -22,6 +22,17 @@ def told(box: Path, name: str) -> str:
     return next((part.text for part in prompt_documents.documents(box)[0] if part.name == name), "")
 
 
+def interview_in(box: Path) -> Interview:
+    """The questions about a folder, whose configuration takes every zone but UTC."""
+
+    def set_timezone(name: str) -> None:
+        if name == "UTC":
+            raise ConfigError("the file is not ours")
+        (box / "zone").write_text(name)
+
+    return Interview(box, set_timezone)
+
+
 class Way:
     """The methods of an interview, called as over a socket."""
 
@@ -32,7 +43,7 @@ class Way:
         if self.is_refused:
             raise Refused("not for you")
         asked = getattr(self.interview, method.removeprefix("interview."))(**(params or {}))
-        return {"text": asked.text, "is_open": asked.is_open, "number": asked.number, "total": asked.total}
+        return {"text": asked.text, "is_open": asked.is_open, "number": asked.number, "total": asked.total, "note": asked.note}
 
 
 def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
@@ -44,23 +55,24 @@ def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
             raise EOFError
         return left.pop(0)
 
-    terminal.interview(Way(Interview(box), is_refused=is_refused), read_line, aside)  # type: ignore[arg-type]
+    terminal.interview(Way(interview_in(box), is_refused=is_refused), read_line, aside)  # type: ignore[arg-type]
     return aside.getvalue()
 
 
 @pytest.mark.covers("S-046")
 def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(box: Path) -> None:
     shown = talk(box, "Deutsch, bitte", "Hedwig", "Ada", "Berlin", "Garten", "kurz").splitlines()
-    assert len(shown) == len(QUESTIONS) + 1 and "Which language" in shown[0] and "Wie soll ich heißen" in shown[1]
+    assert len(shown) == len(QUESTIONS) + 2 and "Which language" in shown[0] and "Wie soll ich heißen" in shown[1]
+    assert shown[4] == "Zeitzone: Europe/Berlin." and (box / "zone").read_text() == "Europe/Berlin"
     assert not (box / "BOOTSTRAP.md").exists()
     user = told(box, "USER")
     for line in ("- Language: Deutsch, bitte", "- To be called: Ada", "- Place or time zone: Berlin", "- Wants help with: Garten"):
         assert line in user
     assert "- Your name: Hedwig" in told(box, "IDENTITY") and "- How to speak: kurz" in told(box, "SOUL")
     assert "You are Owlbox" in told(box, "SOUL"), "what stood there stays"
-    assert talk(box, "Hello") == "" and Interview(box).next().text == ""
+    assert talk(box, "Hello") == "" and interview_in(box).next().text == ""
     with pytest.raises(NotFound):
-        Interview(box).answer("more")
+        interview_in(box).answer("more")
 
 
 @pytest.mark.covers("S-046")
@@ -88,3 +100,12 @@ def test_an_answer_is_one_line_and_takes_the_place_of_the_one_before(box: Path) 
 
 def test_whoever_may_not_answer_is_asked_nothing(box: Path) -> None:
     assert talk(box, "English", is_refused=True) == "" and (box / "BOOTSTRAP.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [("at home", "No time zone is named"), ("UTC", "stays as it was: the file is not ours"), ("", "")]
+)
+def test_a_place_without_a_zone_or_with_one_that_is_not_taken_is_noted_all_the_same(box: Path, place: str, said: str) -> None:
+    shown = talk(box, "English", "", "", place).splitlines()
+    assert said in shown[4] and ("What shall I help you with" in shown[-3]) and not (box / "zone").exists()
+    assert ("- Place or time zone" in told(box, "USER")) is bool(place)

@@ -71,3 +71,11 @@ def test_a_service_is_asked_first_with_its_key_in_the_vault_and_the_key_is_never
     assert files(box) == before and "[openai]" in again.stderr and "[gpt-x]" in again.stderr and "[********]" in again.stderr
     assert key not in done.stdout + done.stderr + again.stdout + again.stderr + "".join(before.values())
     assert "llm/openai" in box.run("secret", "list").stdout
+
+
+def test_a_running_core_uses_what_was_changed_or_says_what_it_waits_for(box: Box) -> None:
+    core = box.serve()
+    done = onboard(box, "n", "acme", "https://api.example.org/v1", "large", "sk-0123456789", "ada@example.org", "", "")
+    assert "The running core uses" in done.stdout and "people.owner_aliases" in done.stdout.partition("after a restart: ")[2]
+    assert "The running core uses" not in onboard(box, "", "", "").stdout
+    assert core.call("core.reload")["changed"] == ""

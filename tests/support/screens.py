@@ -100,9 +100,10 @@ def show(
     scenario: Scenario,
     size: tuple[int, int] = (80, 24),
     revive: Callable[[], str] = lambda: "",
+    is_asking: bool = False,
 ) -> Face:
     """Run the screen against the core of a runtime folder, and a scenario with it; returns what is left of it."""
-    app = Face(str(paths.core_socket(runtime)), HOME, environ, revive)
+    app = Face(str(paths.core_socket(runtime)), HOME, environ, revive, is_asking=is_asking)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

@@ -41,6 +41,8 @@ def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box,
     (box.home.box / "notes/garage.md").write_text(NOTE)
     until(lambda: "box://notes/garage.md" in box.run("search", "garage").stdout, "the note is found")
     with opened(box, runtime) as door, looking(door) as screen:
+        until(lambda: "Which language shall we speak" in screen.text(), "the first questions are asked")
+        screen.type("/skip")
         until(lambda: "connected" in screen.text() or "SmolLM2" in screen.text(), "the screen is there")
         screen.type("who keeps the garage door code?")
         until(lambda: len(messages(box)) >= 2, "the answer is stored", 120)

@@ -83,6 +83,7 @@ class Terminal:
 def terminal(box: Box, runtime: Path) -> Iterator[Terminal]:
     """A terminal for a home with a scripted model; the core the screen starts ends with it."""
     script(box, PLAY)
+    (box.home.box / "BOOTSTRAP.md").unlink()  # the first questions are answered
     made = Terminal(box, runtime)
     yield made
     pid = core_pid(box)

@@ -274,6 +274,8 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
     try:
         asked = reach.call("interview.next")
         while asked["text"]:
+            if asked["note"]:
+                say(asked["note"], aside)
             count = f"({asked['number']}/{asked['total']}) " if asked["is_open"] else ""
             say(f"{count}{asked['text']}", aside)
             if not asked["is_open"]:
