@@ -36,6 +36,7 @@ store.integrity: apsw
 store.storage_errors: apsw
 store.database_copy: apsw
 store.salvage: apsw dataclasses.asdict
+store.table_check: apsw
 knowledge.vss_index: apsw
 runtime.http_client: urllib3 http.client
 runtime.watched_socket: certifi
@@ -57,6 +58,7 @@ runtime.sd_notify: systemd
 service.broker_process: subprocess
 service.bench: subprocess
 service.repair: subprocess
+service.checks: subprocess
 text.markdown: yaml
 text.patterns: regex
 text.jsonpaths: jsonpath regex

@@ -9,22 +9,22 @@ Not promised: that the thread of one that took too long ever ends; what it asks 
 
 import importlib.util
 import logging
-import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict as struct_asdict
 
 from appliance.agent import tool_manuals
+from appliance.agent.plugin_files import describe_error, find_installed, source
 from appliance.agent.toolbox import Toolbox, read_tool
-from appliance.errors import BadInput, NotFound, OwlError, Refused
+from appliance.errors import BadInput
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.schemes import Scheme, Schemes
 from appliance.policy.taint import Reach
@@ -32,16 +32,11 @@ from appliance.runtime import hook_points
 from appliance.runtime.hook_points import EntryNews
 from appliance.runtime.hooks import PRIORITY, Handler, HandlerFailed, Hooks
 from appliance.runtime.settings import Plugins as Keys
-from appliance.runtime.trusted_files import require_trusted
 from appliance.sessions.runs import RunCreated
 from appliance.sessions.turns import RunStateChanged
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 LOG = logging.getLogger(__name__)
-FOLDER, GROUP, PREFIX = "plugins", "owlbox.plugins", "owlbox_plugin_"
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+PREFIX = "owlbox_plugin_"
 MAX_PROBLEMS = 20  # that are remembered
 Show = Callable[[str, Entry], str]
 
@@ -167,7 +162,7 @@ class Plugins:
         """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
         where, problem, plugin = [""], ["it did not end"], Plugin(name, self._targets.services)
         trial = Hooks()
-        trial.events.subscribe(HandlerFailed, lambda failed: problem.__setitem__(0, _describe_error(failed.error)))
+        trial.events.subscribe(HandlerFailed, lambda failed: problem.__setitem__(0, describe_error(failed.error)))
 
         def ask() -> None:
             register, where[0] = find(self._targets.box, name)
@@ -213,7 +208,7 @@ class Plugins:
     def _record_failure(self, failed: HandlerFailed) -> None:
         """A handler has raised: it is logged already, and told of in the status."""
         if owner := self._owners.get(id(failed.handler), ""):
-            told = f"plugin {owner}: {failed.name}: {_describe_error(failed.error)}"
+            told = f"plugin {owner}: {failed.name}: {describe_error(failed.error)}"
             if told not in self.failures:
                 self.failures = [*self.failures, told][-MAX_PROBLEMS:]
 
@@ -222,47 +217,9 @@ def find(box: Path, name: str) -> tuple[Callable[[Plugin], object], str]:
     """The `register` of a plugin and where it is from; NotFound for none, BadInput for one that cannot be."""
     path = source(box, name)
     if path is None:
-        point = _find_installed(box, name)
+        point = find_installed(box, name)
         return _find_register(point.load(), name), f"package {point.dist.name if point.dist else point.value}"
     return _find_register(_import_module(name, path), name), str(path.relative_to(box))
-
-
-def check(box: Path, enabled: Sequence[str]) -> list[str]:
-    """What keeps plugins from being loaded, as far as that can be told without running them."""
-    problems = []
-    for name in dict.fromkeys(enabled):
-        try:
-            path = source(box, name)
-            if path is None:
-                _find_installed(box, name)
-            else:
-                compile(path.read_bytes(), str(path), "exec")
-        except (OwlError, OSError, SyntaxError, ValueError) as error:
-            problems.append(f"{name}: {_describe_error(error)}")
-    return problems
-
-
-def _find_installed(box: Path, name: str) -> "EntryPoint":
-    from importlib import metadata  # slow to import, and seldom wanted
-
-    for point in metadata.entry_points(group=GROUP):
-        if point.name == name:
-            return point
-    raise NotFound(f"there is no plugin {name}", hint=f"put it at {box / FOLDER / name}.py")
-
-
-def source(box: Path, name: str) -> Path | None:
-    """The file with which a plugin of box/ begins; None for none, Refused for one that others than our user could have written."""
-    if not NAME.fullmatch(name):
-        raise BadInput(f"{name!r} cannot be a plugin", hint="use small letters, digits and _")
-    for path in (box / FOLDER / f"{name}.py", box / FOLDER / name / "__init__.py"):
-        if not path.is_file():
-            continue
-        if path.is_symlink():
-            raise Refused(f"{path} is a link", hint="put the file itself there")
-        require_trusted(path.parent if path.name == "__init__.py" else path, is_tree=True)
-        return path
-    return None
 
 
 def _import_module(name: str, path: Path) -> ModuleType:
@@ -290,14 +247,3 @@ def _find_register(found: Any, name: str) -> Callable[[Plugin], object]:
         raise BadInput(f"{name} has no function register(plugin)", hint="docs/plugins.md has an example")
     made: Callable[[Plugin], object] = register
     return made
-
-
-def _describe_error(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"it ends the process: {error} (leave that to the core)"
-    hint = getattr(error, "hint", "")
-    if isinstance(error, ImportError) and (error.name or "").startswith("appliance"):
-        hint = "a plugin imports from appliance.plugin alone"
-    text = str(error) or type(error).__name__
-    kind = "" if hasattr(error, "outcome") else f"{type(error).__name__}: "
-    return " ".join(f"{kind}{text}{f' ({hint})' if hint and hint not in text else ''}".split())[:500]

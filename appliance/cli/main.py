@@ -188,16 +188,7 @@ def _add_talk(command: Command) -> None:
 
 
 def _add_services(command: Command) -> None:
-    init = command("init", service.init, "make a home")
-    init.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
-    init.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
-    command("serve", service.serve, "run the core until it is stopped")
-    broker = command("broker", service.broker, "run the model broker until it is stopped")
-    broker.add_argument("--socket", default="", metavar="PATH", help="where to listen")
-    doctor = command("doctor", service.doctor, "look everything over")
-    doctor.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
-    maintain = command("maintain", service.maintain, "one round of maintenance; ends at once when nothing is due")
-    maintain.add_argument("--now", action="store_true", help="check the database although it was checked today")
+    service.add(command)
     command("door", _serve_ssh, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
     docs = command("docs", _write_docs, "the reference documents, made from the code")
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")

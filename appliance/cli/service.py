@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,23 @@ from appliance.cli.console.terminal import say_json, say_line, show
 from appliance.cli.console.tool_command import once
 from appliance.runtime.paths import Home
 
+Command = Callable[..., argparse.ArgumentParser]
 TITLE = 40  # columns of a thread's title in `status`
+
+
+def add(command: Command) -> None:
+    """Add all of them but status and reload."""
+    made = command("init", init, "make a home")
+    made.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
+    made.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
+    command("serve", serve, "run the core until it is stopped")
+    made = command("broker", broker, "run the model broker until it is stopped")
+    made.add_argument("--socket", default="", metavar="PATH", help="where to listen")
+    made = command("doctor", doctor, "look everything over")
+    made.add_argument("checks", nargs="*", metavar="CHECK", help="only these, with all that they found; without, all of them")
+    made.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
+    made = command("maintain", maintain, "one round of maintenance; ends at once when nothing is due")
+    made.add_argument("--now", action="store_true", help="check the database although it was checked today")
 
 
 def init(args: argparse.Namespace, home: Home) -> int:
@@ -117,8 +134,7 @@ def pending_lines(given: dict[str, Any]) -> list[str]:
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:
-    from appliance.records import to_plain
-    from appliance.service import doctor as physician
+    from appliance.service.checks import table_process
 
     require_owner(home)
     lock = None
@@ -126,9 +142,15 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
         from appliance.service.daemon import Lock  # the whole core, 0.2 s, which looking does without
 
         lock = Lock(home.lock)
+    # Begun first: on two cores the tables are read while this process reads the doctor.
+    tables = table_process.TableCheck(home, None if args.repair else table_process.BRIEF_S)
+    from appliance.records import to_plain
+    from appliance.service.doctor import Doctor
+
     try:
-        findings = physician.examine(home, os.environ, is_repairing=args.repair)
+        findings = Doctor(home, os.environ, is_repairing=args.repair, tables=tables).examine(args.checks)
     finally:
+        tables.close()
         if lock is not None:
             lock.release()
     if args.json:
@@ -136,6 +158,8 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
     else:
         for f in findings:
             say_line(f"{f.state:<8} {f.name:<14} {f.message}" + (f" ({f.hint})" if f.hint and f.state != "ok" else ""))
+            for name, value in f.details.items() if args.checks else ():
+                say_line(f"{'':<8} {name:<24} {value}")
     return 1 if any(f.state == "problem" for f in findings) else 0
 
 

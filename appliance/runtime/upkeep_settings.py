@@ -11,3 +11,6 @@ class Backups(Keys):
 
     keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
     keep_days: int = setting(60, "Backups older than this are removed, but for the newest; 0 keeps them.", within=(0, 36_500))
+    warn_days: float = setting(
+        7, "`owlbox doctor` warns when the newest backup is older than this; 0 does not.", within=(0, 36_500)
+    )

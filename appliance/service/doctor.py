@@ -6,76 +6,123 @@ returns a finding; one that raises becomes a finding too.
 
 import logging
 import os
-import shutil
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import Any
 
-from msgspec import Struct
-
-from appliance.agent import plugins
-from appliance.errors import OwlError
+from appliance.agent import plugin_files
+from appliance.errors import BadInput, OwlError
 from appliance.ingest import notes, prompt_documents
-from appliance.knowledge.index import Passages
 from appliance.models import catalogue
 from appliance.policy import policy_file
 from appliance.prompt.roles import Roles
 from appliance.runtime import config, paths, trusted_files
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
+from appliance.runtime.settings import Config
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
-from appliance.service import home_faults, home_setup, repair
+from appliance.service import home_faults, home_setup
+from appliance.service.checks import database, machine, upkeep
+from appliance.service.checks.finding import Finding
+from appliance.service.checks.table_process import BRIEF_S, TableCheck
 from appliance.sessions.outbox import Outbox
-from appliance.sessions.runs import Runs
 from appliance.skills import catalog
-from appliance.store import storage_errors
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Roster
 from appliance.work.tasks import Tasks
 
 LOG = logging.getLogger(__name__)
-State = Literal["ok", "warning", "problem"]
 STATUS_S = 10.0
-BRIEF_S, SAMPLE = 0.1, 200  # of a database with more entries than this: the time of its check, and the entries that are looked at
-LARGE_MB = 100  # of a database (R-042)
+LAST = ("database", "log", "queue", "channels", "backups")  # what waits for the process that reads the tables
 
 
-class Finding(Struct, frozen=True):
-    """One check's result; `hint` is the next step when it is not ok."""
+class Doctor:
+    """The checks of one home by their names, in the order in which they are told."""
 
-    name: str
-    state: State
-    message: str
-    hint: str = ""
+    def __init__(
+        self, home: Home, environ: Mapping[str, str], *, is_repairing: bool = False, tables: TableCheck | None = None
+    ) -> None:
+        """`tables` has been begun by a caller who would not wait for this module to be read."""
+        self.home, self.environ = home, environ
+        self._tables = tables or TableCheck(home, None if is_repairing else BRIEF_S)
+        self.checks: dict[str, Callable[[], Finding]] = {
+            "home": lambda: _home(home, is_repairing),
+            "configuration": lambda: _configuration(home, environ),
+            "database": lambda: database.check(home, self._tables, is_repairing=is_repairing),
+            "log": lambda: database.check_log(home, is_repairing=is_repairing),
+            "model": lambda: _model(home, self.settings, self.status),
+            "prefix": lambda: upkeep.check_prefix(home, self.settings, is_repairing=is_repairing),
+            "documents": lambda: _documents(home),
+            "folder": lambda: _folder(home),
+            "runtime": lambda: _runtime(home, environ),
+            "queue": lambda: _queue(home, environ),
+            "channels": lambda: upkeep.check_channels(self.settings, self.status, self._count_failed()),
+            "disk": lambda: upkeep.check_disk(home, self.settings),
+            "wear": lambda: machine.check_wear(home),
+            "memory": machine.check_memory,
+            "temperature": machine.check_temperature,
+            "throttling": machine.check_throttling,
+            "clock": machine.check_clock,
+            "sandbox": lambda: _sandbox(home, environ),
+            "units": lambda: machine.check_units(home),
+            "vault": lambda: _vault(home, environ, self.status),
+            "plugins": lambda: _plugins(home, self.settings, self.status),
+            "roles": lambda: _roles(home, environ),
+            "backups": lambda: upkeep.check_backups(home, self.settings, self._count_rows()),
+        }
 
-
-def examine(home: Home, environ: Mapping[str, str], *, is_repairing: bool = False) -> list[Finding]:
-    """Every finding about a home."""
-    checks: list[tuple[str, Callable[[], Finding]]] = [
-        ("home", lambda: _home(home, is_repairing)),
-        ("configuration", lambda: _configuration(home, environ)),
-        ("database", lambda: _database(home, is_repairing)),
-        ("model", lambda: _model(home, environ)),
-        ("documents", lambda: _documents(home)),
-        ("folder", lambda: _folder(home)),
-        ("runtime", lambda: _runtime(home, environ)),
-        ("queue", lambda: _queue(home, environ)),
-        ("disk", lambda: _disk(home, environ)),
-        ("sandbox", lambda: _sandbox(home, environ)),
-        ("vault", lambda: _vault(home, environ)),
-        ("plugins", lambda: _plugins(home, environ)),
-        ("roles", lambda: _roles(home, environ)),
-    ]
-    findings = []
-    for name, check in checks:
+    def examine(self, names: Collection[str] = ()) -> list[Finding]:
+        """Every finding, or those of the checks that are named."""
+        if unknown := [name for name in names if name not in self.checks]:
+            raise BadInput(f"no check {unknown[0]}", hint=f"there are: {', '.join(self.checks)}")
+        wanted = [name for name in self.checks if not names or name in names]
+        found: dict[str, Finding] = {}
         try:
-            findings.append(check())
+            for name in sorted(wanted, key=lambda name: LAST.index(name) if name in LAST else -1):
+                found[name] = self._run(name)
+        finally:
+            self._tables.close()
+        return [found[name] for name in wanted]
+
+    def _run(self, name: str) -> Finding:
+        try:
+            return self.checks[name]()
         except OwlError as error:
-            findings.append(Finding(name, "problem", error.message, error.hint))
+            return Finding(name, "problem", error.message, error.hint)
         except Exception as error:
             LOG.debug("check %s failed", name, exc_info=True)  # the finding says it; a traceback is for who asks for it
-            findings.append(Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}"))
-    return findings
+            return Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}")
+
+    @cached_property
+    def settings(self) -> Config:
+        """The configuration; a check that needs it says what is wrong with it."""
+        return config.load(self.home, self.environ)
+
+    @cached_property
+    def status(self) -> dict[str, Any]:
+        """What a running core says, asked once."""
+        return _asked(self.home, self.environ, "core.status")
+
+    def _count_failed(self) -> int:
+        store = Store.open(self.home.database)
+        try:
+            return Outbox(store, "").counts().get("failed", 0)
+        finally:
+            store.close()
+
+    def _count_rows(self) -> int:
+        """How much there is to lose: what people know and were told."""
+        store = Store.open(self.home.database)
+        try:
+            return sum(store.facts().counts.values())
+        finally:
+            store.close()
+
+
+def examine(home: Home, environ: Mapping[str, str]) -> list[Finding]:
+    """Every finding about a home."""
+    return Doctor(home, environ).examine()
 
 
 def _home(home: Home, is_repairing: bool) -> Finding:
@@ -101,43 +148,10 @@ def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
 
 
-def _database(home: Home, is_repairing: bool) -> Finding:
-    """The database's pages, its rows and its search index; what is mended is said."""
-    if is_repairing and home.database.exists() and repair.problems(home):
-        return Finding("database", "ok", str(repair.rebuild(home)))
-    store = Store.open(home.database)
-    try:
-        passages = Passages(store)
-        is_brief = not is_repairing and passages.size() > SAMPLE
-        if problems := store.problems(limit_s=BRIEF_S if is_brief else None):
-            return Finding("database", "problem", "; ".join(problems[:3]), storage_errors.AFTER_DAMAGE)
-        if store.is_read_only:
-            return Finding("database", "ok", f"version {store.version}, intact, opened for reading alone")
-        problems = passages.problems(SAMPLE if is_brief else 0)
-        if problems and is_repairing:
-            copy = home.backups / "before-repair.db"
-            store.snapshot(copy)
-            passages.rebuild()
-            if not (problems := store.problems() or passages.problems()):
-                return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
-        if problems:
-            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair makes the search index anew")
-        if lost := Runs(store, "").cut_off():
-            return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
-        size_mb = home.database.stat().st_size // 1_000_000
-        if size_mb > LARGE_MB:
-            return Finding("database", "warning", f"{size_mb} MB, intact", "delete threads you no longer need: owlbox thread list")
-        far = " as far as a short look goes; owlbox doctor --repair looks at all of it" if is_brief else ""
-        return Finding("database", "ok", f"version {store.version}, intact{far}")
-    finally:
-        store.close()
-
-
-def _model(home: Home, environ: Mapping[str, str]) -> Finding:
-    settings = config.load(home, environ)
+def _model(home: Home, settings: Config, status: dict[str, Any]) -> Finding:
     if settings.models.script:
         return Finding("model", "warning", f"every model is replaced by the script {settings.models.script}", "unset models.script")
-    if ended := _asked(home, environ, "core.status").get("broker", {}).get("last_end"):
+    if ended := status.get("broker", {}).get("last_end"):
         return Finding(
             "model", "warning", f"the model process {ended}", "too little memory? owlbox model list says what each needs"
         )
@@ -188,15 +202,13 @@ def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
 
 
 def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
-    """Whether what waits has somebody to do it, and what was to be told has been."""
+    """Whether what waits has somebody to do it."""
     store = Store.open(home.database)
     try:
         roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
-        tasks, outbox = Tasks(store), Outbox(store, "")
+        tasks = Tasks(store)
         if gone := roster.gone(None):
             return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
-        if failed := outbox.counts().get("failed", 0):
-            return Finding("queue", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
         if tasks.is_work() and not roster.running():
             return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
         if waiting := tasks.counts()["waiting"]:
@@ -204,23 +216,6 @@ def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
         return Finding("queue", "ok", f"{len(roster.running())} workers run")
     finally:
         store.close()
-
-
-def _disk(home: Home, environ: Mapping[str, str]) -> Finding:
-    orchestrator: Any = config.load(home, environ).orchestrator
-    usage = shutil.disk_usage(home.root)
-    part, free = usage.used / usage.total, usage.free // 1_000_000
-    text = f"{part:.0%} used, {free} MB free"
-    if fault := storage_errors.write_fault(home.root):
-        return Finding("disk", "problem", fault.message, fault.hint)
-    if part >= orchestrator.disk_refuse:
-        return Finding("disk", "problem", text, "the disk is nearly full: free some space")
-    return Finding(
-        "disk",
-        "warning" if part >= orchestrator.disk_warn else "ok",
-        text,
-        "free some space soon" if part >= orchestrator.disk_warn else "",
-    )
 
 
 def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
@@ -234,12 +229,12 @@ def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")
 
 
-def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
+def _vault(home: Home, environ: Mapping[str, str], told: dict[str, Any]) -> Finding:
     """How the vault is kept, as its broker says, else as its folder looks; and keys that stand in plain."""
     if plain := plaintext_migration.found(home, environ):
         keys = ", ".join(find.key for find in plain)
         return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
-    broker = _asked(home, environ, "core.status").get("broker", {})
+    broker = told.get("broker", {})
     if problem := broker.get("vault", {}).get("problem") or home_faults.emptied_vault(home):
         return Finding("vault", "problem", problem, "what needs a key fails; everything else works")
     # A core that only reads has no broker, and would wait for one.
@@ -262,12 +257,12 @@ def _vault(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("vault", "ok", f"{status['count']} secrets, key: {status['key']}" if status.get("count") else "no secrets")
 
 
-def _plugins(home: Home, environ: Mapping[str, str]) -> Finding:
+def _plugins(home: Home, settings: Config, status: dict[str, Any]) -> Finding:
     """Whether what is enabled can be read; nothing of it is run here."""
-    enabled = config.load(home, environ).plugins.enabled
-    problems = plugins.check(home.box, enabled)
+    enabled = settings.plugins.enabled
+    problems = plugin_files.check(home.box, enabled)
     if enabled and not problems:
-        problems = [one for one in _asked(home, environ, "core.status").get("folder", {}).get("problems", ()) if "plugin " in one]
+        problems = [one for one in status.get("folder", {}).get("problems", ()) if "plugin " in one]
     if problems:
         return Finding("plugins", "warning", "; ".join(problems), "mend it, or take it out of [plugins] enabled")
     return Finding("plugins", "ok", ", ".join(enabled) or "none")

@@ -1,0 +1,1 @@
+"""What `owlbox doctor` looks at, by subject."""

@@ -1,0 +1,94 @@
+"""The doctor's look at what keeps an installation alive: the disk, saved prompts, channels, backups, updates."""
+
+import json
+import os
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+from appliance.clock import now_ms
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import DAY_MS, Config
+from appliance.service import backups
+from appliance.service.checks.finding import Finding
+from appliance.store import storage_errors
+
+MB = 1_000_000
+STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `models.providers.prefix_cache`
+
+
+def check_disk(home: Home, settings: Config) -> Finding:
+    """How full the disk of the home is, and whether it takes writes at all."""
+    usage, keys = shutil.disk_usage(home.root), settings.orchestrator
+    part, free = usage.used / usage.total, usage.free // MB
+    text = f"{part:.0%} used, {free} MB free"
+    if fault := storage_errors.write_fault(home.root):
+        return Finding("disk", "problem", fault.message, fault.hint)
+    hint = "largest first: du -xh --max-depth=2 / | sort -rh | head; owlbox backup list, owlbox model list"
+    if part >= keys.disk_refuse:
+        return Finding("disk", "problem", f"{text}: no new conversations and no tools until there is room", hint)
+    return Finding("disk", "warning" if part >= keys.disk_warn else "ok", text, hint if part >= keys.disk_warn else "")
+
+
+def check_prefix(home: Home, settings: Config, *, is_repairing: bool) -> Finding:
+    """Saved beginnings of prompts: damaged ones cost a start the time that they were to save."""
+    files = sorted((home.models / "prefix").glob("*.state"))
+    if unreadable := [path for path in files if not os.access(path, os.R_OK)]:
+        return Finding("prefix", "ok", f"{len(unreadable)} belong to the broker")
+    damaged = [path for path in files if not _is_whole(_read_start(path), path.stat().st_size)]
+    if damaged and is_repairing:
+        for path in damaged:
+            path.unlink(missing_ok=True)
+        return Finding("prefix", "ok", f"{len(damaged)} damaged ones were removed; they are made anew")
+    total = sum(path.stat().st_size for path in files)
+    said = f"{len(files)} saved beginnings of prompts, {total // MB} of {settings.models.prefix_mb} MB"
+    if damaged:
+        return Finding("prefix", "warning", f"{said}; {len(damaged)} are damaged", "owlbox doctor --repair removes them")
+    return Finding("prefix", "ok", said)
+
+
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEADER_BYTES)
+
+
+def _is_whole(start: bytes, size: int) -> bool:
+    """Whether a state's header is one and the file as long as it says."""
+    try:
+        (length,) = struct.unpack_from("<I", start, len(STATE_MAGIC))
+        begin = len(STATE_MAGIC) + 4 + length
+        facts = json.loads(start[len(STATE_MAGIC) + 4 : begin])
+        expected = begin + int(facts["tokens"]) * 4 + int(facts["payload"])
+    except (struct.error, ValueError, KeyError, TypeError):
+        return False
+    return start.startswith(STATE_MAGIC) and size == expected
+
+
+def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Finding:
+    """Whether the channels that are switched on are open, as a running core says, and everything was delivered."""
+    states = status.get("channels", {})
+    broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str)]
+    enabled = [name for name, table in settings.channels.connectors.items() if table.enabled]
+    if broken:
+        return Finding("channels", "problem", "; ".join(broken), "mend its table in owlbox.toml, then restart the core")
+    if status and (closed := [name for name in enabled if states.get(name) is False]):
+        return Finding("channels", "warning", f"not open: {', '.join(closed)}", "restart the core; its log says why")
+    if failed:
+        return Finding("channels", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
+    return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
+
+
+def check_backups(home: Home, settings: Config, rows: int) -> Finding:
+    """How old the newest backup is, if there is anything to lose."""
+    limit_days = settings.backups.warn_days
+    known = backups.listing(home.backups)
+    if not limit_days:
+        return Finding("backups", "ok", f"{len(known)} in {home.backups}; backups.warn_days = 0 asks for none")
+    hint = "owlbox backup --to /media/STICK; the timer owlbox-backup.timer makes one each night"
+    if not known:
+        what = f"none in {home.backups}"
+        return Finding("backups", "warning", what, hint) if rows else Finding("backups", "ok", f"{what}, and nothing to lose yet")
+    days = (now_ms() - known[0].made_ms) / DAY_MS
+    said = f"the newest of {len(known)} is {days:.1f} days old"
+    return Finding("backups", "warning" if days > limit_days else "ok", said, hint if days > limit_days else "")
