@@ -50,6 +50,7 @@ models.providers.template_process: subprocess
 tools: importlib
 agent.plugins: importlib
 channels: importlib smtplib imaplib
+channels.http: websockets
 tui: textual rich markdown_it
 clock: time
 runtime.config_edit: tomlkit

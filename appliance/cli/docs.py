@@ -55,6 +55,7 @@ from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.roles import RoleService
 from appliance.service.undo import Undo
 from appliance.sessions.branches import Branches
+from appliance.sessions.logins import Logins
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.people import People
 from appliance.sessions.runs import Runs
@@ -93,7 +94,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: what happens in threads", (Live,)),
     ("Core: decisions", (ApprovalMethods,)),
     ("Core: packets", (PacketInspector,)),
-    ("Core: people and groups", (People,)),
+    ("Core: people and groups", (People, Logins)),
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),

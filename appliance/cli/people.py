@@ -5,10 +5,12 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 
 import argparse
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from appliance.cli.console.terminal import Table, say_json, show
 from appliance.cli.console.tool_command import once
+from appliance.cli.secret import read_value
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
@@ -29,6 +31,15 @@ def add(command: Command) -> None:
     made.add_argument("person", help=PERSON)
     made.add_argument("address", help=ADDRESS)
     command("unlink", unlinked, "take back a link", known).add_argument("address", help=ADDRESS)
+    made = command("invite", invited, "make a one-time invite to the web page; makes the person where there is none", known)
+    made.add_argument("person", help=PERSON)
+    made = command("password", password_set, "set a password for the web page; asks for it, or reads standard input", known)
+    made.add_argument("person", help=PERSON)
+    made.add_argument("--remove", action="store_true", help="remove it: only invites are left")
+    made = command("logins", logins, "who is logged in to the web page, and since when", known)
+    made.add_argument("person", nargs="?", default="", help=PERSON)
+    made = command("logout", logged_out, "end a login of the web page", known)
+    made.add_argument("id", help="as logins shows it, or its beginning")
     made = command("group", group, "groups and who is in them; with a name, make or change one", known)
     made.add_argument("name", nargs="?", default="", help="the name of a group")
     made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="who joins it")
@@ -38,7 +49,7 @@ def add(command: Command) -> None:
 
 def choose(args: argparse.Namespace, home: Home) -> int:
     """No action was named."""
-    raise BadInput("say what to do", hint="owlbox people list, show, add, link, unlink, group or remove")
+    raise BadInput("say what to do", hint="owlbox people --help lists the actions")
 
 
 def people(args: argparse.Namespace, home: Home) -> int:
@@ -75,6 +86,37 @@ def unlinked(args: argparse.Namespace, home: Home) -> int:
     return _show_person(args, once(home, "people.unlink", {"identity": args.address}))
 
 
+def invited(args: argparse.Namespace, home: Home) -> int:
+    """Make an invite."""
+    found = once(home, "login.invite", {"person": args.person})
+    until = _format_time(found["expires_ms"])
+    where = found["address"] or f"#invite={found['invite']} behind the address of the page (channels.web.enabled is false)"
+    return show(args, found, [where, f"for {found['person']}, once, until {until}"])
+
+
+def password_set(args: argparse.Namespace, home: Home) -> int:
+    """Set or remove a password."""
+    words = "" if args.remove else read_value(f"password of {args.person}: ")
+    if not (words or args.remove):
+        raise BadInput("no password was given", hint="type one, or owlbox people password NAME --remove")
+    found = once(home, "login.set_password", {"person": args.person, "password": words})
+    return show(args, found, [f"{'removed' if args.remove else 'set'}; {args.person} is logged out everywhere"])
+
+
+def logins(args: argparse.Namespace, home: Home) -> int:
+    """A table of sessions."""
+    found = once(home, "login.list", {"person": args.person})
+    rows = [[one["id"], one["person"], _format_time(one["seen_ms"]), one["address"], one["agent"]] for one in found]
+    heads = ["id", "person", "seen", "address", "browser"]
+    return show(args, found, Table(rows, heads, ["browser"], empty="nobody is logged in"))
+
+
+def logged_out(args: argparse.Namespace, home: Home) -> int:
+    """End a session."""
+    found = once(home, "login.end", {"id": args.id})
+    return show(args, found, [f"{found['person']} is logged out there"])
+
+
 def group(args: argparse.Namespace, home: Home) -> int:
     """All groups, or one that is made or changed."""
     if not args.name:
@@ -94,3 +136,7 @@ def _show_person(args: argparse.Namespace, found: dict[str, Any]) -> int:
     lines = [f"{found['name']}: {found['rights']} rights"]
     lines += [f"groups: {', '.join(found['groups'])}"] if found["groups"] else []
     return show(args, found, [*lines, *(f"address: {one}" for one in found["identities"])])
+
+
+def _format_time(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%Y-%m-%d %H:%M}"

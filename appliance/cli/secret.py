@@ -82,7 +82,7 @@ def store_secret(args: argparse.Namespace, home: Home) -> int:
     end = _parse_moment(args.expires)
     with connected(home) as way:
         params = {"name": args.name, "expires_ms": end}
-        done = send_sealed(way, "secret.set", params, _read_value(f"value of {args.name}: "), f"set {args.name}")
+        done = send_sealed(way, "secret.set", params, read_value(f"value of {args.name}: "), f"set {args.name}")
     return show(args, done, [f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already"])
 
 
@@ -145,7 +145,7 @@ def unlock(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         if not way.is_remote:
             raise NotFound("no core is running", hint="the broker forgets a passphrase when it ends: owlbox serve first")
-        done = send_sealed(way, "secret.unlock", {}, _read_value("passphrase: "), "unlock")
+        done = send_sealed(way, "secret.unlock", {}, read_value("passphrase: "), "unlock")
     return show(args, done, f"unlocked: {_count_secrets(done['count'])}")
 
 
@@ -164,7 +164,7 @@ def _reveal_secret(way: Reach, name: str) -> str:
     return letterbox.open(way.call("secret.reveal", {"name": name, "address": letterbox.address}), f"reveal {name}")
 
 
-def _read_value(prompt: str) -> str:
+def read_value(prompt: str) -> str:
     """A value from a pipe, without its line end, or typed unseen."""
     if sys.stdin.isatty():
         return getpass.getpass(prompt, stream=sys.stderr)
@@ -177,7 +177,7 @@ def _read_value(prompt: str) -> str:
 
 
 def _new_passphrase() -> str:
-    first = _read_value("new passphrase: ")
+    first = read_value("new passphrase: ")
     if sys.stdin.isatty() and getpass.getpass("again: ", stream=sys.stderr) != first:
         raise Refused("the two differ; the key is the old one", hint="owlbox secret rotate")
     return first

@@ -10,6 +10,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected, require_owner
 from appliance.cli.console.terminal import say_json, say_line, show
 from appliance.cli.console.tool_command import once
+from appliance.errors import Unavailable
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -24,6 +25,7 @@ def add(command: Command) -> None:
     command("serve", serve, "run the core until it is stopped")
     made = command("broker", broker, "run the model broker until it is stopped")
     made.add_argument("--socket", default="", metavar="PATH", help="where to listen")
+    command("web", web, "serve the web page until stopped; off unless channels.web.enabled")
     made = command("doctor", doctor, "look everything over")
     made.add_argument("checks", nargs="*", metavar="CHECK", help="only these, with all that they found; without, all of them")
     made.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
@@ -55,6 +57,14 @@ def broker(args: argparse.Namespace, home: Home) -> int:
     if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):
         return 0
     return service.serve(home, os.environ, socket_path=Path(args.socket) if args.socket else None)
+
+
+def web(args: argparse.Namespace, home: Home) -> int:
+    try:
+        from appliance.channels.http import process
+    except ImportError as error:
+        raise Unavailable(f"the web page needs a package that is missing: {error.name}", hint="pip install 'owlbox[web]'") from None
+    return process.serve(home, os.environ)
 
 
 def status(args: argparse.Namespace, home: Home) -> int:

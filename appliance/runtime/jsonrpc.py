@@ -38,6 +38,7 @@ class Peer(NamedTuple):
     gid: int
     groups: tuple[int, ...] = ()
     person: str = ""
+    login: str = ""  # the session that the person logged in to, where there is one
 
 
 class Frames(Protocol):

@@ -43,7 +43,7 @@ BEFORE_HELLO = ("ping", "discover", "hello")
 # Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 
-Gate = Callable[[Peer, dict[str, Any]], None]
+Gate = Callable[[Peer, dict[str, Any]], Peer | None]  # who a caller works as from now on; None for as whom the kernel says
 
 
 class Call:
@@ -182,6 +182,13 @@ class Listener:
     def offer(self, *owners: object) -> None:
         """Offer every function that the owners marked with `@method`."""
         self.table.offer(*owners)
+
+    def hang_up(self, logins: Collection[str]) -> None:
+        """End the connections of these logins, with what they have running."""
+        with self._guard:
+            ended = [one for one in self._connections if one.peer.login in logins]
+        for connection in ended:
+            connection.wire.close()  # its thread cancels what runs
 
     def attend(self, frames: Frames, person: str) -> None:
         """Serve a connection of another server, whom `person` is at the other end of, in the calling thread until it ends.
@@ -527,7 +534,7 @@ class Listener:
         if name == "discover":
             return self.table.describe()
         if name == "hello":
-            self._gate(call.peer, params)
+            call.connection.peer = self._gate(call.peer, params) or call.peer
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
             call.connection.context = str(params.get("context") or "")[:MAX_CONTEXT]
             self._alarms.cancel(call.connection.greeting_alarm)

@@ -291,6 +291,20 @@ class Slack(Keys):
     trigger: str = setting(r"^@owlbox\b", "Messages in rooms that it reads.", seed="A trigger pattern", mark="needed")
 
 
+class Web(Keys):
+    """The web page and what else is asked by HTTP: docs/web-page.md."""
+
+    enabled: bool = setting(False, "Let `owlbox web` serve it.", seed="A channels.web.enabled")
+    host: str = setting("127.0.0.1", "Address to listen at; another than loopback needs `certificate` or `address`.")
+    port: int = setting(8420, "Port to listen at.", within=(0, 65_535))
+    address: str = setting("", "Where people reach it when a proxy is before it, such as `https://owl.lan`.")
+    certificate: str = setting("", "Certificates in PEM, for https; relative to the home.")
+    key: str = setting("", "Their private key; empty when it is in the same file.")
+    session_days: float = setting(30, "How long a login holds.", within=(0.01, 366))
+    invite_h: float = setting(24, "How long an invite holds.", within=(0.01, 720))
+    max_connections: int = setting(64, "Connections at a time.", within=(4, 1000))
+
+
 class Connector(Keys):
     """A channel that is a file in `appliance/channels/connectors/`, under the file's name."""
 
@@ -304,6 +318,7 @@ class Channels(Keys):
     matrix: Matrix = setting(Matrix(), "", mark="later")
     email: Email = setting(Email(), "", mark="later")
     slack: Slack = setting(Slack(), "", mark="later")
+    web: Web = setting(Web(), "")
     connectors: Mapping[str, Connector] = setting({}, "", mark="restart rest", folder="channels/connectors")
 
 

@@ -49,7 +49,9 @@ class Callers:
             return
         try:
             if mark.access == "admin" and not is_admin:
-                raise Refused(f"{mark.name} is for admins of this box, not for {name}", hint=f"ask {', '.join(admins)}")
+                raise Refused(
+                    f"{mark.name} is for admins of this box, not for {name}", hint=f"ask {', '.join(admins) or 'its owner'}"
+                )
             with self._restricted(name, call.context, is_admin=is_admin) as person:
                 self._require_own(person, mark, arguments)
                 yield

@@ -150,6 +150,7 @@ class Core:
                 self,
                 self.runs,
                 self.base.people,
+                self.policy.logins,
                 made,
                 made.branches,
                 made.transcripts,

@@ -20,13 +20,15 @@ from appliance import __version__
 from appliance.clock import Alarms
 from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
 from appliance.runtime import config, paths, sd_notify
-from appliance.runtime.jsonrpc import Peer
+from appliance.runtime.jsonrpc import NOBODY, Peer
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.runtime.signals import Signals
+from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
 from appliance.service import home_faults
 from appliance.service.core import Core
+from appliance.sessions.logins import LoginsEnded
 from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start
 M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
 READING_S = 1.0  # between two looks whether a disk that took no writes takes them again
 WRITES_AGAIN = -1
+MAX_TOKEN = 128
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
@@ -174,6 +177,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
+        core.events.subscribe(LoginsEnded, lambda ended: listener.hang_up(ended.ids))
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.queue.courier.start()
@@ -266,16 +270,20 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
     settings = core.live.current
     allowed = {os.getuid(), 0}
 
-    def gate(peer: Peer, params: dict[str, Any]) -> None:
+    guest = core.base.environ.get("OWLBOX_WEB_USER", "")  # the HTTP server's user, which serves strangers
+
+    def gate(peer: Peer, params: dict[str, Any]) -> Peer | None:
         if peer.person:
-            return  # authenticated by the server that handed the connection over
+            return None  # authenticated by the server that handed the connection over
         # Socket mode 0660 admits the group; its members are people of this box (host trust).
         if peer.uid not in allowed and os.getgid() not in (peer.gid, *peer.groups):
             LOG.warning("refused hello of uid %d", peer.uid)
             raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
-        if params.get("token"):
-            LOG.warning("refused hello of pid %d: a token that was not issued", peer.pid)
-            raise Refused("this token was not issued here", hint="people need no token")
+        if token := params.get("token"):
+            login = core.policy.logins.find(str(token)[:MAX_TOKEN])
+            return Peer(peer.pid, NOBODY, NOBODY, person=login.person, login=login.id)
+        # By itself it may do what everybody may, whoever the admins are: only a session's token makes it more.
+        return Peer(peer.pid, NOBODY, NOBODY, person=guest) if guest and user_name(peer.uid) == guest else None
 
     path = paths.core_socket(core.runtime)
     try:

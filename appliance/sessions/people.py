@@ -133,6 +133,12 @@ class People:
                 raise Conflict(f"there is a person {person} already", hint="owlbox people list shows them")
         return self._described(person)
 
+    def ensure_person(self, person: str) -> None:
+        """Add a person unless there is one of that name. Call inside a write."""
+        _check_name(person, "person")
+        with self._store.write() as execute:
+            execute("INSERT INTO persons VALUES (?, ?) ON CONFLICT DO NOTHING", (person, now_ms()))
+
     @method("people.remove")
     def remove_person(self, person: PersonName) -> Person:
         """Remove a person from all groups, with the links of their addresses. What was said and stored stays."""

@@ -239,6 +239,32 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX identities_of ON identities(person)",
     ),
+    (  # logins from other machines: of tokens and invites the SHA-256, of passwords the scrypt
+        # writer: logins
+        """CREATE TABLE logins (
+            id TEXT PRIMARY KEY,
+            person TEXT NOT NULL REFERENCES persons(name) ON DELETE CASCADE,
+            token_hash BLOB NOT NULL UNIQUE,
+            agent TEXT NOT NULL,
+            address TEXT NOT NULL,
+            created_ms INTEGER NOT NULL,
+            seen_ms INTEGER NOT NULL,
+            expires_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX logins_of ON logins(person)",
+        """CREATE TABLE invites (
+            token_hash BLOB PRIMARY KEY,
+            person TEXT NOT NULL REFERENCES persons(name) ON DELETE CASCADE,
+            expires_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX invites_of ON invites(person)",
+        """CREATE TABLE passwords (
+            person TEXT PRIMARY KEY REFERENCES persons(name) ON DELETE CASCADE,
+            salt BLOB NOT NULL,
+            hash BLOB NOT NULL,
+            changed_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

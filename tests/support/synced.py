@@ -24,6 +24,7 @@ from appliance.work.jobs import Order
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
+login.check login.list
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
@@ -138,6 +139,11 @@ def main() -> None:
     call("people.link", identity="email/bob@example.org", person="bob")
     call("people.unlink", identity="email/bob@example.org")
     call("group.change", group="home", add=["bob"])
+    invite = call("login.invite", person="bob")["invite"]
+    call("login.leave", token=call("login.redeem", invite=invite)["token"])
+    call("login.set_password", person="bob", password="ten letters or more")
+    call("login.enter", name="bob", password="ten letters or more")
+    call("login.end", id=table.call("login.list", {"person": "bob"})[0]["id"])
     call("people.remove", person="bob")
     call("memory.write", text="The kettle is blue.", topic="kitchen")
     call("memory.move_topic", old="kitchen", new="house")

@@ -74,6 +74,7 @@ BY_METHOD = {
     **{f"skill_{verb}.name": "skill" for verb in ("read", "edit", "delete")},
     **{f"ingest.{verb}.key": "" for verb in ("part", "piece")},
     "view_thread.id": "run",
+    "login.end.id": "login",
     "read_large_result.id": "result",
     "run.write.ref": "run_ref",
     "message.target": "recipient",
@@ -102,7 +103,7 @@ PLAIN = set(
     responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings severity soonest
     source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title
     tool tools top_k turn type until_ms uri url visibility wait wanted when words
-    topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
+    token invite password topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {
@@ -251,6 +252,8 @@ def furnish(core: Core, context: str, uid_name: str) -> dict[str, Any]:
     note.parent.mkdir(parents=True)
     note.write_text(f"# {secret}\n\n{secret} is the word.\n")
     core.box_folder.compare()
+    invite = core.policy.logins.invite_person(uid_name).invite
+    login = core.policy.logins.find(core.policy.logins.redeem_invite(invite, agent=secret).token)
     return {
         "run": run,
         "alias": core.runs.get(run).alias,
@@ -272,6 +275,7 @@ def furnish(core: Core, context: str, uid_name: str) -> dict[str, Any]:
         "skill": word,
         "result": "1",
         "identity": f"local/{uid_name}",
+        "login": login.id,
     }
 
 
@@ -297,6 +301,7 @@ MADE_UP = {
     "skill": "made-up",
     "result": "1",
     "identity": "local/nobody",
+    "login": "01a0b0c0-d0e0-7000-8000-000000000000",
 }
 
 

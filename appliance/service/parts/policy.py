@@ -1,14 +1,16 @@
-"""Builds what decides about tools whatever they are: the audit log, the policy gate, the rules, and their methods."""
+"""Builds what decides about tools whatever they are, and who may log in: the audit log, the policy gate, the rules, logins."""
 
 from msgspec import Struct
 
 from appliance.agent.tool_rules import ToolRules
+from appliance.channels.http.site import page_address
 from appliance.channels.rpc.policy import PolicyMethods
 from appliance.policy import policy_file
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.policy.gate import Gate
 from appliance.policy.policy_file import Policy
 from appliance.service.parts.base import BaseParts
+from appliance.sessions.logins import Logins, Validity
 
 
 class PolicyParts(Struct, frozen=True):
@@ -18,6 +20,7 @@ class PolicyParts(Struct, frozen=True):
     gate: Gate
     rules: ToolRules
     methods: PolicyMethods
+    logins: Logins
 
 
 def build_policy(base: BaseParts) -> PolicyParts:
@@ -27,6 +30,12 @@ def build_policy(base: BaseParts) -> PolicyParts:
     def read_policy() -> Policy:
         return policy_file.of(base.home, settings(), base.environ, (base.runtime,))
 
+    def read_validity() -> Validity:
+        keys = settings().channels.web
+        return Validity(keys.invite_h, keys.session_days, page_address(keys) if keys.enabled else "")
+
     ledger = Ledger(base.store, base.redactor.clean_all, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
-    return PolicyParts(ledger, gate, ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools), PolicyMethods(gate))
+    rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
+    logins = Logins(base.store, base.people, ledger, base.events, read_validity)
+    return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins)

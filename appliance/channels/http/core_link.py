@@ -1,0 +1,54 @@
+"""The server's way to the core: logins asked for with rights of its own, everything else with the token of whoever is logged in.
+
+This process has no rights beyond those of its user. A connection that says hello with a session's token works for the person
+whose session it is; the core says who that is. Knows nothing about HTTP.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import Lost, Refused, Unavailable
+from appliance.runtime.jsonrpc import Wire, connect
+from appliance.runtime.rpc_client import Client
+
+CALL_S = 20.0
+NAME = "web"
+WHO = "login.check"
+
+
+class CoreLink:
+    """Connections to the core, wherever it listens now."""
+
+    def __init__(self, find: Callable[[], Path]) -> None:
+        self._find = find
+
+    def call(self, method: str, params: dict[str, Any], session: str = "") -> Any:
+        """The result of one call, for whoever is logged in or for this process itself; Unavailable while no core runs."""
+        try:
+            with Client(str(self._find()), name=NAME, token=session, timeout_s=CALL_S) as client:
+                return client.call(method, params)
+        except Lost:
+            raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
+
+    def check_login(self, session: str) -> str:
+        """The person whose session a token stands for; Refused for one that is none."""
+        if not session:
+            raise _not_logged_in()
+        try:
+            return str(self.call(WHO, {"token": session})["person"])
+        except Refused:
+            raise _not_logged_in() from None
+
+    def open(self) -> Wire:
+        """A connection on which nothing was said yet; Unavailable while no core runs."""
+        try:
+            return connect(str(self._find()))
+        except Lost:
+            raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
+
+
+def _not_logged_in() -> Refused:
+    error = Refused("nobody is logged in", hint="log in", outcome="not_logged_in")
+    error.status = 401
+    return error

@@ -1,0 +1,70 @@
+"""The process of the HTTP server: `owlbox web`. Reads the configuration, listens, and serves until it is told to end.
+
+It opens no database and holds no secret but the key of its certificate; what people may do is the core's business. Off unless
+`channels.web.enabled`; on loopback unless told otherwise, and then only with a certificate or behind a proxy.
+"""
+
+import logging
+import signal
+import ssl
+import sys
+from collections.abc import Mapping
+
+from appliance import __version__
+from appliance.channels.http.core_link import CoreLink
+from appliance.channels.http.login_routes import LoginRoutes
+from appliance.channels.http.page_routes import PageRoutes
+from appliance.channels.http.server import HttpServer, listen
+from appliance.channels.http.site import build_site, is_loopback
+from appliance.errors import ConfigError, Refused
+from appliance.runtime import config, paths, sd_notify
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Web
+from appliance.runtime.signals import Signals
+
+LOG = logging.getLogger(__name__)
+
+
+def build_server(home: Home, environ: Mapping[str, str], keys: Web) -> HttpServer:
+    """A server as configured, listening and not yet accepting. Further routes are objects in the list here."""
+    if not is_loopback(keys.host) and not keys.certificate and not keys.address.startswith("https:"):
+        raise ConfigError(
+            f"channels.web.host is {keys.host}, which others reach, and nothing is encrypted",
+            key="channels.web.host",
+            hint="set channels.web.certificate and key, or channels.web.address to that of an https proxy before it",
+        )
+    tls = _load_certificate(home, keys) if keys.certificate else None
+    sock = listen(keys.host, keys.port)
+    site = build_site(keys.host, int(sock.getsockname()[1]), has_tls=tls is not None, address=keys.address)
+    core = CoreLink(lambda: paths.find_core(home, environ))
+    routes = [LoginRoutes(site, core), PageRoutes(core)]
+    return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls, max_connections=keys.max_connections)
+
+
+def serve(home: Home, environ: Mapping[str, str]) -> int:
+    """Serve until a signal; returns the exit code."""
+    settings = config.load(home.require(), environ)
+    keys = settings.channels.web
+    if not keys.enabled:
+        raise Refused("the web page is switched off", hint="owlbox config set channels.web.enabled true")
+    notifier = sd_notify.Notifier(environ)
+    signals = Signals((signal.SIGTERM, signal.SIGINT))
+    server = build_server(home, environ, keys)
+    server.start()
+    print(f"owlbox {__version__} web page at {server.site.address}", file=sys.stderr, flush=True)
+    notifier.ready(f"serves {server.site.address}")
+    signals.wait(None)
+    notifier.stopping("asked to")
+    server.close()
+    return 0
+
+
+def _load_certificate(home: Home, keys: Web) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(home.root / keys.certificate, home.root / (keys.key or keys.certificate))
+    except (OSError, ssl.SSLError) as error:
+        why = error.strerror or str(error)
+        raise ConfigError(f"channels.web.certificate cannot be used: {why}", key="channels.web.certificate") from None
+    return context

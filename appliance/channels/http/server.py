@@ -1,0 +1,301 @@
+"""Serves HTTP routes in threads: listens, limits, checks Host, Origin and login, answers, and hands sockets to WebSockets.
+
+To add a route, mark a method of an object and give that object to `HttpServer` in `process`:
+
+    class Clock:
+        @route("GET", "/clock")
+        def tell_time(self, request: Request) -> Response:
+            return Response.of_json({"person": request.person, "now": now_ms()})
+
+`access` says who gets there. "person": whoever is logged in; `request.person` is their name and `request.session` what `hello`
+at the core's socket takes as its token, so that the core itself grants what that person may do. "open": everybody; the method
+checks what it needs by itself (a bearer token, a signature) and looks at no cookie. A path that ends in "/" stands for all below
+it; the longest one that fits is taken. `max_body` is how many bytes a body may have. A method with `upgrades=True` gets the
+connected socket as well, `(request, sock)`, before anything was answered, and owns it until it returns. Errors of the tree
+become JSON with their status; a streamed answer is a `Response` whose body is an iterator of bytes, sent as they come. Headers
+of a response come before those of `FIXED`, so that a page may have a Content-Security-Policy of its own.
+
+Checked here, before any route: Host is one of ours (DNS rebinding), Origin is one of ours where there is one and is there where
+a login's cookie could act (other sites' pages), sizes, times, and how many connections one address may have. A request is one
+connection. Not done here: logins themselves (`login_routes`), and what a person may do (the core).
+"""
+
+import inspect
+import logging
+import select
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from appliance.channels.http.message import (
+    HEAD_S,
+    MAX_BODY_BYTES,
+    Request,
+    Response,
+    read_body,
+    read_head,
+    status_of,
+    write_response,
+)
+from appliance.channels.http.site import Site
+from appliance.clock import monotonic_s, sleep_s
+from appliance.errors import BadInput, DeadlineExceeded, Lost, NotFound, OwlError, Refused
+
+LOG = logging.getLogger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+SEND_S = 30  # for a peer to take what it is sent
+ACCEPT_PAUSE_S = 0.2
+MAX_LOGGED = 200  # characters of a path
+SAFE = ("GET", "HEAD")
+FIXED = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "same-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    ("Cache-Control", "no-store"),
+)
+
+
+class Route(NamedTuple):
+    """What `@route` notes."""
+
+    method: str
+    path: str
+    access: Literal["person", "open"]
+    max_body: int
+    upgrades: bool
+
+
+def route(
+    method: str,
+    path: str,
+    *,
+    access: Literal["person", "open"] = "person",
+    max_body: int = MAX_BODY_BYTES,
+    upgrades: bool = False,
+) -> Callable[[F], F]:
+    """Mark a method as what answers requests for a path. Marks only; nothing is registered."""
+
+    def mark(function: F) -> F:
+        function.route = Route(method, path, access, max_body, upgrades)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+class Found(NamedTuple):
+    """A route with the function that serves it."""
+
+    mark: Route
+    function: Callable[..., Any]
+
+
+class HttpServer:
+    """Answers requests at a listening socket until closed."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        site: Site,
+        routes: Sequence[object],
+        *,
+        check_login: Callable[[str], str],
+        tls: ssl.SSLContext | None = None,
+        max_connections: int = 64,
+        max_of_one: int = 24,
+    ) -> None:
+        """`check_login` is the person of a session's token, and raises Refused for a token that is none."""
+        self.sock = sock
+        self.site = site
+        self._check_login = check_login
+        self._tls = tls
+        self._max_connections = max_connections
+        self._max_of_one = max_of_one
+        self._routes: dict[tuple[str, str], Found] = {}
+        for owner in routes:
+            self._add_routes(owner)
+        self._guard = threading.Lock()
+        self._open: dict[socket.socket, str] = {}
+        self._is_closing = False
+        self._bell, self._ear = socket.socketpair()
+
+    def _add_routes(self, owner: object) -> None:
+        for name, _ in inspect.getmembers(type(owner), lambda one: isinstance(getattr(one, "route", None), Route)):
+            function = getattr(owner, name)
+            mark: Route = function.route
+            if (mark.method, mark.path) in self._routes:
+                raise ValueError(f"two routes answer {mark.method} {mark.path}")
+            self._routes[mark.method, mark.path] = Found(mark, function)
+
+    # -- connections --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to accept, in a thread of its own."""
+        threading.Thread(target=self._accept_connections, name="http-accept", daemon=True).start()
+
+    def close(self) -> None:
+        """Accept nothing more and hang up on everybody."""
+        self._is_closing = True
+        self._bell.close()
+        self.sock.close()
+        with self._guard:
+            connected = list(self._open)
+        for sock in connected:
+            _hang_up(sock)
+
+    def _accept_connections(self) -> None:
+        knocks = select.poll()
+        knocks.register(self.sock, select.POLLIN)
+        knocks.register(self._ear, select.POLLIN)
+        while not any(number == self._ear.fileno() for number, _ in knocks.poll()):
+            try:
+                sock, peer = self.sock.accept()
+            except OSError as error:
+                if self._is_closing:
+                    return
+                LOG.error("accept failed: %s", error)
+                sleep_s(ACCEPT_PAUSE_S)
+                continue
+            address = str(peer[0]) if isinstance(peer, tuple) else "local"
+            if not self._admit(sock, address):
+                LOG.warning("connection refused", extra={"sender": address, "result": "too many connections"})
+                sock.close()
+                continue
+            try:
+                threading.Thread(target=self._serve_socket, args=(sock, address), name="http", daemon=True).start()
+            except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
+                LOG.error("a caller is turned away: %s", error)
+                self._forget(sock)
+        self._ear.close()
+
+    def _admit(self, sock: socket.socket, address: str) -> bool:
+        with self._guard:
+            of_one = Counter(self._open.values())[address]
+            # Behind a proxy everybody comes from its address.
+            is_full = len(self._open) >= self._max_connections or (of_one >= self._max_of_one and not self.site.is_proxied)
+            if not is_full:
+                self._open[sock] = address
+        return not is_full
+
+    def _forget(self, sock: socket.socket) -> None:
+        with self._guard:
+            self._open.pop(sock, None)
+        sock.close()
+
+    def _serve_socket(self, raw: socket.socket, address: str) -> None:
+        sock = raw
+        try:
+            sock.settimeout(HEAD_S)
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(raw, server_side=True)
+                with self._guard:
+                    self._open[sock] = self._open.pop(raw)
+            self._serve_request(sock, address)
+        except (OSError, Lost) as error:
+            LOG.debug("connection of %s ended: %s", address, error)
+        finally:
+            _hang_up(sock)
+            self._forget(sock)
+
+    # -- one request --------------------------------------------------------------------------------
+
+    def _serve_request(self, sock: socket.socket, address: str) -> None:
+        started_s, request, person = monotonic_s(), None, ""
+        try:
+            request, begun = read_head(sock)
+            request = replace(request, address=self._address_of(request, address))
+            found = self._find_route(request)
+            self._check_origin(request, found.mark)
+            if found.mark.access == "person":
+                session = request.cookies().get(self.site.cookie, "")
+                person = self._check_login(session)
+                request = replace(request, person=person, session=session)
+            request = replace(request, body=read_body(sock, request, begun, found.mark.max_body))
+            sock.settimeout(SEND_S)
+            if found.mark.upgrades:
+                found.function(request, sock)
+                self._log(request, address, person, "closed", started_s)
+                return
+            response: Response = found.function(request)
+        except (Lost, DeadlineExceeded) as error:
+            if request is not None or isinstance(error, DeadlineExceeded):
+                self._log(request, address, person, error.outcome, started_s)
+            return
+        except OwlError as error:
+            response = Response.of_error(error, status_of(error))
+        except Exception:
+            LOG.exception("a request failed")
+            response = Response.of_error(OwlError("the request failed inside the server", hint="the log has the details"))
+        self._log(request, address, person, str(response.status), started_s)
+        sock.settimeout(SEND_S)
+        write_response(sock, response, FIXED, has_body=request is None or request.method != "HEAD")
+
+    def _find_route(self, request: Request) -> Found:
+        if request.header("host").lower() not in self.site.hosts:
+            raise _failure(421, "wrong_host", f"this is not {request.header('host')[:80]!r}", f"open {self.site.address}")
+        method = "GET" if request.method == "HEAD" else request.method
+        fitting = [
+            path for _, path in self._routes if request.path == path or (path.endswith("/") and request.path.startswith(path))
+        ]
+        if not fitting or ".." in request.path.split("/") or "\0" in request.path:
+            raise NotFound(f"nothing is at {request.path[:MAX_LOGGED]}")
+        path = max(fitting, key=len)
+        if (found := self._routes.get((method, path))) is None:
+            raise _failure(405, "wrong_method", f"{request.method} is not what {path} takes")
+        return found
+
+    def _check_origin(self, request: Request, mark: Route) -> None:
+        """Refuse what another site's page asks for: with a foreign Origin, or without one where a cookie could act."""
+        origin = request.header("origin")
+        if origin and origin.lower() not in self.site.origins:
+            raise Refused(f"{origin[:80]} may not call this server")
+        is_acting = mark.upgrades or request.method not in SAFE
+        if mark.access == "person" and not origin and is_acting:
+            raise Refused("a request that changes something must say where it comes from", hint="send the header Origin")
+        if mark.access == "person" and request.header("sec-fetch-site") in ("cross-site", "same-site"):
+            raise Refused("another site's page asked for this")
+
+    def _address_of(self, request: Request, address: str) -> str:
+        """Whom to count a request for: behind a proxy the last address that it has added."""
+        told = request.header("x-forwarded-for").rpartition(",")[2].strip() if self.site.is_proxied else ""
+        return told[:64] or address
+
+    def _log(self, request: Request | None, address: str, person: str, result: str, started_s: float) -> None:
+        """One line for each request, served or refused; without its query, which may hold a secret."""
+        asked = f"{request.method} {request.path[:MAX_LOGGED]}" if request else "?"
+        sender = f"{request.address if request else address}{f' person={person}' if person else ''}"
+        is_bad = result.isdigit() and int(result) >= 400
+        extra = {"sender": sender, "operation": asked, "result": result, "ms": round((monotonic_s() - started_s) * 1000)}
+        LOG.log(logging.WARNING if is_bad else logging.INFO, "request", extra=extra)
+
+
+def _failure(status: int, outcome: str, message: str, hint: str = "") -> OwlError:
+    error = OwlError(message, hint=hint, outcome=outcome)
+    error.status = status
+    return error
+
+
+def _hang_up(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the other end closed first
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound listening socket; BadInput says why there can be none."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
+    except OSError as error:
+        raise BadInput(f"cannot listen at {host} port {port}: {error.strerror}", hint="choose another channels.web.port") from None

@@ -1,0 +1,277 @@
+"""Logins from other machines: one-time invites, passwords, and the sessions that both begin.
+
+Owns the `logins`, `invites` and `passwords` tables. Tokens are random and only their SHA-256 is stored; passwords are stored
+as scrypt. Whoever holds a session's token is that person, with the rights that the person has everywhere (`service.callers`).
+Attempts are limited for each person, for each address and for both together; the counts are kept in memory. A refused attempt
+is noted in the audit log, and is told nothing of what was wrong. Knows nothing about HTTP and cookies.
+"""
+
+import hashlib
+import hmac
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Struct
+
+from appliance.clock import monotonic_s, new_id, now_ms
+from appliance.errors import BadInput, Exhausted, NotFound, Refused
+from appliance.policy.audit_log import Ledger
+from appliance.runtime.events import Events
+from appliance.runtime.methods import Call, method
+from appliance.runtime.signatures import Range
+from appliance.runtime.users import caller_name
+from appliance.sessions.people import People, PersonName
+from appliance.store.database import Store
+from appliance.store.visibility import own_people
+
+COLUMNS = "id, person, agent, address, created_ms, seen_ms, expires_ms"
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+SEEN_MS = HOUR_MS  # between two notes of when a session was last used: each is a write
+MIN_PASSWORD = 10
+SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 5  # 16 MB and about a quarter of a second on x86-64, a second on a Pi
+WINDOW_S = 900.0
+MAX_FAILED = (("person", 30), ("address", 20), ("both", 6))  # attempts that may fail within the window
+MAX_COUNTED = 4096  # names and addresses that attempts are counted for
+
+Token = Annotated[str, Range(1, 128), "the token of a session"]
+Agent = Annotated[str, Range(0, 300), "what the browser calls itself"]
+Where = Annotated[str, Range(0, 64), "the address that it comes from"]
+
+
+class Login(Struct, frozen=True):
+    """A session as people see it."""
+
+    id: str
+    person: str
+    agent: str
+    address: str
+    created_ms: int
+    seen_ms: int
+    expires_ms: int
+
+
+class LoginsEnded(Struct, frozen=True):
+    """Event: these sessions are over; whoever is connected with one is hung up on."""
+
+    ids: tuple[str, ...]
+
+
+class Begun(Struct, frozen=True):
+    """A session that has just begun; `token` is told here and nowhere else."""
+
+    person: str
+    token: str
+    expires_ms: int
+
+
+class Invite(Struct, frozen=True):
+    """A one-time invite; `invite` is told here and nowhere else."""
+
+    person: str
+    invite: str
+    expires_ms: int
+    address: str  # of the page that takes it, "" where none is configured
+
+
+class Validity(Struct, frozen=True):
+    """How long invites and sessions hold, and the address of the page."""
+
+    invite_h: float = 24
+    session_days: float = 30
+    address: str = ""
+
+
+class Logins:
+    """Invites, passwords and sessions."""
+
+    def __init__(
+        self, store: Store, people: People, ledger: Ledger, events: Events, validity: Callable[[], Validity] = Validity
+    ) -> None:
+        self._store = store
+        self._people = people
+        self._ledger = ledger
+        self._events = events
+        self._validity = validity
+        self._attempts = AttemptLimit()
+        self._hashing = threading.Lock()  # one password at a time: each takes memory and all of a CPU
+
+    # -- for the process that serves the page -------------------------------------------------------
+
+    @method("login.redeem", access="all")
+    def redeem_invite(
+        self, invite: Annotated[str, Range(1, 128), "as it was sent"], agent: Agent = "", address: Where = ""
+    ) -> Begun:
+        """Begin a session with an invite, which holds no longer then."""
+        keys = [("address", address)]
+        self._attempts.require_room(keys)
+        sql = "DELETE FROM invites WHERE token_hash = ? RETURNING person, expires_ms"
+        with self._store.write(durable=True) as execute:
+            rows = execute(sql, (_hash_token(invite),))
+            if rows and int(rows[0][1]) > now_ms():
+                return self._begin(str(rows[0][0]), agent, address)
+        raise self._refuse(keys, "", address, "an invite that is none, or was used, or is too old")
+
+    @method("login.enter", access="all")
+    def enter_password(
+        self,
+        name: Annotated[str, Range(1, 128), "of the person"],
+        password: Annotated[str, Range(1, 512)],
+        agent: Agent = "",
+        address: Where = "",
+    ) -> Begun:
+        """Begin a session with a password."""
+        person, keys = name, [("person", name), ("address", address), ("both", f"{name}\0{address}")]
+        self._attempts.require_room(keys)
+        rows = self._store.rows("SELECT salt, hash FROM passwords WHERE person = ?", (person,))
+        # A person without a password takes as long as one with it: how long it takes says nothing.
+        salt, stored = (bytes(rows[0][0]), bytes(rows[0][1])) if rows else (b"0" * 16, b"")
+        with self._hashing:
+            given = _hash_password(password, salt)
+        if not hmac.compare_digest(given, stored):
+            raise self._refuse(keys, person, address, "a wrong name or password")
+        with self._store.write(durable=True):
+            return self._begin(person, agent, address)
+
+    @method("login.check", access="all", is_quiet=True)
+    def check_token(self, token: Token) -> dict[str, str]:
+        """Whose session a token stands for."""
+        return {"person": self.find(token).person}
+
+    @method("login.leave", access="all")
+    def leave(self, token: Token) -> dict[str, bool]:
+        """End the session whose token this is."""
+        return {"is_ended": bool(self._end("token_hash = ?", _hash_token(token)))}
+
+    def find(self, token: str) -> Login:
+        """The session that a token stands for; Refused when there is none, or it is over."""
+        rows = self._store.rows(f"SELECT {COLUMNS} FROM logins WHERE token_hash = ?", (_hash_token(token),))
+        found = Login(*rows[0]) if rows else None
+        if found is None or found.expires_ms <= now_ms():
+            raise Refused("this session is over", hint="log in again", outcome="not_logged_in")
+        if found.seen_ms < now_ms() - SEEN_MS and not self._store.is_read_only:
+            with self._store.write() as execute:
+                execute("UPDATE logins SET seen_ms = ? WHERE id = ?", (now_ms(), found.id))
+        return found
+
+    # -- for people ---------------------------------------------------------------------------------
+
+    @method("login.invite")
+    def invite_person(self, person: PersonName) -> Invite:
+        """Make a one-time invite, and the person when there is none of that name."""
+        validity, token = self._validity(), secrets.token_urlsafe(24)
+        expires_ms = now_ms() + round(validity.invite_h * HOUR_MS)
+        with self._store.write(durable=True) as execute:
+            self._people.ensure_person(person)
+            execute("DELETE FROM invites WHERE expires_ms <= ?", (now_ms(),))
+            execute("INSERT INTO invites VALUES (?, ?, ?)", (_hash_token(token), person, expires_ms))
+        self._ledger.note("login_invited", actor=f"user:{person}", detail={"expires_ms": expires_ms})
+        return Invite(person, token, expires_ms, f"{validity.address}/#invite={token}" if validity.address else "")
+
+    @method("login.set_password", access="own")
+    def set_password(
+        self,
+        password: Annotated[str, Range(0, 512), "at least ten characters; empty removes it"],
+        person: Annotated[str, Range(0, 128), "whose; empty for one's own"] = "",
+        *,
+        call: Call,
+    ) -> dict[str, str]:
+        """Set or remove a person's password, and end all sessions of that person."""
+        who = person or caller_name(call)
+        if password and len(password) < MIN_PASSWORD:
+            raise BadInput(f"a password needs at least {MIN_PASSWORD} characters", hint="several words are easy to remember")
+        salt = secrets.token_bytes(16)
+        with self._hashing:
+            stored = _hash_password(password, salt) if password else b""
+        with self._store.write(durable=True) as execute:
+            self._people.ensure_person(who)
+            execute("DELETE FROM passwords WHERE person = ?", (who,))
+            if password:
+                execute("INSERT INTO passwords VALUES (?, ?, ?, ?)", (who, salt, stored, now_ms()))
+        self._end("person = ?", who)
+        self._ledger.note("password_changed", actor=f"user:{caller_name(call)}", detail={"person": who, "is_removed": not password})
+        return {"person": who}
+
+    @method("login.list", access="own")
+    def list_logins(
+        self, person: Annotated[str, Range(0, 128), "only this person's; empty for all that you may see"] = ""
+    ) -> list[Login]:
+        """Sessions that have not ended, the one that was used last first."""
+        sql = f"""SELECT {COLUMNS} FROM logins
+            WHERE expires_ms > ?1 AND (?2 = '' OR person = ?2){own_people("person")} ORDER BY seen_ms DESC, id LIMIT 1000"""
+        return [Login(*row) for row in self._store.rows(sql, (now_ms(), person))]
+
+    @method("login.end", access="own")
+    def end_login(self, id: Annotated[str, Range(1, 64), "as login.list shows it, or its beginning"]) -> Login:
+        """End a session: whoever holds its cookie has to log in again."""
+        found = [one for one in self.list_logins() if one.id.startswith(id)]
+        if len(found) != 1:
+            raise NotFound(f"no session {id}" if not found else f"several sessions begin with {id}", hint="owlbox people logins")
+        self._end("id = ?", found[0].id)
+        return found[0]
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _end(self, condition: str, value: str | bytes) -> tuple[str, ...]:
+        """End the sessions for which a condition holds, and hang up on them; their ids."""
+        with self._store.write(durable=True) as execute:
+            ids = tuple(str(row[0]) for row in execute(f"DELETE FROM logins WHERE {condition} RETURNING id", (value,)))
+        if ids:
+            self._events.publish(LoginsEnded(ids))
+        return ids
+
+    def _begin(self, person: str, agent: str, address: str) -> Begun:
+        """A new session; call inside a write."""
+        now, token = now_ms(), secrets.token_urlsafe(32)
+        expires_ms = now + round(self._validity().session_days * DAY_MS)
+        with self._store.write() as execute:
+            execute("DELETE FROM logins WHERE expires_ms <= ?", (now,))
+            values = (new_id(), person, _hash_token(token), agent, address, now, now, expires_ms)
+            execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._ledger.note("login", actor=f"user:{person}", detail={"address": address, "agent": agent})
+        return Begun(person, token, expires_ms)
+
+    def _refuse(self, keys: list[tuple[str, str]], person: str, address: str, why: str) -> Refused:
+        """Count and note an attempt that failed; the error to raise."""
+        self._attempts.count(keys)
+        detail = {"person": person, "address": address, "why": why}
+        self._ledger.note("login_refused", severity="warning", actor=address or "unknown", detail=detail)
+        return Refused("this login is not right", hint="ask for a new invite: owlbox people invite NAME", outcome="login_refused")
+
+
+class AttemptLimit:
+    """Counts attempts that failed by kind and name, within a window of time."""
+
+    def __init__(self) -> None:
+        self._failed: dict[tuple[str, str], deque[float]] = {}
+        self._guard = threading.Lock()
+
+    def require_room(self, keys: list[tuple[str, str]]) -> None:
+        """Exhausted when too many attempts have failed for one of these."""
+        most, now_s = dict(MAX_FAILED), monotonic_s()
+        with self._guard:
+            for key in keys:
+                times = self._failed.get(key, deque())
+                while times and times[0] < now_s - WINDOW_S:
+                    times.popleft()
+                if len(times) >= most[key[0]]:
+                    raise Exhausted("too many logins have failed", hint=f"try again in {WINDOW_S / 60:.0f} minutes")
+
+    def count(self, keys: list[tuple[str, str]]) -> None:
+        """Count an attempt that failed for each of these."""
+        with self._guard:
+            for key in keys:
+                self._failed.setdefault(key, deque()).append(monotonic_s())
+            while len(self._failed) > MAX_COUNTED:
+                self._failed.pop(next(iter(self._failed)))
+
+
+def _hash_token(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _hash_password(password: str, salt: bytes) -> bytes:
+    data = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(data, salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, maxmem=64 * 1024 * 1024)
