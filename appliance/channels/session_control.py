@@ -21,8 +21,7 @@ from appliance.memory.session_review import SessionReview
 from appliance.records import Inbound, Mode, Outcome, RunSettings
 from appliance.runtime import log
 from appliance.runtime.methods import method
-from appliance.runtime.settings import People
-from appliance.runtime.settings import Sessions as SessionTable
+from appliance.runtime.settings import Config, People
 from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
 from appliance.sessions.history import History, Owner
@@ -282,10 +281,13 @@ def owners(people: People) -> tuple[Owner, ...]:
     return (Owner(user_name(os.getuid()), CHANNEL), *named)
 
 
-def rules(table: SessionTable) -> Rules:
-    """The rules of sessions out of the configuration."""
+def rules(settings: Config, *, is_full: bool = False) -> Rules:
+    """The rules of sessions out of the configuration; while the disk is full, those of archiving what is idle at once."""
+    table, limits = settings.sessions, settings.orchestrator
     archive_s = table.archival.inactivity_s if table.archival.enabled else 0
-    return Rules(table.idle_s, archive_s, table.max_sessions, table.max_processes)
+    if is_full:
+        archive_s = min(archive_s or table.idle_s, table.idle_s)
+    return Rules(table.idle_s, archive_s, table.max_sessions, table.max_processes, limits.disk_warn, limits.disk_refuse)
 
 
 def read_settings(given: Mapping[str, Any]) -> RunSettings:

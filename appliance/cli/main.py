@@ -406,7 +406,7 @@ GROUPS: tuple[tuple[tuple[str, ...], Callable[[Command], None]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), _add_talk),
     (("status", "reload"), _add_status),
     (("config", "onboard"), _add_config),
-    (("init", "serve", "broker", "web", "doctor", "maintain", "door", "docs"), _add_services),
+    (("init", "serve", "broker", "web", "doctor", "maintain", "nuke", "door", "docs"), _add_services),
     (("backup", "restore"), _add_backup),
     (("entry",), _add_entries),
     (("skill",), _add_skills),

@@ -1,4 +1,4 @@
-"""The commands that begin services and look after them: init, serve, broker, status, reload, doctor, maintain."""
+"""The commands that begin services and look after them: init, serve, broker, status, reload, doctor, maintain, nuke."""
 
 import argparse
 import os
@@ -14,6 +14,7 @@ from appliance.errors import Unavailable
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
+SCOPES = ("context", "tasks", "schedules", "threads", "all")
 TITLE = 40  # columns of a thread's title in `status`
 
 
@@ -31,6 +32,9 @@ def add(command: Command) -> None:
     made.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
     made = command("maintain", maintain, "one round of maintenance; ends at once when nothing is due")
     made.add_argument("--now", action="store_true", help="check the database although it was checked today")
+    made = command("nuke", nuke, "delete everything of one kind; without --yes only count it")
+    made.add_argument("scope", choices=SCOPES, help="what is deleted; all is the four others, and what was spent and approved")
+    made.add_argument("--yes", action="store_true", help="do it: there is no way back but a backup")
 
 
 def init(args: argparse.Namespace, home: Home) -> int:
@@ -181,3 +185,27 @@ def maintain(args: argparse.Namespace, home: Home) -> int:
     done = maintenance.maintain(home, os.environ, is_forced=args.now)
     show(args, to_plain(done), "\n".join(done.lines()))
     return 1 if done.problems else 0
+
+
+def nuke(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import nuke as deletion
+    from appliance.service.daemon import Lock
+
+    require_owner(home)
+    if not args.yes:
+        counts = deletion.count(home, args.scope)
+        text = f"would delete {_describe_rows(counts)}; owlbox nuke {args.scope} --yes does it"
+        show(args, {"deleted": False, "rows": counts}, text)
+        return 1
+    lock = Lock(home.lock)
+    try:
+        counts = deletion.clear(home, os.environ, args.scope)
+    finally:
+        lock.release()
+    kept = "files in box/ stay and are read again at the next start" if args.scope in ("context", "all") else "files stay"
+    text = f"deleted {_describe_rows(counts)}; {kept}; backups still hold it: {home.backups}"
+    return show(args, {"deleted": True, "rows": counts}, text)
+
+
+def _describe_rows(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing"

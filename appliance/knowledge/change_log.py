@@ -86,6 +86,14 @@ class Changes:
         """Remove everything that is remembered of a path, within the transaction that removes it."""
         execute("DELETE FROM changes WHERE scope = ? AND path = ?", (scope, path))
 
+    def expire(self, before_ms: int) -> int:
+        """Forget changes from before a time, but for the newest of each path; how many. Writes nothing when there are none."""
+        if self._store.row("SELECT 1 FROM changes WHERE at_ms < ? LIMIT 1", (before_ms,)) is None:
+            return 0
+        with self._store.write() as execute:
+            newest = "SELECT MAX(id) FROM changes GROUP BY scope, path"
+            return len(execute(f"DELETE FROM changes WHERE at_ms < ? AND id NOT IN ({newest}) RETURNING 1", (before_ms,)))
+
     def left(self, run: str, after_hash: str) -> tuple[str, str] | None:
         """Scope and path of the newest change of a run that left this behind, or None."""
         row = self._store.row(

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
-from appliance.runtime.upkeep_settings import Backups
+from appliance.runtime.upkeep_settings import Backups, Retention
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -564,6 +564,7 @@ class Config(Keys):
     api: Api = Api()
     store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
+    retention: Retention = Retention()
     context: Context = setting(Context(), "", mark="restart")
 
 

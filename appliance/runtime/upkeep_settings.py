@@ -14,3 +14,14 @@ class Backups(Keys):
     warn_days: float = setting(
         7, "`owlbox doctor` warns when the newest backup is older than this; 0 does not.", within=(0, 36_500)
     )
+
+
+class Retention(Keys):
+    """What is forgotten by age. What was said is never dropped."""
+
+    undo_days: int = setting(
+        90, "What `owlbox undo` needs of a thread is kept this long after its last change; 0 keeps it.", within=(0, 36_500)
+    )
+    history_days: int = setting(
+        365, "Changes of entries are listed this long, the newest of each entry always; 0 keeps them.", within=(0, 36_500)
+    )

@@ -34,6 +34,7 @@ from appliance.sandbox import folder_tree, skill_scripts
 from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
 from appliance.sandbox.launcher import Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts
+from appliance.store.disk_room import DiskRoom
 
 LOG = logging.getLogger(__name__)
 PROJECT = "/project"  # folders that the person has listed, by name
@@ -101,6 +102,7 @@ class Workbench:
         """`person` says who talks in a session, `scripts` what a command gets of a skill, `secret` knows values of the vault."""
         self._folder = folder
         self._settings = settings
+        self._disk = DiskRoom(folder.parent, lambda: (settings().orchestrator.disk_warn, settings().orchestrator.disk_refuse))
         self._gate = gate
         self._ledger = ledger
         self._sandbox = sandbox
@@ -359,6 +361,7 @@ class Workbench:
 
         What is hidden is looked for at the last moment, while no command that could rename it runs.
         """
+        self._disk.require(f"{job.tool} was not run")
         sandbox = self._sandbox
         if masks == "none":
             return sandbox.run(order, job.cancel, show)

@@ -6,6 +6,7 @@ no problem counts as done. When that was is kept in the runtime folder, so a reb
 """
 
 import fcntl
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from appliance.agent.result_pages import Overflow
 from appliance.channels.session_control import rules
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, ConfigError
+from appliance.knowledge.change_log import Changes
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
@@ -29,12 +31,15 @@ from appliance.runtime import config, paths
 from appliance.runtime.log import MAX_BYTES
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.upkeep_settings import Retention
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import Sessions
+from appliance.store import clearing, disk_room
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 
+LOG = logging.getLogger(__name__)
 CHECK_EVERY_MS = 24 * 3600 * 1000
 KEEP_LOGS_MS = 31 * 24 * 3600 * 1000
 OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
@@ -51,6 +56,8 @@ class Round(Struct, frozen=True):
     sessions: int = 0
     memories: int = 0
     records: int = 0
+    changes: int = 0
+    disk_used: float = 0.0
     audits: int = 0
     statistics: tuple[str, ...] = ()
     log_bytes: int = 0
@@ -64,6 +71,8 @@ class Round(Struct, frozen=True):
         done += [f"put {self.sessions} silent sessions to rest"] if self.sessions else []
         done += [f"remembered {self.memories} things from them"] if self.memories else []
         done += [f"dropped {self.records} old inner records of runs"] if self.records else []
+        done += [f"forgot {self.changes} old changes"] if self.changes else []
+        done += [f"the disk is {self.disk_used:.0%} full"] if self.disk_used else []
         done += [f"dropped {self.audits} old audit rows"] if self.audits else []
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
         done += [f"took {self.log_bytes} bytes of the log into the database"] if self.log_bytes else []
@@ -79,7 +88,9 @@ def maintain(
     with _alone(home.require()):
         logs = tuple(_prune_logs(home.logs, now))
         stamp = paths.runtime_folder(home, environ, make=True) / STAMP
-        if not is_forced and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
+        used = disk_room.used_part(home.root)
+        is_full = used >= settings_of(home, environ).orchestrator.disk_refuse
+        if not (is_forced or is_full) and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
             return Round(is_due=False, logs=logs)
         store = Store.open(home.database)
         try:
@@ -87,7 +98,9 @@ def maintain(
             if problems:
                 return Round(True, problems, logs=logs)
             settings = settings_of(home, environ)
-            people = Sessions(store, "", lambda: rules(settings.sessions))
+            if used >= settings.orchestrator.disk_warn:
+                LOG.warning("the disk is %.0f %% full", used * 100, extra={"disk_used": round(used, 3)})
+            people = Sessions(store, "", lambda: rules(settings, is_full=is_full))
             remembered = _review(store, people, settings, now)
             idle, archived = people.store_statuses(now)
             done = Round(
@@ -97,9 +110,11 @@ def maintain(
                 sessions=idle + archived,
                 memories=remembered,
                 records=_expire(store, settings.runs.retention_days, now),
+                changes=_expire_changes(store, settings.retention, now),
                 audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
                 statistics=tuple(store.optimize()),
                 log_bytes=store.checkpoint(),
+                disk_used=used if used >= settings.orchestrator.disk_warn else 0.0,
                 logs=logs,
             )
         finally:
@@ -131,6 +146,12 @@ def _expire(store: Store, days: int, now: int) -> int:
     overflow = Overflow(store, Entries(store))
     pages = sum(overflow.clear(run) for run in Runs(store, "").expired(now - days * DAY_MS))
     return pages + Copies(store).expire(days)
+
+
+def _expire_changes(store: Store, keep: Retention, now: int) -> int:
+    """Forget who changed what, and what undoing needs, once both are old; how many changes and runs."""
+    changes = Changes(store).expire(now - keep.history_days * DAY_MS) if keep.history_days else 0
+    return changes + (clearing.expire_changesets(store, now - keep.undo_days * DAY_MS) if keep.undo_days else 0)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from appliance.errors import BadInput, Conflict, NotFound, TooLarge
 from appliance.records import Inbound
 from appliance.store import visibility
 from appliance.store.database import Row, Store
+from appliance.store.disk_room import DiskRoom
 
 Status = Literal["created", "active", "idle", "stopped", "archived", "closing", "closed"]
 NEXT: dict[str, tuple[str, ...]] = {
@@ -41,6 +42,8 @@ class Rules(Struct, frozen=True):
     archive_s: float = 24 * 3600
     max_sessions: int = 100
     max_processes: int = 0
+    disk_warn: float = 0.90
+    disk_refuse: float = 0.95
 
 
 class Session(Struct, frozen=True):
@@ -106,6 +109,7 @@ class Sessions:
         self._store = store
         self._process = process
         self._rules = rules
+        self._disk = DiskRoom(store.path.parent, lambda: (self._rules().disk_warn, self._rules().disk_refuse))
         self._identities = identities
 
     # -- reading ------------------------------------------------------------------------------------
@@ -336,6 +340,7 @@ class Sessions:
                 )
 
     def _require_room(self, now: int) -> None:
+        self._disk.require("no session was opened")
         most = self._rules().max_sessions
         count = int(self._store.value("SELECT COUNT(*) FROM sessions WHERE status NOT IN ('archived', 'closed')"))
         if most and count >= most:

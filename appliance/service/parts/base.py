@@ -70,7 +70,7 @@ def build_base(
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
     events, people = Events(), People(store, lambda: person_rules(live.current))
-    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current.sessions), events, people)
+    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current), events, people)
     return BaseParts(
         *(home, environ, runtime, live, redactor, store, Leases(store), people, runs, events, Hooks(events), passed, is_shared)
     )
