@@ -23,6 +23,7 @@ from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.agent.work_guide import WorkGuide
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
+from appliance.knowledge.answer_kinds import says_what_is_asked
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
@@ -518,7 +519,8 @@ class Agent:
         except OwlError as error:
             LOG.warning("a note is quoted, because the model did not answer: %s", error)
             return plan.otherwise
-        is_right = bool(answer.text) and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
+        is_right = bool(answer.text) and says_what_is_asked(plan.question, answer.text)
+        is_right = is_right and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
         return f"{answer.text} {plan.sources}".rstrip() if is_right else plan.otherwise
 
     def _call_tool(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:

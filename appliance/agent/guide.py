@@ -34,7 +34,11 @@ SYSTEM: Mapping[Tier, str] = {
 }
 # Least score of the best sentence, by what the nearest examples take the question for.
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
-NEAR = {"notes": 0.0, "": 0.0, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
+NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
+SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
+WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
+KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
+SURE = 0.5  # least nearness to an example about the world where the notes know a name in the question
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LOOKED_UP = ("time", "date", "tasks", "reminders", "memories", "search", "about")  # what may be asked again at its times
 SAID = 0.6  # for what the person said before in the same conversation
@@ -184,21 +188,44 @@ class Guide:
             # What was asked for is done, and may be undone since: it is no statement.
             said=[text for text in scene.statements if self._router.cue(text) is None] if is_question else (),
         )
+        if kind == "world" and (found.known or (DEFINITE.search(scene.text) and found.most_covered >= WORDED)):
+            kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE)
+        is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
+        kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
         shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()
         if is_definition and not is_own:
             return self._build_chat(scene, shots=shots)
-        if found.best and found.score >= LEAST[kind] and found.best[0].nearness >= NEAR[kind]:
+        if self._is_answer(found, kind, words, language):
             return self._quote_best(scene, found, language)
         if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
             return self._quote_best(scene, found, language)
-        if is_question and (kind == "notes" or (kind != "world" and found.score > 0 and (is_own or self._is_about_known(found)))):
+        if (
+            is_question
+            and not is_you
+            and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
+        ):
             return self._say_nothing(found, language)
         return self._build_chat(scene, shots=shots)
 
-    def _is_about_known(self, found: Evidence) -> bool:
+    @staticmethod
+    def _is_about_known(found: Evidence, question: str) -> bool:
         """Whether a question names somebody or something that the notes know, but asks what they do not say."""
-        return bool(found.best) and found.best[0].coverage >= 0.4
+        is_definite = bool(DEFINITE.search(question)) and found.most_covered >= WORDED
+        return bool(found.known) or is_definite or (found.score > 0 and found.best[0].coverage >= KNOWN)
+
+    @staticmethod
+    def _is_answer(found: Evidence, kind: str, words: Sequence[str], language: Language) -> bool:
+        """Whether the best sentence answers a question of this kind: the world, one's own things, talk."""
+        if not found.best:
+            return False
+        best, least, near = found.best[0], LEAST[kind], NEAR[kind]
+        if kind == "talk" and best.coverage >= WORDED and not set(words) & language.words["you"]:
+            near = NEAR[kind] / 2
+        if kind == "world" and found.known and not best.missing:
+            least = SPECIFIC
+        has_vectors = any(one.nearness for one in found.best)
+        return found.score >= least and (best.nearness >= near or (not has_vectors and kind in ("", "notes")))
 
     @staticmethod
     def _is_followup(scene: "Scene", words: Sequence[str], language: Language) -> bool:

@@ -2,29 +2,33 @@
 
 Search ranks notes against each other; its scores say nothing about whether the best one answers anything. Here each sentence
 of the best notes is weighed by itself: how much of what the question names it holds (rare words count more, the note's title
-counts, near words count a little by their vectors), how near it is to the question as a whole, and whether it holds what kind
-of thing is asked for, such as a number or a time. Thresholds are in `agent.guide`. Works on words alone where no vectors come.
+counts, words of the same meaning and near ones by their vectors count a little), how near it is to the question as a whole, and
+whether it holds what kind of thing is asked for (`answer_kinds`). Thresholds are in `agent.guide`. Works on words alone where no
+vectors come.
 """
 
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Looks, Search
 from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
+ALIKE_HITS = 4  # and those with words that mean the same
 MOST_NOTES = 20  # from which sentences are collected
 ALL_OF_IT = 0.8  # of what is looked for, which a collected sentence or its title names
 PASSAGE_CHARS = 1500  # of a long note: the passage that was found
 WHOLE_CHARS = 6000  # a note up to this length is looked at whole
-MOST_SENTENCES = 18  # that are embedded
+NO_NOTES = ("skill", "log")  # schemes of entries that answer nothing
+MOST_SENTENCES = 24  # that are embedded
 MOST_WORDS = 24
 TITLE, NEARBY = 0.9, 0.45  # what a word counts that stands in the title, or in another sentence of the same note
 NEAR_WORD = 0.62  # cosine from which another word counts for one of the question
@@ -33,8 +37,11 @@ FIRST = 1.1  # what the first sentence of a text is worth more
 BY_WORDS, BY_MEANING = 0.6, 0.4
 PLAIN = 0.85  # coverage from which nothing has to be looked for among near words
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
+UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
-MISFIT = 0.18  # taken off when the kind of thing that is asked for is missing
+MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
+LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
+DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 SUBJECT = 0.12  # for the note that the talk is about
 ENDINGS = (
@@ -60,46 +67,8 @@ ENDINGS = (
     *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
 )
 WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
-NUMBER_WORDS = (
-    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|hundred|thousand|dozen|half|none|"
-    "once|twice|einmal|zweimal|dreimal|täglich|wöchentlich|monatlich|jährlich|une fois|deux fois|una vez|dos veces|"
-    "eine?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|douze|"
-    "dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce"
-)
-TIMES = re.compile(
-    r"\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(?:january|february|march|april|may|june|july|august|september|october|november|"
-    r"december|spring|summer|autumn|winter|morning|noon|evening|night|daily|weekly|monthly|yearly|every|tomorrow|today|weekend|"
-    r"montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|januar|februar|märz|mai|juni|juli|oktober|dezember|jede[nrs]?|"
-    r"lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre|chaque|"
-    r"lunes|martes|miércoles|jueves|viernes|sábado|domingo|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|cada)\b",
-    re.IGNORECASE,
-)
-# What a question must find: a pattern of the question, and what a sentence must hold then.
-KINDS: tuple[tuple["re.Pattern[str]", "re.Pattern[str]"], ...] = (
-    (
-        re.compile(r"\b(?:how old|what age|wie alt|quel âge|cuántos años)\b", re.IGNORECASE),
-        re.compile(r"\b(?:years?|old|born|aged?|jahre|alt|geboren|ans|né|años|nació|birth)\b", re.IGNORECASE),
-    ),
-    (
-        re.compile(
-            r"\b(?:when|what time|wh(?:at|ich) day|wann|quand|à quelle heure|cuándo|a qué hora|um wie viel uhr)\b", re.IGNORECASE
-        ),
-        TIMES,
-    ),
-    (
-        re.compile(
-            r"\b(?:how (?:much|many|long|far|big|tall|heavy|hot|often|high|large)|number|code|pin|combination|port"
-            r"|price|costs?|budget|size|wie (?:viele?|lange|hoch|groß|oft|teuer)|nummer|combien|numéro|cuánt[oa]s?|número)\b",
-            re.IGNORECASE,
-        ),
-        re.compile(rf"{TIMES.pattern}|\b(?:{NUMBER_WORDS})\b", re.IGNORECASE),
-    ),
-    (
-        re.compile(r"\b(?:phone|telephone|call|telefon\w*|téléphone|teléfono)\b", re.IGNORECASE),
-        re.compile(r"\d{2,}[-/ .]\d{2,}|\d{5,}"),
-    ),
-)
 WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
+NOT = re.compile(r"\b(?:not|never|no|without|kein\w*|nicht|nie|ohne|pas|jamais|sans|nunca|sin)\b|n['’]t\b", re.IGNORECASE)
 # "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
 NAMING = re.compile(
     r"^\W*(?:and |so |und |et |y )?(?:what|who|which|was|wer|wie|quel\w*|qui|cuál|quién|qué)"
@@ -141,11 +110,17 @@ class Evidence(Struct, frozen=True):
     best: tuple[Sentence, ...] = ()
     words: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  # names in the question that no note has
+    known: tuple[str, ...] = ()  # and those that one of these sentences or its title has
 
     @property
     def score(self) -> float:
         """How well the best sentence answers, 0 for nothing."""
         return self.best[0].score if self.best else 0.0
+
+    @property
+    def most_covered(self) -> float:
+        """How much of what the question names some sentence holds, though it may not be of the kind that is asked for."""
+        return max((one.coverage for one in self.best), default=0.0)
 
 
 @dataclass
@@ -159,6 +134,7 @@ class _Question:
     vector: Sequence[float] = ()
     names: frozenset[str] = frozenset()
     is_naming: bool = False
+    kind: Kind | None = None
     near: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
@@ -170,8 +146,15 @@ class Finder:
         embed: Callable[[Sequence[str]], Sequence[Sequence[float]]],
         ignored: Collection[str],
         least: Collection[str] = (),
+        alike: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        """`embed` gives no vectors where none can be had; `ignored` carry no meaning, `least` of them ask and point."""
+        """`embed` gives no vectors where none can be had; `ignored` carry no meaning, `least` of them ask and point.
+
+        `alike` has the words that speak of the same as a word.
+        """
+        self._alike: dict[str, frozenset[str]] = {}
+        for word, others in (alike or {}).items():
+            self._alike[stem(word)] = self._alike.get(stem(word), frozenset()) | frozenset(map(stem, others))
         self._least = least
         self._search = search
         self._entries = entries
@@ -188,12 +171,13 @@ class Finder:
         asked = self._taken_apart(question, words)
         if not found:
             return Evidence((), tuple(words), self._unknown_names(question, words, asked))
-        roughly = sorted(found, key=lambda one: -self._measure_coverage(asked, one, found)[0])[:MOST_SENTENCES]
+        roughly = sorted(found, key=lambda one: -self._rank_roughly(asked, one, found))[:MOST_SENTENCES]
         self._add_vectors(asked, roughly)
         near = _measure_nearness(roughly, self._embed_sentences(question, roughly))
         weighed = [self._weigh_sentence(asked, one, number, found, subjects) for one, number in zip(roughly, near)]
         best = sorted(weighed, key=lambda one: -one.score)
-        return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked))
+        known = [one for one in sorted(asked.names) if any(_has_stem(asked.stems[one], f"{s.title} {s.text}") for s in best)]
+        return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked), tuple(known))
 
     def central(self, text: str) -> str:
         """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""
@@ -217,13 +201,17 @@ class Finder:
 
     def _find_candidates(self, query: str, subjects: Sequence[str], most: int = HITS) -> list[Sentence]:
         looks = Looks(snippet_chars=PASSAGE_CHARS, per_item=2, has_context=True)
-        hits = self._search.find(query, limit=most, has_documents=False, looks=looks)
+        hits = self._search.find(query, limit=most, has_documents=False, without=NO_NOTES, looks=looks)
+        if others := " ".join(word for one in content_words(query, self._ignored) for word in self._alike.get(stem(one), ())):
+            known = {hit.ref for hit in hits}
+            more = self._search.find(others, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
+            hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         texts: dict[str, tuple[str, str]] = {}
         for ref in subjects:
             if (entry := self._entries.find(ref)) is not None:
                 texts[ref] = entry.title or "", entry.body[:WHOLE_CHARS]
         for hit in hits:
-            if hit.ref.startswith(("skill://", "log://")) or (hit.ref in texts and len(texts[hit.ref][1]) < WHOLE_CHARS):
+            if hit.ref in texts and len(texts[hit.ref][1]) < WHOLE_CHARS:
                 continue
             entry = self._entries.find(hit.ref)
             if entry is None:
@@ -241,10 +229,13 @@ class Finder:
     def _taken_apart(self, question: str, words: list[str]) -> _Question:
         counts = self._search.passages.frequencies(words)
         total = max(1, self._search.passages.counts().chunks)
+        kind = kind_of(question)
+        # What is asked for says some words of the question itself: an age says "old", an amount "cost".
+        words = [word for word in words if kind is None or word not in kind.words] or words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         names = frozenset(w for w in words if w not in MONTHS and _is_name(question, w))
         stems = {word: stem(word) for word in words}
-        return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)))
+        return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
 
     def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
         """Names that no note has: words with a capital letter inside a sentence, and words with digits."""
@@ -278,6 +269,15 @@ class Finder:
         for word, vector in zip(missing, vectors):
             asked.near[word] = {other: dot(vector, theirs) for other, theirs in zip(others, vectors[len(missing) :])}
 
+    def _rank_roughly(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> float:
+        """Which sentences are worth a vector: those with the words, of these with the kind of thing that is asked for."""
+        return self._measure_coverage(asked, one, found)[0] + (0.5 if asked.kind is None or asked.kind.holds(one.text) else 0.0)
+
+    def _means_the_same(self, stemmed: str, text: str) -> bool:
+        """Whether a text has a word that speaks of the same as this one."""
+        others = self._alike.get(stemmed, frozenset())
+        return any(stem(word) in others for word in content_words(text, ()))
+
     def _measure_coverage(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> tuple[float, tuple[str, ...]]:
         total, held, missing = sum(asked.weights.values()), 0.0, []
         theirs = content_words(f"{one.title} {one.text}", ()) if asked.near else []
@@ -287,6 +287,8 @@ class Finder:
                 share = 1.0
             elif _has_stem(asked.stems[word], one.title):
                 share = TITLE
+            elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
+                share = LIKE
             else:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
@@ -302,20 +304,24 @@ class Finder:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
         words = content_words(f"{one.title} {one.text}", self._ignored)
         known = set(asked.stems.values())
-        return any(stem(word) not in known and not TIMES.search(word) and word not in MONTHS | NOBODYS for word in words)
+        return any(stem(word) not in known and not compiled(WHEN).search(word) and word not in MONTHS | NOBODYS for word in words)
 
     def _weigh_sentence(
         self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]
     ) -> Sentence:
         coverage, missing = self._measure_coverage(asked, one, found)
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
-        if any(kind.search(asked.text) and not wanted.search(f": {one.text}") for kind, wanted in KINDS):
+        if asked.kind is not None and one.ref and not asked.kind.holds(one.text):
             score -= MISFIT
+        if NOT.search(asked.text) and NOT.search(one.text):
+            score += DENIED
         if WHO.match(asked.text) and not self._adds_somebody(asked, one):
             score -= NOBODY
         of = OF.search(asked.text)
         if asked.is_naming or (of is not None and _strip_accents(of[1].lower()) in missing):
             score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)
+        elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
+            score -= UNSAID * sum(word not in GENERIC and word not in asked.names for word in missing)
         score -= NAMELESS * sum(word in asked.names for word in missing)
         if one.ref and one.ref in subjects:
             score += SUBJECT

@@ -165,16 +165,19 @@ class Search:
         scopes: Sequence[str] = (PROJECT,),
         has_documents: bool = True,
         is_model: bool = True,
+        without: Sequence[str] = (),
         looks: Looks = Looks(),
     ) -> list[Hit]:
         """The best entries by words, and by meaning when the query's vector comes in time; none for stop words only.
 
-        Takes milliseconds, and never longer than `embed` does. What models may not see is found for a person alone.
+        Takes milliseconds, and never longer than `embed` does. What models may not see is found for a person alone;
+        schemes of `without` for nobody.
         Entries marked blank are never found: their words are hints for the person who fills them in.
         """
         if not words_of(query):
             return []
-        where = Where(scopes=scopes, hidden=self._schemes.hidden() if is_model else (), has_documents=has_documents)
+        hidden = (*(self._schemes.hidden() if is_model else ()), *without)
+        where = Where(scopes=scopes, hidden=hidden, has_documents=has_documents)
         vector = self._embed(self.question(query)) if self.has_vectors() else None
         return list(self.search(query, vector, where=where, looks=replace(looks, limit=limit)).hits)
 

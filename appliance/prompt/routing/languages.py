@@ -20,7 +20,7 @@ from appliance.prompt.routing import sentence_templates
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
-TABLES = ("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times")
+TABLES = ("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike")
 TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
@@ -40,6 +40,7 @@ class Language(Struct, frozen=True, dict=True):
     levels: Mapping[str, frozenset[str]]
     signs: Mapping[str, str]  # of sums, by their words
     times: tuple[tuple[str, str], ...]  # a template, and what it says in English
+    alike: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()  # words that speak of the same, and kinds of it
     problems: tuple[str, ...] = ()
 
     @cached_property
@@ -101,6 +102,14 @@ class Languages:
         """Those of them that ask for something or point to somebody."""
         return frozenset().union(*(one.words["question"] | one.words["own"] | one.words["again"] for one in self.all))
 
+    def alike_words(self) -> dict[str, frozenset[str]]:
+        """For each word that has some, the other words of all languages that speak of the same."""
+        found: dict[str, frozenset[str]] = {}
+        for same, kinds in (group for one in self.all for group in one.alike):
+            for word in same | kinds:
+                found[word] = found.get(word, frozenset()) | (same | (kinds if word in same else frozenset())) - {word}
+        return found
+
     def _load_language(self, name: str, folder: Path | None) -> Language:
         shipped: dict[str, Any] = {}
         if name in SHIPPED:
@@ -130,7 +139,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     def both(table: str) -> list[Mapping[str, Any]]:
         return [given.get(table, {}) for given in (shipped, own)]
 
-    words: dict[str, frozenset[str]] = {key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again")}
+    words: dict[str, frozenset[str]] = {key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you")}
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
     levels: dict[str, frozenset[str]] = {}
@@ -148,7 +157,14 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         levels,
         {key.lower(): str(value) for rows in both("signs") for key, value in rows.items()},
         tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
+        tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
     )
+
+
+def _alike(group: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Words that speak of the same, and after a colon those that name kinds of it, which are not the same as each other."""
+    same, _, kinds = group.lower().partition(":")
+    return frozenset(same.split()), frozenset(kinds.split())
 
 
 def _merge_lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:

@@ -106,8 +106,8 @@ class Router:
                 return found
         return None
 
-    def kind(self, text: str, language: Language) -> str:
-        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell."""
+    def kind(self, text: str, language: Language, least: float = 0.0) -> str:
+        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`."""
         known = self._example_vectors(language)
         vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if known else ()
         if not vectors:
@@ -116,6 +116,8 @@ class Router:
         for name, vector in known:
             near.setdefault(name, []).append(cosine(vector, vectors[0]))
         scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
+        if max(near[scores[0][1]]) < least:
+            return ""
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
     def _cue_intent(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
