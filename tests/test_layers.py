@@ -86,9 +86,10 @@ mcp.address_guard: httpx2
 mcp.stdio_transport: mcp mcp_types anyio
 mcp.bridge_client: subprocess
 cli: argparse readline
+cli.main: importlib
 cli.screen: subprocess
-cli.document: subprocess
-cli.skill: subprocess
+cli.knowledge.document: subprocess
+cli.knowledge.skill: subprocess
 sandbox: dataclasses.replace dataclasses.asdict
 runtime: dataclasses.replace dataclasses.fields
 agent.command_runs: dataclasses.replace

@@ -25,7 +25,7 @@ KINDS = ("exec", "web", "search", "send", "call", "secret", "schedule", "skill",
 
 
 def add(command: Command) -> None:
-    """Add both commands."""
+    """Add the commands."""
     for name, text in (
         ("approve", "let happen what a thread waits for, or answer its question"),
         ("reject", "refuse what a thread waits for, which ends its answer"),
@@ -39,6 +39,7 @@ def add(command: Command) -> None:
         if name == "approve":
             made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
         made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
+    _add_grants(command)
 
 
 def decide(args: argparse.Namespace, home: Home) -> int:
@@ -73,7 +74,7 @@ def _find_only(way: Reach, thread: str) -> tuple[str, str]:
     return found[0]["ref"], found[0]["run"]
 
 
-def add_grants(command: Command) -> None:
+def _add_grants(command: Command) -> None:
     """Add `owlbox grants`."""
     root = command("grants", list_grants, "what threads tainted by untrusted text may do without asking")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))

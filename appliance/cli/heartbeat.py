@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 
 from appliance.cli.console.connect import connected
+from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.clock import now_ms
 from appliance.errors import BadInput
@@ -12,6 +13,15 @@ from appliance.runtime.paths import Home
 
 UNITS_S = {"m": 60, "min": 60, "h": 3600, "d": 86_400}
 LENGTH = re.compile(r"(\d{1,5})\s*(m|min|h|d)")
+
+
+def add(command: Command) -> None:
+    """Add the commands."""
+    beat = command("heartbeat", heartbeat, "look after what HEARTBEAT.md says, as far as it is due")
+    beat.add_argument("--now", action="store_true", help="look after all of it, whatever the time")
+    beat.add_argument("--list", action="store_true", help="only show when what is looked after, and what is wrong with the file")
+    made = command("mute", mute, "hear of nothing unasked for a while")
+    made.add_argument("length", nargs="*", help="30m, 2h, 1d, or off; nothing shows until when")
 
 
 def heartbeat(args: argparse.Namespace, home: Home) -> int:

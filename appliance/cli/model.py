@@ -8,13 +8,14 @@ import argparse
 import hashlib
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from appliance.cli import usage
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected, require_owner
+from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
@@ -72,11 +73,12 @@ class Info:
     problem: str = ""
 
 
-def commands(command: Callable[..., Any], parser: type[argparse.ArgumentParser]) -> Any:
-    """Add the group of `owlbox model`, and return it for those that others add."""
-    known = command("model", models, "local models").add_subparsers(metavar="ACTION", parser_class=parser)
+def add(command: Command) -> None:
+    """Add the group, with what is about remote models."""
+    root = command("model", models, "models: those on this device, and what providers offer")
+    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     command("list", models, "models here and in the catalogue, by the memory they want", known)
-    made = command("add", add, "fetch a model of the catalogue, or copy a .gguf file", known)
+    made = command("add", fetch, "fetch a model of the catalogue, or copy a .gguf file", known)
     made.add_argument("model", help="a name from `model list`, or the path of a .gguf file")
     made = command("rm", remove, "delete a model's file, and what is kept of its download", known)
     made.add_argument("model", help="a name from `model list`")
@@ -92,7 +94,7 @@ def commands(command: Callable[..., Any], parser: type[argparse.ArgumentParser])
     made = command("bench", bench, "what a model is good for on this device: everyday requests, speed, memory, tool calls", known)
     made.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
     made.add_argument("--seconds", type=float, default=600, metavar="N", help="longest wait (600); what does not fit is left out")
-    return known
+    usage.add_remote(command, known)
 
 
 def models(args: argparse.Namespace, home: Home) -> int:
@@ -114,7 +116,7 @@ def models(args: argparse.Namespace, home: Home) -> int:
     return code
 
 
-def add(args: argparse.Namespace, home: Home) -> int:
+def fetch(args: argparse.Namespace, home: Home) -> int:
     """Fetch or copy a model."""
     home.require()
     progress = terminal.Progress()

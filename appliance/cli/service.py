@@ -2,24 +2,25 @@
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected, require_owner
+from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say_json, say_line, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import Unavailable
 from appliance.runtime.paths import Home
 
-Command = Callable[..., argparse.ArgumentParser]
 SCOPES = ("context", "tasks", "schedules", "threads", "all")
 TITLE = 40  # columns of a thread's title in `status`
 
 
 def add(command: Command) -> None:
-    """Add all of them but status and reload."""
+    """Add all of them."""
+    command("status", status, "what runs and what it is doing")
+    command("reload", reload, "make the running core read its configuration again")
     made = command("init", init, "make a home")
     made.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
     made.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")

@@ -40,11 +40,11 @@ def _thread_kind(word: str) -> str:
 # -- the words --------------------------------------------------------------------------------------
 
 
-def add(command: Command, parser_class: Any) -> None:
+def add(command: Command) -> None:
     """The words of `owlbox thread`, `session` and `run`."""
 
     def below(made: Any) -> Any:
-        return made.add_subparsers(metavar="ACTION", parser_class=parser_class)
+        return made.add_subparsers(metavar="ACTION", parser_class=type(made))
 
     _add_threads(command, below(command("thread", listings.threads, "earlier conversations")))
     _add_sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))

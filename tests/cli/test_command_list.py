@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli import docs, main
-from appliance.cli.console import tool_command
+from appliance.cli import main
+from appliance.cli.console import help_pages, tool_command
+from appliance.cli.reference import docs
 from appliance.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 # What every command line loads. A module more is start-up time of each command: add one only where none will do.
 ALWAYS = """
-__init__ cli.__init__ cli.console cli.console.connect cli.console.terminal cli.console.tool_command cli.listings cli.main
-cli.service clock errors
+__init__ cli.__init__ cli.console cli.console.connect cli.console.help_pages cli.console.parser cli.console.terminal
+cli.console.tool_command cli.listings cli.main cli.talk clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
 text.invisible
 """.split()
@@ -66,7 +67,54 @@ def test_the_table_of_commands_says_what_the_commands_say() -> None:
     assert tool_command.commands() == docs.command_rows(main.whole_parser()), again
     written = json.loads(tool_command.TABLE.read_text())["tools"]
     assert written == json.loads(json.dumps(docs.tool_rows())), again
-    assert main.parser(["--help"]).format_help() == main.whole_parser().format_help()
+    assert docs.command_rows(main.parser(["--help"])) == tool_command.commands()
+
+
+def run(*words: str) -> str:
+    """What a command line prints."""
+    command = [sys.executable, "-m", "appliance", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True, timeout=60).stdout
+
+
+def test_the_first_page_fits_one_screen_with_the_ten_commands_that_people_need_first() -> None:
+    lines = help_pages.first_page().splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [name for _, names in help_pages.FIRST for name in names]
+    assert sum(len(names) for _, names in help_pages.FIRST) == 10
+    assert run("--help") == run("help") == help_pages.first_page()
+
+
+def test_every_command_stands_in_one_group_of_all_pages() -> None:
+    groups = json.loads(run("help", "--json"))
+    assert sorted(name for names in groups.values() for name in names) == sorted({*dict(tool_command.commands())} - {"help"})
+    text = run("help", "--all")
+    assert [name for names in groups.values() for name in names if f"\n  {name} " not in text] == []
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_help_of_a_command_is_what_the_command_says() -> None:
+    assert run("help", "task", "add") == run("task", "add", "--help")
+
+
+WRONG = (
+    ("task lst", "did you mean list?"),
+    ("task add x --priorty high", "did you mean --priority?"),
+    ("task list --status pendng", "did you mean pending?"),
+    ("shedule", "did you mean schedule?"),
+    ("config lsit", "did you mean list?"),
+    ("config li", "did you mean list?"),
+    ("help stauts", "did you mean status?"),
+    ("--jsn status", "did you mean --json?"),
+    ("status --hom=x y", "one word too many: y"),
+    ("qqqq", "owlbox --help lists them"),
+)
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG, ids=[line for line, _ in WRONG])
+def test_a_wrong_word_is_answered_with_the_one_that_was_meant(line: str, said: str) -> None:
+    command = [sys.executable, "-m", "appliance", *line.split()]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and said in done.stderr
 
 
 @pytest.mark.parametrize("name", [names[0] for names, _ in main.GROUPS if names[0] not in ALONE] + ["search"])

@@ -136,7 +136,7 @@ def test_pages_of_the_list_are_consistent_and_filtered(owl: Box) -> None:
         (("stop", "0000-none"), 3, "no worker 0000-none"),
         (("start", "--task-id", "99"), 3, "no task 99"),
         (("run", "--task-id", "many"), 2, "invalid int value"),
-        (("list", "--status", "idle"), 2, "invalid choice"),
+        (("list", "--status", "idle"), 2, "is none of running, stopped, dead"),
     ],
 )
 def test_errors_are_one_line_with_the_value(owl: Box, words: tuple[str, ...], code: int, why: str) -> None:

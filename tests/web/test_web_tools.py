@@ -16,7 +16,7 @@ from stores import new_store
 
 from appliance import tools
 from appliance.agent.toolbox import Toolbox, ToolRules
-from appliance.cli import context_add
+from appliance.cli.knowledge import context_add
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.errors import BadInput, ConfigError, Refused, Unavailable
 from appliance.ingest.file_reader import Gather, Rules

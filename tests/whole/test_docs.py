@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.cli import docs, main
+from appliance.cli import main
+from appliance.cli.reference import docs
 
 ROOT = Path(__file__).parents[2]
 PAGES = docs.pages(main.whole_parser())

@@ -90,13 +90,13 @@ def _add_reading(command: Command, known: Any) -> None:
 
 
 def _read_files(args: argparse.Namespace, home: Home) -> int:
-    from appliance.cli import context_add
+    from appliance.cli.knowledge import context_add
 
     return context_add.add(args, home)
 
 
 def _read_again(args: argparse.Namespace, home: Home) -> int:
-    from appliance.cli import context_add
+    from appliance.cli.knowledge import context_add
 
     return context_add.refresh(args, home)
 

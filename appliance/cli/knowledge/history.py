@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from appliance.cli.console import terminal
+from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say, say_json, say_line
 from appliance.cli.console.tool_command import once
 from appliance.clock import iso
@@ -19,6 +20,22 @@ LOG = ("log://", "update://", "content://")  # what a thread notes about itself
 MAX_SQL = 1_000_000
 CELL = 100  # characters of a value in a table
 FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen asked_for"
+
+
+def add(command: Command) -> None:
+    """Add the commands."""
+    made = command("undo", undo, "take back everything a thread changed in entries, or nothing of it")
+    made.add_argument("thread", help="its id, or the beginning or end of it")
+    made.add_argument("--dry-run", action="store_true", help="only say what would change, and what is in the way")
+    made.add_argument("--alone", action="store_true", help="without what was changed by those to whom it handed work")
+    made = command("history", history, "who changed an entry, newest first; also of one that is gone")
+    made.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
+    made.add_argument("--limit", type=int, default=20, help="how many changes, at most 100")
+    made.add_argument("--patch", action="store_true", help="with what changed in the text")
+    made.add_argument("--thread", default="", metavar="ID", help="as this thread sees it")
+    made = command("sql", sql, "ask the database in SQL, reading only; without a query, its tables and columns")
+    made.add_argument("query", nargs="*", help="one SELECT, with hedmatch() and the other functions; - reads it from a pipe")
+    made.add_argument("--limit", type=int, default=1000, help="how many rows")
 
 
 def undo(args: argparse.Namespace, home: Home) -> int:

@@ -1,0 +1,80 @@
+"""What `owlbox --help` and `owlbox help --all` show: commands in groups, those that people need first before all others.
+
+The line of each command is that of the table of commands (`tool_command.TABLE`), so that no command is imported to be named. A
+command that is another name for a part of a listed one stands in `OTHER_NAMES`, with what it stands for.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from appliance.cli.console import tool_command
+
+WIDTH = 79
+LEAD = 15  # columns of a command's name with what is before it
+FIRST = (
+    ("Talk", ("ask", "chat", "thread")),
+    ("Keep and find", ("remember", "search", "context")),
+    ("Have things done", ("task", "schedule")),
+    ("Look after it", ("status", "onboard")),
+)
+REST = (
+    ("Answers and conversations", ("approve", "reject", "session", "prompt-size", "packet")),
+    ("What is known", ("memory", "skill", "document", "capabilities", "history", "undo")),
+    ("Work", ("worker", "job", "role", "heartbeat", "mute")),
+    ("Models and tools", ("model", "usage", "tool", "mcp")),
+    ("People and limits", ("people", "policy", "grants", "secret")),
+    (
+        "The installation",
+        ("init", "config", "reload", "doctor", "backup", "restore", "maintain", "nuke", "serve", "broker", "door", "web"),
+    ),
+    ("For programs", ("mcp-serve", "sql", "docs")),
+)
+# Names of the designs and of earlier versions that still work, and what says the same.
+OTHER_NAMES = {
+    "tui": "chat, the full screen alone",
+    "run": "thread, with the settings and branches of its work",
+    "cron": "schedule, of messages in a conversation",
+    "remind": "schedule, in one sentence: owlbox remind call mum at six",
+    "entry": "context, by whole addresses and patterns, and as one thread sees it",
+    "read": "context read, of one note",
+    "note": "remember, as a file in box/notes",
+}
+FOOT = """\
+owlbox alone opens the screen; every command takes --json and --home DIR.
+owlbox help COMMAND says how one is used, owlbox help --all lists every command."""
+FOOT_OF_ALL = "owlbox help COMMAND [ACTION] says how one is used, and which actions it has."
+
+
+def first_page() -> str:
+    """The ten commands that people need first, in groups: one screen of a terminal of 80 by 24."""
+    texts = dict(tool_command.commands())
+    return "\n".join(["usage: owlbox [COMMAND] ...", "", *_group_lines(FIRST, texts), FOOT]) + "\n"
+
+
+def all_pages() -> str:
+    """Every command in groups, other names last."""
+    texts = dict(tool_command.commands())
+    lines = ["usage: owlbox [COMMAND] ...", "", *_group_lines((*FIRST, *REST), texts), "Other names that work"]
+    return "\n".join([*lines, *(_row(name, text) for name, text in OTHER_NAMES.items()), "", FOOT_OF_ALL]) + "\n"
+
+
+def groups() -> str:
+    """The same for programs: the names of each group."""
+    return json.dumps({**{title: list(names) for title, names in (*FIRST, *REST)}, "Other names": list(OTHER_NAMES)})
+
+
+def _group_lines(groups: Iterable[tuple[str, Iterable[str]]], texts: Mapping[str, str]) -> list[str]:
+    """Each group under its title, an empty line after each."""
+    return [line for title, names in groups for line in (title, *(_row(name, _plain(texts[name])) for name in names), "")]
+
+
+def _plain(text: str) -> str:
+    """A tool's line, which is a sentence, as lines of other commands are."""
+    return text[0].lower() + text[1:].removesuffix(".")
+
+
+def _row(name: str, text: str) -> str:
+    """One command with what it is for; what is longer than a line goes on below its beginning."""
+    lines = textwrap.wrap(text, WIDTH - LEAD)
+    return "\n".join([f"  {name:<{LEAD - 2}}{lines[0]}", *(" " * LEAD + line for line in lines[1:])])

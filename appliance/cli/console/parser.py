@@ -1,0 +1,104 @@
+"""The parser of the command line: one-line errors that name what was meant, help that names the same, and options of every command.
+
+Knows no command. `cli.main` has the table of them; what is shown first of them is in `help_pages`.
+"""
+
+import argparse
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from appliance import __version__
+from appliance.cli.console import help_pages, tool_command
+from appliance.errors import BadInput
+from appliance.runtime.paths import Home
+
+Handler = Callable[[argparse.Namespace, Home], int]
+Command = Callable[..., "Parser"]
+DESCRIPTION = "A private assistant that lives in a small box."
+# What an argument of this name is wherever it says nothing else.
+WORDS = {
+    "limit": "how many at most",
+    "offset": "how many to leave out first",
+    "timezone": "the time zone: local, UTC, +05:30, Europe/Berlin",
+    "server": "its name, as `mcp servers` shows it",
+}
+CHOICE = re.compile(r"argument (.*?): invalid choice: ('.*?'|\".*?\"|\S+) \(choose from (.*)\)$")
+UNKNOWN = "unrecognized arguments: "
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our one-line errors."""
+
+    def add_argument(self, *names: Any, **given: Any) -> argparse.Action:
+        """The same, with words for what says nothing of itself."""
+        if words := WORDS.get(str(names[-1]).lstrip("-")):
+            given.setdefault("help", words)
+        return super().add_argument(*names, **given)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """The same, refusing what is left over here, where the options are known that may have been meant."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self._refuse(rest)
+        return found, rest
+
+    def error(self, message: str) -> Any:
+        """Bad usage, with the next step."""
+        wrong = CHOICE.match(message)
+        if not wrong:
+            raise BadInput(message, hint=f"{self.prog} --help")
+        asked, offered = wrong[2].strip("'\""), wrong[3].replace("'", "").split(", ")  # some Pythons quote what they offer
+        guess = did_you_mean(asked, offered)
+        if wrong[1] in ("COMMAND", "ACTION"):
+            raise BadInput(f"unknown command {asked}", hint=f"{guess}{self.prog} --help lists them")
+        raise BadInput(f"{wrong[1]} {asked!r} is none of {', '.join(offered)}", hint=f"{guess}{self.prog} --help")
+
+    def _refuse(self, rest: list[str]) -> None:
+        """What no argument takes, with the option that it may have meant."""
+        wrong = next((word for word in rest if word.startswith("-")), rest[0])
+        if not wrong.startswith("-"):
+            raise BadInput(f"one word too many: {wrong}", hint=f'quote "what belongs together"; {self.prog} --help')
+        name = wrong.partition("=")[0]
+        offered = [option for option in self._option_string_actions if option.startswith("--")]
+        raise BadInput(f"unknown option {name}", hint=f"{did_you_mean(name, offered)}{self.prog} --help lists them")
+
+
+class Root(Parser):
+    """The whole command line; its help is a page of its own."""
+
+    def format_help(self) -> str:
+        """The page that fits one screen."""
+        return help_pages.first_page()
+
+
+def did_you_mean(asked: str, offered: Iterable[str]) -> str:
+    """`did you mean NAME? ` for the nearest name, "" where none is near. A beginning that fits one name alone counts as near."""
+    names = list(offered)
+    begins = [name for name in names if asked and name.startswith(asked)]
+    near = begins if len(begins) == 1 else difflib.get_close_matches(asked.lower(), names, 1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def root_parser(handler: Handler) -> "tuple[Parser, Command, argparse._SubParsersAction[Parser]]":
+    """The command line without commands, how one is added, and those that were."""
+    root = _add_common(Root(prog="owlbox", description=DESCRIPTION), None, False)
+    root.add_argument("--version", action="version", version=f"owlbox {__version__}")
+    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="")
+    words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
+
+    def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
+        made: Parser = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
+        made.set_defaults(handler=handler)
+        tool_command.add_acting(made)
+        return made
+
+    return root, command, words_of_all
+
+
+def _add_common(made: Any, home: Any, is_json: Any) -> Any:
+    """The options that may stand before or after the command: only the root has defaults for them."""
+    made.add_argument("--home", default=home, metavar="DIR", help="the home folder (or OWLBOX_HOME)")
+    made.add_argument("--json", action="store_true", default=is_json, help="print JSON for programs")
+    return made

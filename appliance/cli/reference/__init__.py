@@ -1,0 +1,1 @@
+"""What is written from the command line itself: reference pages."""
