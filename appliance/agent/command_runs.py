@@ -76,6 +76,7 @@ class Executions:
         self._events = events
         self._guard = threading.Lock()
         self._running: dict[str, tuple[str, CancelToken]] = {}  # by channel, of what run and how it is stopped
+        self._reasons: dict[str, str] = {}  # by channel, why one of these is being stopped
         self._threads: list[threading.Thread] = []
         self._is_closing = False
 
@@ -190,6 +191,7 @@ class Executions:
         """Stop the commands that run in the background in a run, or the one with this channel; how many. NotFound for none."""
         with self._guard:
             hit = [token for name, (of, token) in self._running.items() if of == run and path in ("", name)]
+            self._reasons |= {name: reason for name, (of, _) in self._running.items() if of == run and path in ("", name)}
         for token in hit:
             token.set()
         if path and not hit:  # somebody else's process runs it
@@ -197,6 +199,7 @@ class Executions:
                 self._streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
             except Conflict as error:
                 raise NotFound(f"{path} does not run", hint=error.message) from None
+            self._events.publish(CommandStopped(run, "", path, reason))
             return 1
         return len(hit)
 
@@ -298,6 +301,10 @@ class Executions:
         pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
         return self._build_ran(job, done, bytes(said))
 
+    def _take_reason(self, path: str) -> str:
+        with self._guard:
+            return self._reasons.pop(path, "stopped")
+
     def _start_thread(self, job: Job, command: str, stream: Stream) -> None:
         thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
         with self._guard:
@@ -327,9 +334,10 @@ class Executions:
                 is_stopped = self._run_streamed(mine, command, stream).execution.status == "cancelled"
         except OwlError as error:
             LOG.warning("a command was not run: %s", error, extra={"run": job.run})
+        reason = self._take_reason(stream.output)
         try:
             if is_stopped:
-                self._events.publish(CommandStopped(job.run, command))
+                self._events.publish(CommandStopped(job.run, command, stream.output, reason))
             self._events.publish(BackgroundWorkEnded(job.run))
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", job.run, error)

@@ -83,10 +83,15 @@ class BackgroundWorkEnded(Struct, frozen=True):
 
 
 class CommandStopped(Struct, frozen=True):
-    """A command in the background was stopped; its person is told."""
+    """A command in the background was stopped, whose output goes to a channel; its person is told.
+
+    `command` is "" for one that a client runs.
+    """
 
     run: str
     command: str
+    path: str = ""
+    reason: str = ""
 
 
 class CallsAbandoned(Struct, frozen=True):

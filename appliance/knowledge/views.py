@@ -64,6 +64,19 @@ class View(Struct, frozen=True):
     updated_ms: int = 0
 
 
+class Touched(Struct, frozen=True):
+    """An entry that a run has touched, with its text; `attributes` as JSON."""
+
+    path: str
+    state: str
+    status: int
+    visibility: str
+    body: str
+    attributes: str
+    turn: int
+    updated_ms: int
+
+
 class Views:
     """Reads and writes what runs see."""
 
@@ -81,6 +94,13 @@ class Views:
             "ORDER BY e.path, e.scope",
             (run, prefix, prefix + MAX_CODE, visibility, state),
         )
+
+    def touched(self, run: str, limit: int) -> list[Touched]:
+        """The entries that a run has touched, in the order of time: the newest `limit`."""
+        columns = "path, state, status, visibility, body, attributes, turn, updated_ms"
+        order = "updated_ms DESC, turn DESC, path DESC"
+        rows = self._store.rows(f"SELECT {columns} FROM run_entries WHERE run = ? ORDER BY {order} LIMIT ?", (run, limit))
+        return [Touched(*row) for row in reversed(rows)]
 
     def find(self, run: str, path: str) -> View | None:
         """How a run sees the entry with this path, its own one first; None when it does not."""

@@ -4,7 +4,7 @@ Looks, and lowers nothing: the size told is the one before anything is made to f
 request. Knows nothing about sockets.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from appliance.errors import NotFound, TooLarge, Unavailable
@@ -18,6 +18,7 @@ from appliance.records import Route, Terms, ToolSpec, to_plain
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Run, Runs
+from appliance.sessions.turns import telemetry
 from appliance.store import visibility
 
 HISTORY = 80
@@ -137,13 +138,3 @@ def _part_chars(packet: Packet) -> dict[str, int]:
     if packet.blocks:
         return found | {f"user/{part.name}": len(part.text) for part in packet.blocks}
     return found | {"messages": sum(len(message.content) for message in packet.messages)}
-
-
-def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
-    prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
-    return {
-        "context_tokens": prompts[-1] if prompts else 0,
-        "prompt_tokens": sum(prompts),
-        "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
-    }

@@ -94,6 +94,13 @@ def raise_error(error: dict[str, Any]) -> None:
     raise raised
 
 
+def check_version(other: str, own: str, who: str) -> None:
+    """Refused when another process speaks another major version of the methods than we do."""
+    if other.partition(".")[0] != own.partition(".")[0]:
+        hint = "restart the core after an update, and use the owlbox that belongs to it"
+        raise Refused(f"{who} is of version {other:.40}, this is {own}: they do not understand each other", hint=hint)
+
+
 def check_path(path: str) -> str:
     """A socket path that the kernel accepts, or BadInput with its length and what to do."""
     size = len(os.fsencode(path))

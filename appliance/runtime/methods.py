@@ -19,7 +19,8 @@ from appliance.clock import CancelToken, correlation_id
 from appliance.errors import Conflict, NotFound, OwlError
 from appliance.records import to_plain
 from appliance.runtime.jsonrpc import NOBODY
-from appliance.runtime.signatures import Signature, signature
+from appliance.runtime.rpc.notifications import describe_notifications
+from appliance.runtime.signatures import Signature, schema_of, signature
 from appliance.store import durability
 
 LOG = logging.getLogger(__name__)
@@ -183,8 +184,18 @@ class MethodTable:
             return found.run(call, arguments)
 
     def describe(self) -> dict[str, Any]:
-        """Every method by name: what it does and the schema of its arguments."""
-        return {name: {"doc": one.doc, "params": one.signature.schema()} for name, one in sorted(self._methods.items())}
+        """Every method by name: what it does, the schemas of its arguments and its result, who may call it; and what is sent."""
+        methods = {
+            name: {
+                "doc": one.doc,
+                "params": one.signature.schema(),
+                "result": schema_of(one.signature.returns),
+                "access": one.mark.access,
+                "is_long": one.mark.is_long,
+            }
+            for name, one in sorted(self._methods.items())
+        }
+        return {"methods": methods, "notifications": describe_notifications()}
 
 
 def find_marks(owner: type) -> dict[str, Mark]:

@@ -32,6 +32,7 @@ class Client:
         self._wire = jsonrpc.connect(path, timeout_s)
         try:
             self.server = self.call("hello", {"client": name, "version": __version__, "token": token, "context": context})
+            jsonrpc.check_version(str(self.server.get("version") or __version__), __version__, str(self.server.get("name")))
         except BaseException:
             self._wire.close()
             raise

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from appliance import __version__
-from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, sleep_s
+from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms, sleep_s
 from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
 from appliance.runtime.methods import Mark, Method, MethodTable
+from appliance.runtime.rpc.call_log import CallLog, CallRecord
 
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
@@ -38,6 +39,7 @@ CLOSING_S = 0.5  # how soon somebody who waits for a turn sees that we stop
 MAX_DEADLINE_S = 7 * 86400.0
 MAX_CORRELATION = 64
 MAX_NAME = 80  # of a method or client, in the log
+MAX_ERROR = 300  # characters of an error among the latest calls
 MAX_CONTEXT = 200
 BEFORE_HELLO = ("ping", "discover", "hello")
 # Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
@@ -140,6 +142,7 @@ class Listener:
         name: str,
         gate: Gate,
         table: MethodTable | None = None,
+        calls: CallLog | None = None,
         alarms: Alarms,
         deadline_s: float = 30.0,
         threads: int = 32,
@@ -148,11 +151,15 @@ class Listener:
         is_given: bool = False,
         owners: Collection[int] = (),
     ) -> None:
-        """Places and threads are kept for the users in `owners`, beside ourselves and root, whatever others do."""
+        """Places and threads are kept for the users in `owners`, beside ourselves and root, whatever others do.
+
+        `deadline_s` is for calls that name none, but not for those of long methods: an answer takes as long as it takes.
+        """
         self.sock = sock
         self.name = name
         self._gate = gate
         self.table = table or MethodTable()
+        self._calls = calls
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
@@ -366,7 +373,9 @@ class Listener:
             self._decline_call(call, name, Conflict(f"id {request_id!r} is already in use on this connection"))
             return
         try:
-            limit_s = _limit_s(frame.get("deadline_s"), self._deadline_s)
+            mark = self.table.mark(name)
+            default_s = MAX_DEADLINE_S if mark is not None and mark.is_long else self._deadline_s
+            limit_s = _limit_s(frame.get("deadline_s"), default_s)
         except BadInput as error:
             self._decline_call(call, name, error)
             return
@@ -466,41 +475,36 @@ class Listener:
     def _decline_call(self, call: Call, name: str, error: OwlError) -> None:
         """Answer a request that is not run, and log it like the others."""
         with log.correlated(call.correlation):
-            self._log_request(call.connection, name, error.outcome)
+            self._log_request(call.connection, name, error.outcome, error=error.message)
         call.answer(error=error)
 
-    def _log_request(self, connection: Connection, name: str, outcome: str, ms: int = 0) -> None:
-        """The log line of a request (A-188)."""
+    def _log_request(self, connection: Connection, name: str, outcome: str, ms: int = 0, error: str = "") -> None:
+        """The log line of a request (A-188), and its row among the latest calls."""
         peer = connection.peer
         who = f"person={peer.person}" if peer.person else f"pid={peer.pid} uid={peer.uid}"
         # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
         mark = self.table.mark(name)
         is_quiet = (name == "ping" and peer.pid == os.getpid()) or (mark is not None and mark.is_quiet)
-        LOG.log(
-            logging.DEBUG if is_quiet else logging.INFO,
-            "request",
-            extra={
-                "sender": f"{connection.client or '?'} {who}",
-                "operation": name[:MAX_NAME],
-                "result": outcome,
-                "ms": ms,
-            },
-        )
+        sender, name = f"{connection.client or '?'} {who}", name[:MAX_NAME]
+        told = {"sender": sender, "operation": name, "result": outcome, "ms": ms}
+        LOG.log(logging.DEBUG if is_quiet else logging.INFO, "request", extra=told)
+        if self._calls is not None and not (is_quiet and outcome == "ok"):
+            self._calls.note(CallRecord(now_ms(), sender, name, outcome, ms, log.correlation(), error[:MAX_ERROR]))
 
     def _serve_call(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
-        started_s, outcome = monotonic_s(), "ok"
+        started_s, outcome, said = monotonic_s(), "ok", ""
         try:
             # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
             if not (call.has_expired or call.is_answered):
                 call.answer(self._run_method(call, name, params))
         except OwlError as error:
-            outcome = error.outcome
+            outcome, said = error.outcome, error.message
             call.answer(
                 error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self.table and error.outcome == "not_found" else None
             )
         except Exception:
-            outcome = "failed"
+            outcome, said = "failed", "failed inside"
             LOG.exception("%s failed", name)
             call.answer(error=OwlError(f"{name} failed inside {self.name}", hint="the log has the details"))
         finally:
@@ -511,7 +515,7 @@ class Listener:
             if is_counted:
                 self._end_request()
             outcome = DeadlineExceeded.outcome if call.has_expired else outcome
-            self._log_request(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000))
+            self._log_request(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000), said)
             log.correlate("")
 
     def _end_request(self) -> None:
@@ -532,8 +536,9 @@ class Listener:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":
-            return self.table.describe()
+            return {"name": self.name, "version": __version__, **self.table.describe()}
         if name == "hello":
+            jsonrpc.check_version(str(params.get("version") or __version__), __version__, "the caller")
             call.connection.peer = self._gate(call.peer, params) or call.peer
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
             call.connection.context = str(params.get("context") or "")[:MAX_CONTEXT]

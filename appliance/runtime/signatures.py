@@ -111,8 +111,16 @@ def signature(function: Callable[..., Any], *, skip: tuple[str, ...] = ("self",)
 
 
 def schema_of(returns: Any) -> dict[str, Any]:
-    """JSON schema of what a function returns."""
-    return msgspec.json.schema(returns)
+    """JSON schema of what a function returns; of records that msgspec could not tell apart when reading, each by itself."""
+    try:
+        return msgspec.json.schema(returns)
+    except TypeError:
+        inner = get_args(returns)
+        if get_origin(returns) in (Union, UnionType):
+            return {"anyOf": [schema_of(one) for one in inner]}
+        if get_origin(returns) in (list, tuple, Sequence) and inner:
+            return {"type": "array", "items": schema_of(inner[0])}
+        return {"type": "object"}
 
 
 def _choices_of(kind: Any) -> tuple[Any, ...]:

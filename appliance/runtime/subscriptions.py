@@ -7,7 +7,7 @@ who do not follow; what matters stands in a thread or in the log. Knows nothing 
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,14 @@ class Notice(Struct, frozen=True):
     seq: int = 0
     at_ms: int = 0
     key: str = ""
+
+
+class Signal(Struct, frozen=True):
+    """Another notification for those of a person's clients that follow: its name and its parameters."""
+
+    person: str
+    method: str
+    params: dict[str, Any]
 
 
 class Box(Generic[T]):
@@ -73,14 +81,18 @@ class Box(Generic[T]):
         self._items.append(item)
 
 
-class Lookout(Box[Notice | Stir]):
-    """What a screen has not seen yet: what its person is told, and that something was written, the latter once."""
+class Lookout(Box[Notice | Stir | Signal]):
+    """What a screen has not seen yet: what its person is told, and that something was written, the latter once.
 
-    def __init__(self, person: str) -> None:
+    A program that only follows is no screen: what it is told nobody has seen.
+    """
+
+    def __init__(self, person: str, *, is_screen: bool = True) -> None:
         super().__init__()
         self.person = person
+        self.is_screen = is_screen
 
-    def _add_item(self, item: Notice | Stir) -> None:
+    def _add_item(self, item: Notice | Stir | Signal) -> None:
         if isinstance(item, Stir) and item in self._items:
             return
         if len(self._items) > MAX_WAITING:
@@ -88,7 +100,7 @@ class Lookout(Box[Notice | Stir]):
         self._items.append(item)
 
 
-class Mailbox(Box[Notice]):
+class Mailbox(Box[Notice | Signal]):
     """What one follower has not read yet: the newest 200; `lost` counts the older ones that a slow one missed."""
 
     def __init__(self, person: str) -> None:
@@ -96,7 +108,7 @@ class Mailbox(Box[Notice]):
         self.person = person
         self.lost = 0
 
-    def _add_item(self, item: Notice) -> None:
+    def _add_item(self, item: Notice | Signal) -> None:
         if len(self._items) >= MAX_WAITING:
             self._items.popleft()
             self.lost += 1
@@ -124,9 +136,9 @@ class Notices:
         with self._guard:
             self._boxes = [one for one in self._boxes if one is not box]
 
-    def look_out(self, person: str) -> Lookout:
-        """Everything for a person from now on, and when something was written: for a screen."""
-        box = Lookout(person)
+    def look_out(self, person: str, *, is_screen: bool = True) -> Lookout:
+        """Everything for a person from now on, and when something was written: for a screen, or for a program that follows."""
+        box = Lookout(person, is_screen=is_screen)
         with self._guard:
             self._lookouts = (*self._lookouts, box)
         return box
@@ -142,7 +154,7 @@ class Notices:
         for box in self._lookouts:
             box.put(Stir())
 
-    def put(self, notice: Notice) -> int:
+    def put(self, notice: Notice | Signal) -> int:
         """Tell those who follow; how many."""
         boxes, screens = self._boxes_for(notice.person), [box for box in self._lookouts if box.person == notice.person]
         for box in boxes:
@@ -153,7 +165,7 @@ class Notices:
 
     def has_screen(self, person: str) -> bool:
         """True when this person looks at a screen that is connected."""
-        return any(box.person == person for box in self._lookouts)
+        return any(box.is_screen and box.person == person for box in self._lookouts)
 
     def is_followed(self, person: str) -> bool:
         """True when somebody would be told."""

@@ -15,6 +15,7 @@ from appliance import __version__
 from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.entries import EntryMethods
+from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
@@ -30,6 +31,7 @@ from appliance.runtime import config, config_edit, hook_points, log
 from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.methods import MethodTable, method
 from appliance.runtime.paths import Home
+from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service import home_faults
@@ -86,7 +88,7 @@ class Core:
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
         self.home = home.require()
-        self._reloading, self.started_ms = threading.Lock(), now_ms()
+        self._reloading, self.started_ms, self.calls = threading.Lock(), now_ms(), CallLog()
         self.live = live or config.Live(home, environ)
         base = self.base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
@@ -144,10 +146,12 @@ class Core:
         models, queue, made = self.model_parts, self.queue, self.control
         workspace = WorkspaceControl(self.project, self.verbs, self.sight.require_room)
         sizes = Sizes(self.models, self.packets, self.roles, self.role_service.menu, lambda: self.live.current.models.pool)
+        states = RunStates(self.runs, self.views)
         undo = Undo(self.store, self.entries, self.runs, (self.project, self.knowledge.folder), self.events)
         return (
             *(
                 self,
+                self.calls,
                 self.runs,
                 self.base.people,
                 self.policy.logins,
@@ -180,7 +184,12 @@ class Core:
                 self.servers,
             ),
             *(self.servers.hub, self.guests, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
-            *(ThreadMethods(self.inbox, self.runs), SessionMethods(made), SqlMethods(self.store), ToolMethods(self.toolbox)),
+            *(
+                ThreadMethods(self.inbox, self.runs),
+                SessionMethods(made, states),
+                SqlMethods(self.store),
+                ToolMethods(self.toolbox),
+            ),
             *(self.heartbeat, EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made)),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )
@@ -284,8 +293,9 @@ class Core:
             "local": self.local.status(),
             "default_pool": settings.models.pool,
         }
+        processes = self.leases.listing(10)
         if visibility.asking() is not None:
-            return known
+            return {**known, "processes": sum(lease.ended_ms is None for lease in processes)}
         return {
             **known,
             "home": str(self.home.root),
@@ -302,7 +312,7 @@ class Core:
             "answering": self.inbox.busy(),
             "queue": self.queue.counts(),
             "roles": {"problems": self.role_service.problems, "jobs": self.jobs.counts()},
-            "processes": [lease.plain() for lease in self.leases.listing(10)],
+            "processes": [lease.plain() for lease in processes],
         }
 
     @method("core.reload")

@@ -161,7 +161,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         if problems:
             raise StoreError(f"database {home.database} is damaged: {problems[0]}", hint=storage_errors.AFTER_DAMAGE)
         if core.store.is_read_only:
-            listener = _listener(core, given)
+            listener = open_listener(core, given)
             _serve_reading(core, listener)
             if not _wait(core, signals, notifier, listener.sock.getsockname()):
                 return 0
@@ -169,7 +169,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.queue.take_drops()
         core.recover()
         _settle(core)
-        listener = _listener(core, given)
+        listener = open_listener(core, given)
         lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
         core.shutdown.before("folder", core.box_folder.watch.stop)
@@ -266,7 +266,8 @@ def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str)
         return False
 
 
-def _listener(core: Core, given: socket.socket | None) -> Listener:
+def open_listener(core: Core, given: socket.socket | None) -> Listener:
+    """A listener that serves the core's methods at its socket once it is started, or at the one that systemd gave us."""
     settings = core.live.current
     allowed = {os.getuid(), 0}
 
@@ -295,6 +296,7 @@ def _listener(core: Core, given: socket.socket | None) -> Listener:
         name="core",
         gate=gate,
         table=core.table,
+        calls=core.calls,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,

@@ -16,6 +16,7 @@ from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
 from appliance.records import Event, Message, ToolCall
+from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
 from appliance.text.fences import is_origin
@@ -103,6 +104,20 @@ class Events:
             (run, after, json.dumps(list(roles)), limit),
         )
         return [_event_from_row(row) for row in rows]
+
+    def stored_after(self, event_id: int, limit: int) -> list[Event]:
+        """What was appended to any thread that whoever asks may be shown, after the event with this id, in order."""
+        columns = ", ".join(f"e.{name}" for name in COLUMNS.split(", "))
+        rows = self._store.rows(
+            f"SELECT {columns} FROM events e JOIN runs r ON r.id = e.run "
+            f"WHERE e.id > ? AND r.deleted_ms IS NULL{visibility.own_sessions('r.session')} ORDER BY e.id LIMIT ?",
+            (event_id, limit),
+        )
+        return [_event_from_row(row) for row in rows]
+
+    def newest(self) -> int:
+        """The id of the event that was appended last, in whatever thread; 0 for none."""
+        return int(self._store.value("SELECT MAX(id) FROM events") or 0)
 
     def some(self, ids: Sequence[int]) -> list[Event]:
         """These events, oldest first."""

@@ -19,6 +19,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.methods import method
 from appliance.sessions.history import Owner, is_one_of
+from appliance.store import visibility
 from appliance.store.database import Store
 
 LOCAL = "local"
@@ -172,15 +173,16 @@ class People:
                 raise NotFound(f"{identity} is linked to nobody", hint="owlbox people list shows the links")
         return self._described(str(rows[0][0]))
 
-    @method("group.list")
+    @method("group.list", access="own")
     def list_groups(self) -> dict[str, list[str]]:
-        """The members of every group, those of `sandbox.groups` included."""
+        """The members of every group, those of `sandbox.groups` included; others than admins are shown their own."""
         found = {name: set(members) for name, members in self._rules().groups.items()}
         for (name,) in self._store.rows("SELECT name FROM groups"):
             found.setdefault(str(name), set())
         for person, name in self._store.rows("SELECT person, group_name FROM members"):
             found[str(name)].add(str(person))
-        return {name: sorted(found[name]) for name in sorted(found)}
+        shown = visibility.asking()
+        return {name: sorted(found[name]) for name in sorted(found) if shown is None or f"group:{name}" in shown}
 
     @method("group.change")
     def change_group(

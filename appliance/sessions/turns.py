@@ -6,7 +6,7 @@ running, 200 done, 202 put down until somebody decides, 499 stopped, 500 failed;
 kept by the database. What a dead process left half done is mended by `recover`. Knows nothing about models or channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -455,3 +455,13 @@ class Turns:
             (value,),
         )
         return [Loop(*row) for row in rows]
+
+
+def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
+    prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
+    return {
+        "context_tokens": prompts[-1] if prompts else 0,
+        "prompt_tokens": sum(prompts),
+        "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
+    }

@@ -17,6 +17,7 @@ from test_inbox import Desk, Speech, Voice, call_then_echo, echo, until_stopped
 
 from appliance import clock
 from appliance.channels import session_control
+from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.rpc.sessions import SessionMethods
 from appliance.cli import main
 from appliance.cli import session as annals
@@ -47,7 +48,8 @@ class Bench:
 
     def table(self) -> dict[str, Method]:
         control = self.control
-        return find_methods(SessionMethods(control), control, self.runs, control.branches, control.transcripts)
+        table = SessionMethods(control, RunStates(self.runs, Views(self.desk.store)))
+        return find_methods(table, control, self.runs, control.branches, control.transcripts)
 
     def call(self, method: str, **params: object) -> Any:
         return self.methods[method].call(LocalCall(lambda name, value: self.told.append((name, value))), **params)
@@ -90,7 +92,7 @@ def test_model_is_needed_and_must_exist(bench: Bench, store: Store) -> None:
             bench.call("run.ask", prompt="hi", model="double", settings=wrong)
 
 
-@pytest.mark.covers("E-148")
+@pytest.mark.covers("E-148", "R-175")
 def test_a_request_without_a_model_or_for_a_run_that_is_not_there_begins_nothing(bench: Bench, store: Store) -> None:
     with pytest.raises(BadInput, match="no model is given"):
         bench.call("run.ask", prompt="hi")
@@ -103,7 +105,7 @@ def test_a_request_without_a_model_or_for_a_run_that_is_not_there_begins_nothing
     assert store.value("SELECT (SELECT COUNT(*) FROM runs) + (SELECT COUNT(*) FROM loops)") == 0 and bench.told == []
 
 
-@pytest.mark.covers("R-002", "R-032", "R-034")
+@pytest.mark.covers("R-002", "R-032", "R-034", "R-174")
 def test_request_is_answered_in_a_run_that_keeps_what_it_was_set_to(bench: Bench) -> None:
     given = {"temperature": 0.3, "persona": "a poet", "no_web": True}
     done = bench.call("run.ask", prompt="hoot", model="double", settings=given)
@@ -171,7 +173,7 @@ def test_abort_ends_only_the_current_loop_and_stop_ends_all(store: Store) -> Non
     assert [bench.runs.loop(loop).status for loop in loops] == [499, 499]
 
 
-@pytest.mark.covers("E-151")
+@pytest.mark.covers("E-151", "R-174")
 def test_what_is_queued_is_answered_after_an_abort(store: Store) -> None:
     speeches = iter((until_stopped, echo, echo))
 
@@ -191,7 +193,7 @@ def test_what_is_queued_is_answered_after_an_abort(store: Store) -> None:
     assert "two"[::-1] in said[1].content and "three"[::-1] in said[2].content
 
 
-@pytest.mark.covers("E-152", "R-088")
+@pytest.mark.covers("E-152", "R-088", "R-175")
 @pytest.mark.parametrize("layout", ["entries", "chat"])
 def test_an_idle_run_begins_with_what_is_injected_and_a_busy_one_has_it_next(store: Store, layout: str) -> None:
     is_reached, may_go, speeches = threading.Event(), threading.Event(), iter((echo, call_then_echo, echo))

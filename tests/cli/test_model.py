@@ -168,7 +168,7 @@ def test_rm_asks_and_refuses_the_one_in_use(box: Box) -> None:
     assert box.json("model", "rm", "new", "--yes", "--force") == {"model": "new", "deleted": [str(new)]} and not new.exists()
 
 
-@pytest.mark.covers("E-149")
+@pytest.mark.covers("E-149", "R-171")
 def test_a_model_that_was_added_and_removed_leaves_the_list_as_it_was(box: Box, tmp_path: Path) -> None:
     drop(box, "old.gguf", age=100)
     before, file = box.json("model", "list"), tmp_path / "guest.gguf"

@@ -548,7 +548,7 @@ def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
     assert desk.paths() == ["a.md", "sub/b.md"]
 
 
-@pytest.mark.covers("R-046", "R-045", "R-044", "E-150")
+@pytest.mark.covers("R-046", "R-045", "R-044", "R-173", "E-150")
 def test_people_say_how_files_are_followed(box: Box, tmp_path: Path):
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)

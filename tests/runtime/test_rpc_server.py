@@ -263,14 +263,17 @@ def test_a_connection_of_another_server_speaks_the_same_as_the_person_it_names(s
 # -- manners ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("E-147")
+@pytest.mark.covers("E-147", "R-170")
 def test_before_hello_only_ping_and_discover_are_answered(served: Served) -> None:
     raw = served.raw(is_greeted=False)
     error = raw.ask({"id": 1, "method": "echo", "params": {"text": "x"}})["error"]
     assert error["data"]["outcome"] == "permission" and "say hello before echo" in error["message"]
     assert raw.ask({"id": 2, "method": "ping"})["result"] == {"pid": os.getpid(), "name": "core"}
     found = raw.ask({"id": 3, "method": "discover"})["result"]
-    assert found["echo"]["doc"] == "Say it again." and "text" in found["echo"]["params"]["properties"]
+    echo = found["methods"]["echo"]
+    assert echo["doc"] == "Say it again." and "text" in echo["params"]["properties"]
+    assert (echo["result"], echo["access"], echo["is_long"]) == ({"type": "string"}, "admin", False)
+    assert found["notifications"]["delta"]["params"]["properties"] == {"text": {"type": "string"}}
     assert raw.ask({"id": 4, "method": "hello", "params": {"client": "x", "token": "wrong"}})["error"]["data"]["status"] == 403
     assert raw.ask({"id": 5, "method": "echo"})["error"]["data"]["status"] == 403
     assert served.service.seen == []
@@ -286,7 +289,7 @@ def test_a_method_added_later_is_discovered_and_callable(served: Served) -> None
         with pytest.raises(NotFound):
             client.call("plug.late", {"n": 1})
         served.listener.add("plug.late", late)
-        assert client.call("discover")["plug.late"]["doc"] == "Came later."
+        assert client.call("discover")["methods"]["plug.late"]["doc"] == "Came later."
         assert client.call("plug.late", {"n": 1}) == 2
 
 
@@ -531,6 +534,19 @@ def test_no_deadline_breaks_the_clock_of_the_others(served: Served, deadline: st
     assert raw.read()["id"] == 1
     with served.client() as client, pytest.raises(DeadlineExceeded, match="wait took"):
         client.call("wait", deadline_s=0.1)
+
+
+@pytest.mark.covers("R-179")
+def test_only_what_takes_long_by_its_nature_has_no_deadline_of_its_own(runtime: Path) -> None:
+    with serving(runtime, deadline_s=0.2) as served:
+        raw, begun = served.raw(), monotonic_s()
+        raw.send({"id": 1, "method": "stream"})
+        assert served.service.started.acquire(timeout=60)
+        late = raw.ask({"id": 2, "method": "wait"})
+        assert late["id"] == 2 and late["error"]["data"]["status"] == 504 and monotonic_s() - begun < 60
+        served.service.go.set()
+        assert raw.read() == {"jsonrpc": "2.0", "id": 1, "result": "held"}
+        raw.close()
 
 
 def test_a_deadline_runs_while_a_call_waits_for_a_thread(runtime: Path) -> None:

@@ -28,6 +28,7 @@ from appliance.policy.audit_log import Asked
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
+from appliance.runtime.subscriptions import Notice, Signal
 from appliance.sandbox.workspace import Job
 from appliance.service.core import Core
 
@@ -152,7 +153,7 @@ def test_what_a_client_ran_itself_goes_into_the_channel(stage: Stage) -> None:
     assert after.said == "It is noon." and "12:00" in after.events("tool_result")[0].content
 
 
-@pytest.mark.covers("R-102", "R-101", "R-097", "R-099", "R-100", "A-279")
+@pytest.mark.covers("R-102", "R-101", "R-097", "R-099", "R-100", "R-176", "R-184", "A-279")
 def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
     told = stage.ask("[long] Run it.")
     after = decided(stage, told)
@@ -173,9 +174,10 @@ def test_a_command_grows_is_sampled_and_is_cancelled(stage: Stage) -> None:
     ended(stage, told.run)
     assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
     assert "line 3" in channels(stage, told.run)[first][3]
-    notice = next(iter(heard))
+    notice, signal = heard.take(30), heard.take(30)
     stage.core.queue.notices.leave(heard)
-    assert notice.run == told.run and notice.text.startswith("stopped: echo first")
+    assert isinstance(notice, Notice) and notice.run == told.run and notice.text.startswith("stopped: echo first")
+    assert signal == Signal("ada", "stream.cancelled", {"run": told.run, "path": first, "reason": "enough"})
     with pytest.raises(Conflict):
         call(stage, "stream.append", run=told.run, path=first, text="more")
     with pytest.raises(Conflict):
@@ -255,7 +257,7 @@ def test_what_a_process_that_is_gone_left_open_is_ended(stage: Stage) -> None:
     stage.inbox.abort(told.run)
 
 
-@pytest.mark.covers("R-099", "R-100")
+@pytest.mark.covers("R-099", "R-100", "R-176")
 def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
     told = stage.ask("[filled] Run it.")
     (ref,) = stage.waiting(told.run)

@@ -24,14 +24,14 @@ from appliance.work.jobs import Order
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
-login.check login.list
+login.check login.list call.list event.follow event.publish
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
 model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
 people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
-run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
+run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
 skill.list skill.offers skill.review skill.search skill.view sql.query
 stream.list thread.export thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log
 worker.view

@@ -300,7 +300,7 @@ def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Cros
         assert after[call] == before[call], call
 
 
-@pytest.mark.covers("E-153", "A-010")
+@pytest.mark.covers("E-153", "A-010", "R-184")
 @pytest.mark.parametrize("method", ["notice.follow", "thread.follow"])
 def test_a_client_is_told_what_is_for_its_own_person_alone(crossing: Crossing, method: str) -> None:
     follow, notices = methods(crossing.stage)[method], crossing.stage.core.queue.notices

@@ -94,7 +94,7 @@ PLAIN = set(
     """action add addition address after agent all args arguments attributes before body by column command content
     content_base64 context_type created_after_ms created_before_ms data days deadline description digest document
     drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody exit_code expected_hash expires_ms
-    files filter folder force fork format frequency fresh fusion glob id ignore_case inner is_accepted is_alone
+    files filter folder force fork format kinds states frequency fresh fusion glob id ignore_case inner is_accepted is_alone
     is_dry_run is_final is_literal is_now is_overwriting is_persistent is_preview is_removed is_scheduling is_trusted
     is_wanted items items_per_dir keep_auth keyword_only kind last lasts limit line lines max_bytes max_chars
     max_depth max_results may_add message message_id mime mode model name new_text notify offset old_text on_conflict
@@ -123,6 +123,7 @@ WORDS: Mapping[str, Any] = {
     "exit_code": 0,
     "seconds": 0.01,
     "frequency": "daily at 9",
+    "data": {},
     "schedule": "0 9 * * *",
     "kind": "web",
     "server": "none",
@@ -141,6 +142,7 @@ MAKERS = {
 LEFT_OUT = {
     "model.remote": "asks servers",
     "notice.follow": "streams until its caller leaves; `everybody` is refused below",
+    "event.follow": "streams until its caller leaves; asked below",
     "core.broker": "starts one",
     "fetch_url": "asks servers",
     "web_search": "asks servers",
@@ -398,3 +400,27 @@ def test_person_authenticated_by_another_server_is_an_admin_by_name_alone(house:
             table.call(LocalCall(person=B), "audit.list", {})
         with pytest.raises(Refused, match="for user"):
             table.call(LocalCall(person=user_name(os.getuid())), "sql.query", {"sql": "SELECT 1"})
+
+
+@pytest.mark.covers("A-178", "A-191")
+def test_status_and_groups_are_an_admins_in_full_and_everybody_elses_as_far_as_they_are_theirs(house: House) -> None:
+    lease = house.core.leases.begin("core")
+    call = house.core.table.call
+    groups = [call(LocalCall(uid=uid), "group.list", {}) for uid in (0, OWNER, ASKER)]
+    assert groups == [{GROUP: [A]}, {GROUP: [A]}, {}]
+    whole, own, other = (call(LocalCall(uid=uid), "core.status", {}) for uid in (0, OWNER, ASKER))
+    house.core.leases.end(lease, "test")
+    assert whole["processes"][0]["kind"] == "core" and {"broker", "home", "queue"} <= set(whole)
+    assert own["processes"] == other["processes"] >= 1 and "queue" not in own and "home" not in own
+    assert {A} <= {one["person"] for one in own["sessions"]} <= {A, GROUP} and own["default_pool"] == whole["default_pool"]
+    assert {one["person"] for one in other["sessions"]} == {B}
+
+
+@pytest.mark.covers("A-187", "A-190", "R-184")
+def test_events_of_others_are_followed_by_nobody(house: House) -> None:
+    told: dict[str, list[str]] = {A: [], B: []}
+    for person, heard in told.items():
+        call = LocalCall(lambda name, params, heard=heard: heard.append(json.dumps(params)), person=person)  # type: ignore[misc]
+        call.cancel.set()  # what is stored is told first
+        house.core.table.call(call, "event.follow", {"after": 0})
+    assert any(HIDDEN in one for one in told[A]) and not any(HIDDEN in one for one in told[B])

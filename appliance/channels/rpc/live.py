@@ -10,15 +10,17 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from appliance.channels.inbox import fit
+from appliance.clock import now_ms
 from appliance.errors import Cancelled, Lost, NotFound
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
-from appliance.runtime.subscriptions import Notice, Notices
+from appliance.runtime.subscriptions import Notice, Notices, Signal
 from appliance.runtime.users import caller_name
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import RUNNING, WAITING, Runs
 
+BATCH = 100  # events that are read at a time
 LOOK_S = 1.0  # at what another process writes into the thread on the screen
 
 
@@ -59,7 +61,9 @@ class Live:
             watched.send_news(call)
             while not box.is_closed:
                 item = box.take(self._look_s() if watched.is_elsewhere() else None)
-                if isinstance(item, Notice):
+                if isinstance(item, Signal):
+                    call.notify(item.method, item.params)
+                elif isinstance(item, Notice):
                     call.notify("notice", to_plain(item))
                     self._outbox.see(box.person, [item.key])
                 elif not box.is_closed:
@@ -71,6 +75,56 @@ class Live:
         finally:
             self._notices.blink(box)
         return {"after": watched.after}
+
+    @method("event.follow", access="own", is_long=True, is_quiet=True)
+    def follow_events(
+        self,
+        call: Call,
+        after: Annotated[int, Range(-1, 2**62), "only events whose `id` is larger; -1 for those that come from now on"] = -1,
+        kinds: Annotated[list[str], "only these kinds, such as message or tool_result; all without any"] = [],  # noqa: B006
+    ) -> dict[str, Any]:
+        """Streams `event` for each event stored in any of the caller's threads, in the order of their `id`, until it leaves.
+
+        A client that lost its connection goes on with the last `id` it has seen as `after`, and misses none. Also sends `notice`,
+        `published` and `stream.cancelled` as they come; those are not stored.
+        """
+        box = self._notices.look_out(caller_name(call), is_screen=False)
+        call.cancel.then(box.close)
+        at = self._runs.record.newest() if after < 0 else after
+        try:
+            at = self._send_events(call, at, kinds)
+            while not box.is_closed:
+                item = box.take()
+                if isinstance(item, Signal):
+                    call.notify(item.method, item.params)
+                elif isinstance(item, Notice):
+                    call.notify("notice", to_plain(item))
+                at = self._send_events(call, at, kinds)
+        except Lost:
+            pass  # it has gone
+        finally:
+            self._notices.blink(box)
+        return {"after": at}
+
+    def _send_events(self, call: Call, at: int, kinds: list[str]) -> int:
+        """Send what is stored after an event; the id of the last one."""
+        while found := self._runs.record.stored_after(at, BATCH):
+            for event in found:
+                if not kinds or event.kind in kinds:
+                    call.notify("event", fit(event)[0])
+            at = found[-1].id
+        return at
+
+    @method("event.publish", access="own")
+    def publish(
+        self,
+        call: Call,
+        name: Annotated[str, Range(1, 80), "what it is about"],
+        data: Annotated[dict[str, Any], "whatever those who follow understand"],
+    ) -> dict[str, Any]:
+        """Tell the caller's other clients that follow something, as `published`; `count` says how many. Nothing is stored."""
+        told = {"name": name, "data": data, "client": call.client, "at_ms": now_ms()}
+        return {"count": self._notices.put(Signal(caller_name(call), "published", told))}
 
     @method("notice.waiting", access="own")
     def waiting(self, call: Call) -> list[dict[str, Any]]:
@@ -94,8 +148,11 @@ class Live:
         box = self._notices.subscribe("" if everybody else caller_name(call))
         call.cancel.then(box.close)
         try:
-            for notice in box:
-                call.notify("notice", to_plain(notice))
+            for item in box:
+                if isinstance(item, Signal):
+                    call.notify(item.method, item.params)
+                else:
+                    call.notify("notice", to_plain(item))
         except Lost:
             pass  # it has gone
         finally:

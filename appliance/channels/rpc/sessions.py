@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from appliance.channels.inbox import MAX_CHARS, Accepted, fit, relay
+from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.session_control import Control, Prompt, read_settings
 from appliance.errors import Lost
 from appliance.records import Mode, Outcome
 from appliance.runtime.methods import Call, method
+from appliance.runtime.rpc.notifications import State
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name
 from appliance.sessions.history import Told
@@ -24,6 +26,7 @@ Session = Annotated[str, "channel:sender, or the sender of the only one"]
 Run = Annotated[str, "its name or id, or the beginning or end of the id"]
 Ms = Annotated[int, Range(0, 2**53), "milliseconds since 1970; 0 does not matter"]
 Wait = Annotated[bool, "stream the answer; false returns once the prompt is safe"]
+States = Annotated[bool, "also stream `state` after each command and each turn, and at the end"]
 Given = Annotated[dict[str, Any] | None, "temperature, context_limit, persona, approval, no_repo, no_web, ..."]
 PAGE_CHARS = 400_000
 
@@ -43,9 +46,10 @@ def _prompt_method(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
         settings: Given = None,
         message_id: Annotated[str, "the same id is accepted once"] = "",
         wait: Wait = True,
+        states: States = False,
     ) -> dict[str, Any]:
         given = read_settings({**(settings or {}), "model": model})
-        return self.prompted(call, Prompt(prompt, mode, run, alias, fork, given, message_id), wait)
+        return self.prompted(call, Prompt(prompt, mode, run, alias, fork, given, message_id), wait, is_describing=states)
 
     asking.__doc__ = f"{what} Answered once every tool has finished, or at once with status 100 while others come first."
     return asking
@@ -54,8 +58,9 @@ def _prompt_method(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
 class SessionMethods:
     """Sessions and runs for people, where arguments have to be read or an answer is streamed."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, states: RunStates) -> None:
         self.control = control
+        self._states = states
 
     # -- sessions -----------------------------------------------------------------------------------
 
@@ -132,6 +137,11 @@ class SessionMethods:
             return told
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
 
+    @method("run.state", access="own")
+    def state(self, run: Run) -> State:
+        """How a run stands: what it has touched in order of time, what it does not know, its last word on itself, what it took."""
+        return State(**self._states.describe(run))
+
     @method("run.path", access="own")
     def path(
         self,
@@ -180,13 +190,13 @@ class SessionMethods:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def prompted(self, call: Call, prompt: Prompt, wait: bool) -> dict[str, Any]:
+    def prompted(self, call: Call, prompt: Prompt, wait: bool, *, is_describing: bool = False) -> dict[str, Any]:
         """Hand in a prompt, and hear the answer unless others of its run come first (R-037)."""
         accepted = self.control.prompt(caller_name(call), prompt, call.correlation)
         is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
-        return self._follow_prompt(call, accepted, wait and is_first)
+        return self._follow_prompt(call, accepted, wait and is_first, is_describing=is_describing)
 
-    def _follow_prompt(self, call: Call, accepted: Accepted, wait: bool) -> dict[str, Any]:
+    def _follow_prompt(self, call: Call, accepted: Accepted, wait: bool, *, is_describing: bool = False) -> dict[str, Any]:
         run = self.control.runs.get(accepted.run)
         known = {"run": run.id, "alias": run.alias, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         feed = self.control.inbox.feed
@@ -200,7 +210,10 @@ class SessionMethods:
             if not wait or not accepted.is_new:
                 return {**known, "status": self.control.runs.loop(accepted.loop).status}
             call.cancel.then(subscription.close)
-            end = relay(subscription, call.notify, is_through=True)  # R-064: answered when every tool has finished
+            notify = self._states.follow(run.id, call.notify) if is_describing else call.notify
+            end = relay(subscription, notify, is_through=True)  # R-064: answered when every tool has finished
+            if is_describing:
+                call.notify("state", self._states.describe(run.id))
             return {**known, "status": end.status, "outcome": end.outcome, "message": end.message}
         except Lost:
             return known

@@ -43,6 +43,8 @@ from appliance.prompt.packet import tool_line
 from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
 from appliance.runtime.methods import Method, find_marks
+from appliance.runtime.rpc.call_log import CallLog
+from appliance.runtime.rpc.notifications import describe_notifications
 from appliance.runtime.signatures import Field, Signature
 from appliance.secrets.vault_client import VaultClient
 from appliance.service.core import Core
@@ -85,7 +87,7 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
+    ("Core", (Core, CallLog, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
     ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
@@ -115,8 +117,10 @@ RELAYED = ("delta", "event", "proposal")
 SENT_BY = {
     "relay": RELAYED,
     "_follow_prompt": ("accepted", *RELAYED),
-    "prompted": ("accepted", *RELAYED),
+    "prompted": ("accepted", *RELAYED, "state"),
     "send_news": ("thread", "event"),
+    "_send_events": ("event",),
+    "look_out": ("published", "stream.cancelled"),
     "_stream_lines": ("line",),
 }
 METHODS = """\
@@ -126,9 +130,11 @@ The core listens on `core.sock`, the broker on `broker.sock`, both in the runtim
 `/run/owlbox` on an appliance, `XDG_RUNTIME_DIR/owlbox-TAG`, `/tmp/owlbox-UID-TAG`. `TAG` is the beginning of a hash of the home's
 path. A running core writes the path of its socket into `owlbox.lock` of the home. The kernel tells the core which user calls.
 
-`ping` answers `pid` and `name`, `discover` every method with its parameters, `hello` the server's `name`, `version` and `pid`.
-These three are answered at once; everything else is refused before `hello {"client": NAME, "version": VERSION, "token": TOKEN}`,
-whose `token` only the broker wants.
+`ping` answers `pid` and `name`; `discover` answers `name`, `version`, `methods` (of each `doc`, JSON schemas of `params` and
+`result`, `access`, `is_long`) and `notifications` (of each `doc` and a schema of `params`). The server's greeting is its answer to
+`hello {"client": NAME, "version": VERSION, "token": TOKEN}`: `name`, `version` and `pid`. These three are answered at once;
+everything else is refused before `hello`, whose `token` only the broker wants. A server refuses a client, and a client a server,
+whose version begins with another number.
 
 A request may carry `correlation` (a UUID that log lines of its work repeat) and `deadline_s`. `cancel {"id": ID}` ends the
 running request with that id of the same connection, and answers `{"cancelled": true}`, or false when there is none. The request
@@ -140,18 +146,7 @@ A result is the value of `result`: an object or a list, as said below; the field
 
 A method that streams sends notifications (frames without an `id`) before its result, on the same connection:
 
-| notification | parameters | when |
-|---|---|---|
-| `accepted` | `run`, `loop`, `seq`, `is_new`, more | the message is committed |
-| `delta` | `text` | a piece of the answer's text, in order |
-| `event` | an event as `thread.view` shows it | an event was stored |
-| `proposal` | `run`, `text`, and what the tool was called with | a call waits for a decision |
-| `resolved` | what became of the proposal | a decision was stored, before the answer goes on |
-| `thread` | `id`, `status`, `outcome`, `last_seq`, `title` | first, and when one of them has changed |
-| `notice` | `person`, `text`, `run`, `seq`, `at_ms`, `key` | a notification arrived for the caller |
-| `line` | `text`, `is_end` | a line of an exported session; parts of a long line have `is_end` false |
-| `progress` | `step`, `done`, `steps` | a measurement goes on |
-| `piece` | `id`, `text`, `is_reasoning` | of the broker: a piece of the text is generated |
+{notifications}
 
 With `system.admin_users` set, people who are not admins may call only what is marked *all*, and what is marked *own* about their
 own sessions and threads.
@@ -252,7 +247,7 @@ def _manual_lines(manual: tool_manuals.Manual) -> list[str]:
 
 
 def _write_methods() -> str:
-    lines = ["# Methods of the sockets\n", MADE, METHODS]
+    lines = ["# Methods of the sockets\n", MADE, METHODS.replace("{notifications}", _list_notifications())]
     for title, owners in SECTIONS:
         lines.append(f"## {title}\n")
         found = {mark.name: Method(mark, getattr(one, name)) for one in owners for name, mark in find_marks(one).items()}
@@ -261,6 +256,15 @@ def _write_methods() -> str:
             lines.append(f"### `{name}`{access}\n\n{method.doc}\n")
             lines += [*_argument_rows(method.signature), *_describe_answer(method), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _list_notifications() -> str:
+    """The table of notifications."""
+    rows = ["| notification | parameters | when |", "|---|---|---|"]
+    for name, known in describe_notifications().items():
+        fields = ", ".join(f"`{field}`" for field in known["params"]["properties"])
+        rows.append(f"| `{name}` | {'an event as `thread.view` shows it' if name == 'event' else fields} | {known['doc']} |")
+    return "\n".join(rows)
 
 
 def _describe_answer(method: Method) -> list[str]:

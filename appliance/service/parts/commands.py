@@ -15,7 +15,7 @@ from appliance.channels.rpc.command_output import CommandOutput
 from appliance.channels.session_control import SessionDeleted
 from appliance.errors import OwlError
 from appliance.runtime import paths
-from appliance.runtime.subscriptions import Notice
+from appliance.runtime.subscriptions import Notice, Signal
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.sandbox.workspace import Workbench
 from appliance.service import skill_parts
@@ -97,4 +97,7 @@ class CommandParts:
 
     def _tell(self, stopped: CommandStopped) -> None:
         person = self._base.runs.person(self._base.runs.get(stopped.run).session)
-        self._notices.put(Notice(person, f"stopped: {stopped.command}", stopped.run))
+        if stopped.command:
+            self._notices.put(Notice(person, f"stopped: {stopped.command}", stopped.run))
+        told = {"run": stopped.run, "path": stopped.path, "reason": stopped.reason}
+        self._notices.put(Signal(person, "stream.cancelled", told))

@@ -1,0 +1,272 @@
+"""The API as a client sees it: one core behind its real socket, asked over connections of the one client that screen and
+commands use."""
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from process import clean_environ
+from stores import new_home
+from test_database import until
+from test_scenarios import put, script, update
+
+from appliance import __version__
+from appliance.clock import CancelToken, new_id
+from appliance.errors import BadInput, Cancelled, Lost, NotFound, OwlError, Refused
+from appliance.runtime import jsonrpc, log, paths
+from appliance.runtime.paths import Home
+from appliance.runtime.rpc.notifications import NOTIFICATIONS, State
+from appliance.runtime.rpc_client import Client
+from appliance.runtime.rpc_server import Listener, listen
+from appliance.service.core import Core
+from appliance.service.daemon import open_listener
+
+ANSWERS: dict[str, Any] = {
+    "keeps": [put("known://tea", "green") + update(102, "half way"), put("unknown://cup", "which cup?") + update(200, "All done.")],
+    "hoot": ["Hoot."],
+}
+
+
+@dataclass
+class Served:
+    """A core, its listener, and its clients' end."""
+
+    core: Core
+    listener: Listener
+    path: str
+    followers: "list[Follower]" = field(default_factory=list)
+
+    def client(self, name: str = "test") -> Client:
+        return Client(self.path, name=name, timeout_s=60)
+
+    def call(self, method: str, **params: Any) -> Any:
+        with self.client() as client:
+            return client.call(method, params, deadline_s=60)
+
+    def follow(self, method: str, **params: Any) -> "Follower":
+        made = Follower(self.client("follower"), method, params)
+        self.followers.append(made)
+        return made
+
+
+class Follower:
+    """A client that listens in a thread of its own until it is stopped."""
+
+    def __init__(self, client: Client, method: str, params: dict[str, Any]) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        self.cancel = CancelToken()
+        self._client = client
+        self._thread = threading.Thread(target=self._listen, args=(method, params), daemon=True)
+        self._thread.start()
+
+    def _listen(self, method: str, params: dict[str, Any]) -> None:
+        with suppress(Cancelled, Lost):
+            for one in self._client.stream(method, params, deadline_s=300, cancel=self.cancel):
+                self.heard.append(one)
+
+    def of(self, name: str) -> list[Any]:
+        return [params for heard, params in self.heard if heard == name]
+
+    def stop(self) -> None:
+        self.cancel.set()
+        self._thread.join(30)
+        self._client.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder, runtime = tmp_path_factory.mktemp("api"), Path(f"/tmp/owl-{new_id()[-12:]}")
+    runtime.mkdir(0o700)
+    home = Home(folder / "home")
+    new_home(home)
+    given = {"OWLBOX__MODELS__SCRIPT": script(folder, ANSWERS), "OWLBOX__MODELS__CONTEXT": "200000"}
+    given |= {"OWLBOX__POOLS__SWIFT": '["local"]'}
+    core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False)
+    core.recover()
+    log.start("core", folder / "logs", "info", log.Redactor())
+    listener = open_listener(core, None)
+    listener.start()
+    made = Served(core, listener, str(paths.core_socket(core.runtime)))
+    yield made
+    for one in made.followers:
+        one.stop()
+    listener.close()
+    core.close("test")
+    log.stop()
+    shutil.rmtree(runtime)
+
+
+# -- what there is ----------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-170", "A-190")
+def test_discover_says_every_method_with_schemas_of_arguments_and_results(served: Served) -> None:
+    found = served.call("discover")
+    assert (found["name"], found["version"]) == ("core", __version__)
+    methods = found["methods"]
+    assert sorted(methods) == list(served.core.table) and set(found["notifications"]) == set(NOTIFICATIONS)
+    listing = methods["thread.list"]
+    assert listing["params"]["properties"]["limit"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}
+    assert listing["result"]["type"] == "array" and listing["result"]["items"]["$ref"] in ("#/$defs/Run",)
+    assert "alias" in listing["result"]["$defs"]["Run"]["properties"]
+    assert (listing["access"], listing["is_long"], methods["message.send"]["is_long"]) == ("own", False, True)
+    assert all(one["doc"] and one["params"]["additionalProperties"] is False for one in methods.values())
+    # What a process may ask for (A-190): messages, work of others, tools, the web, models, tasks, skills, events, how it is.
+    wanted = "message.send tool.call ingest.page skill.view event.follow event.publish core.status run.act queue.counts"
+    assert set(wanted.split()) <= set(methods)
+    tools = {one["name"] for one in served.call("tool.list")}
+    needed = {f"{verb}_schedule" for verb in ("create", "view", "disable", "enable", "delete", "preview")} | {"list_schedules"}
+    assert needed <= tools and {"delegate", "fetch_url", "create_task", "view_task", "cancel_task"} <= tools
+
+
+@pytest.mark.covers("R-180")
+def test_a_client_and_a_server_of_another_major_version_refuse_each_other(served: Served) -> None:
+    with served.client() as client:
+        assert client.server == {"name": "core", "version": __version__, "pid": os.getpid()}
+    wire = jsonrpc.connect(served.path)
+    wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"client": "old", "version": "99.1.2"}})
+    answer = json.loads(next(wire.lines()))  # type: ignore[arg-type]
+    assert answer["error"]["data"]["outcome"] == "permission" and "of version 99.1.2" in answer["error"]["message"]
+    wire.close()
+
+
+@pytest.mark.covers("R-180")
+def test_a_client_refuses_a_server_of_another_major_version(runtime: Path) -> None:
+    path = runtime / "new.sock"
+    sock = listen(path)
+
+    def answer() -> None:
+        wire = jsonrpc.Wire(sock.accept()[0])
+        asked = json.loads(next(wire.lines()))  # type: ignore[arg-type]
+        wire.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"name": "core", "version": "7.0.0", "pid": 1}})
+
+    server = threading.Thread(target=answer, daemon=True)
+    server.start()
+    with pytest.raises(Refused, match=r"core is of version 7\.0\.0"):
+        Client(str(path), name="test")
+    server.join(10)
+    sock.close()
+
+
+# -- what happens -----------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("A-190")
+def test_events_are_followed_from_a_number_on_and_none_is_missed(served: Served) -> None:
+    follower = served.follow("event.follow")
+    until(lambda: served.core.queue.notices._lookouts)
+    first = served.call("message.send", text="[hoot] once")["run"]
+    until(lambda: [e for e in follower.of("event") if e["role"] == "assistant" and e["run"] == first])
+    follower.stop()
+    seen = [event["id"] for event in follower.of("event")]
+    assert seen == sorted(seen)
+    for word in ("two", "three"):  # nobody listens
+        served.call("message.send", text=f"[hoot] {word}", thread=first)
+    again = served.follow("event.follow", after=seen[-1])
+    until(lambda: len([e for e in again.of("event") if e["role"] == "user"]) == 2)
+    again.stop()
+    late = [event["id"] for event in again.of("event")]
+    stored = [event.id for event in served.core.runs.record.stored_after(0, 1000)]
+    assert [*seen, *late] == stored[stored.index(seen[0]) :] and len(set(stored)) == len(stored)
+    said = served.follow("event.follow", after=0, kinds=["message"])
+    until(lambda: said.of("event"))
+    said.stop()
+    assert {event["kind"] for event in said.of("event")} == {"message"}
+
+
+@pytest.mark.covers("A-190", "R-184")
+def test_what_a_client_publishes_reaches_its_own_persons_clients_alone(served: Served) -> None:
+    follower = served.follow("notice.follow")
+    notices = served.core.queue.notices
+    stranger = notices.subscribe("somebody-else")
+    until(lambda: len(notices._boxes) == 2)
+    assert served.call("event.publish", name="door", data={"is_open": True}) == {"count": 1}
+    until(lambda: follower.of("published"))
+    told = follower.of("published")[0]
+    assert (told["name"], told["data"], told["client"]) == ("door", {"is_open": True}, "test")
+    notices.leave(stranger)
+    assert stranger.take(0) is None
+
+
+@pytest.mark.covers("R-181", "R-182", "R-183")
+def test_the_state_of_a_run_is_told_after_each_command_each_turn_and_at_its_end(served: Served) -> None:
+    with served.client() as client:
+        params = {"prompt": "[keeps] Keep it.", "model": "local", "settings": {"approval": "auto"}, "states": True}
+        heard = []
+        stream = client.stream("run.act", params, deadline_s=60)
+        with suppress(StopIteration):
+            while True:
+                heard.append(next(stream))
+        states = [msgspec.convert(params, State) for name, params in heard if name == "state"]
+        commands = [state for state in states if state.telemetry is None]
+        turns = [state for state in states if state.telemetry is not None]
+        results = [params for name, params in heard if name == "event" and params["kind"] == "tool_result"]
+        assert len(commands) == len(results) == 4 and {state.status for state in commands} == {102}
+        assert len(turns) == 2 and [state.status for state in turns] == [102, 200]
+        assert commands[0].history[-1]["path"] in {one["path"] for one in commands[1].history}
+        last = turns[-1]
+        assert last.turn == 2 and last.summary == "All done." and last.unknowns == [{"path": "unknown://cup", "body": "which cup?"}]
+        asked = client.call("run.state", {"run": last.run})
+    assert asked == msgspec.to_builtins(last)
+    assert [one["at_ms"] for one in last.history] == sorted(one["at_ms"] for one in last.history)
+    tea = next(one for one in last.history if one["path"] == "known://tea")
+    assert (tea["status"], tea["body"], tea["turn"], tea["tool"]) == (200, "green", 1, "known")
+    assert isinstance(json.loads(tea["attributes"]), dict)
+    assert last.telemetry and last.telemetry["prompt_tokens"] >= last.telemetry["context_tokens"] > 0
+
+
+@pytest.mark.covers("R-172")
+def test_a_run_names_a_pool_of_the_configuration_and_none_that_is_not_there(served: Served) -> None:
+    asked = served.call("run.ask", prompt="[hoot] who?", model="swift")
+    assert asked["status"] == 200 and served.call("run.view", run=asked["run"])["run"]["settings"]["model"] == "swift"
+    with pytest.raises(OwlError, match="slow"):
+        served.call("run.ask", prompt="[hoot] who?", model="slow")
+
+
+@pytest.mark.covers("R-183")
+def test_the_state_of_a_run_that_never_asked_a_model_has_the_same_shape(served: Served) -> None:
+    run = served.core.runs.begin(served.core.runs.sessions()[0]["id"], "chat").id
+    bare, full = served.call("run.state", run=run), served.call("run.state", run=served.core.runs.list_runs(limit=50)[-1].id)
+    assert set(bare) == set(full) and set(bare["telemetry"]) == set(full["telemetry"])
+    assert set(bare["telemetry"].values()) == {0}
+
+
+# -- the log of calls -------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-178", "A-188", "R-177")
+def test_every_call_and_its_result_or_error_is_in_the_log_of_calls(served: Served) -> None:
+    with served.client("logged") as client:
+        client.call("thread.list", correlation="11111111-2222-4333-8444-555555555555")
+        for name, params, kind in (("thread.view", {"id": "nothing"}, NotFound), ("thread.list", {"limit": 0}, BadInput)):
+            with pytest.raises(kind):
+                client.call(name, params)
+        listed = partial(client.call, "call.list", {"limit": 10})
+        until(lambda: sum(one["sender"].startswith("logged pid=") for one in listed()) >= 4)
+        newest = [one for one in listed() if one["sender"].startswith("logged pid=") and one["method"] != "call.list"]
+    assert [(one["method"], one["outcome"]) for one in newest] == [
+        ("thread.list", "bad_input"),
+        ("thread.view", "not_found"),
+        ("thread.list", "ok"),
+        ("hello", "ok"),
+    ]
+    assert newest[0]["error"].startswith("limit:") and newest[2]["correlation"].startswith("11111111-")
+    assert {one["outcome"] for one in served.call("call.list", only="failed")} <= {"bad_input", "not_found", "permission"}
+    assert {one["method"] for one in served.call("call.list", name="thread")} <= {"thread.list", "thread.view"}
+    assert all(isinstance(one, dict) for one in served.call("call.list", limit=2000))
+
+
+def test_what_is_wrong_is_an_error_of_its_class_and_the_connection_stays(served: Served) -> None:
+    with served.client() as client:
+        with pytest.raises(OwlError, match="unknown method"):
+            client.call("no.such")
+        assert client.call("ping")["name"] == "core"
