@@ -523,6 +523,15 @@ AGENTS = {
 }
 
 
+class Screen(Keys):
+    """The full screen in a terminal."""
+
+    owl: bool = setting(True, "Show the owl, beside the input and in the corner.")
+    theme: Literal["auto", "dark", "light", "contrast", "terminal"] = setting(
+        "auto", "Its colours; auto goes by the terminal, `terminal` uses the terminal's own. NO_COLOR goes before it."
+    )
+
+
 class Config(Keys):
     """The whole file."""
 
@@ -566,6 +575,7 @@ class Config(Keys):
     backups: Backups = Backups()
     retention: Retention = Retention()
     context: Context = setting(Context(), "", mark="restart")
+    screen: Screen = Screen()
 
 
 @dataclass(frozen=True)

@@ -292,6 +292,7 @@ class Core:
             "last_thread": to_plain(latest[0]) if latest else None,
             "local": self.local.status(),
             "default_pool": settings.models.pool,
+            "screen": {"owl": settings.screen.owl, "theme": settings.screen.theme},
         }
         processes = self.leases.listing(10)
         if visibility.asking() is not None:

@@ -34,7 +34,7 @@ from appliance.tui.connection import Contact, Link
 from appliance.tui.context import Context
 from appliance.tui.first_questions import HINTS, FirstQuestions
 from appliance.tui.help_panel import Guide
-from appliance.tui.owl_face import Owl
+from appliance.tui.owl.face import Owl
 from appliance.tui.panel import Panel
 from appliance.tui.schedules import Schedules
 from appliance.tui.sender import Sender
@@ -46,12 +46,13 @@ from appliance.tui.workers import Workers
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
 PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Tasks, Schedules, Workers, Guide)
+NAMES_FROM = 72  # columns that the names of all tabs take
 NOTICE_S = 6.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Tab(Shown):
-    """The name of a panel; a click goes there."""
+    """The name of a panel, or its number where there is no room for all names; a click goes there."""
 
     DEFAULT_CSS = """
     Tab { width: auto; padding: 0 1; color: $foreground 70%; }
@@ -63,7 +64,15 @@ class Tab(Shown):
 
     def __init__(self, panel: type[Panel]) -> None:
         super().__init__(panel.LABEL, markup=False, id=f"tab-{panel.LABEL.lower()}")
+        self._label = panel.LABEL
         self._panel = panel.LABEL.lower()
+
+    def show(self, is_on: bool, has_room: bool) -> None:
+        """Draw it; the one that is open has its name always."""
+        self.set_class(is_on, "-on")
+        label = self._label if is_on or has_room else str(1 + [panel.LABEL for panel in PANELS].index(self._label))
+        if str(self.content) != label:
+            self.update(label)
 
     async def on_click(self) -> None:
         """Go there."""
@@ -78,7 +87,7 @@ class Face(App[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (64, "-medium"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (14, "-tall")]
     CSS = """
-    Screen { background: $background; }
+    #_default { background: $background; }
     #top { height: 1; background: $panel; }
     #title { width: 1fr; text-align: right; padding: 0 1; color: $foreground 70%; text-wrap: nowrap; text-overflow: ellipsis; }
     #status { height: 1; padding: 0 1; background: $panel; color: $foreground 80%; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -87,6 +96,8 @@ class Face(App[None]):
     ContentSwitcher { height: 1fr; }
     .-narrow #title { display: none; }
     .-short Footer { display: none; }
+    TextArea .text-area--placeholder, Input > .input--placeholder { color: $foreground 70%; }
+    TextArea:ansi .text-area--placeholder, Input:ansi > .input--placeholder { color: ansi_default; text-style: dim; }
     OptionList:ansi > .option-list--option-highlighted { text-style: bold underline; }
     Tree:ansi > .tree--cursor { text-style: bold underline; }
     Button:ansi:focus { text-style: bold reverse; }
@@ -122,7 +133,8 @@ class Face(App[None]):
         is_asking: bool = False,
     ) -> None:
         """`is_asking`: the first questions are asked where they are open and nothing else was begun."""
-        theme = look.theme(environ)  # first: Textual takes NO_COLOR out of the environment
+        self._environ = dict(environ)  # first: Textual takes NO_COLOR out of it
+        theme = look.theme(environ)
         super().__init__(ansi_color=True if theme == look.PLAIN.name else None)
         self._letters = look.letters(environ)
         for one in look.THEMES:
@@ -133,6 +145,7 @@ class Face(App[None]):
         self.home = home
         self._thread = thread
         self._prompt = prompt
+        self._is_theme_typed = False
         self._is_asking = is_asking and not (thread or prompt)
         self._contact = Contact(False)
         self._was_up = False
@@ -145,7 +158,8 @@ class Face(App[None]):
 
     def get_line_filters(self) -> "list[LineFilter]":
         """Textual's, and ours for terminals that cannot show every letter."""
-        return [*super().get_line_filters(), look.Calm(), *([self._letters] if self._letters else [])]
+        dim = [look.Dim(look.DIM[self.theme])] if self.theme in look.DIM else []
+        return [*dim, *super().get_line_filters(), look.Calm(), *([self._letters] if self._letters else [])]
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -223,9 +237,19 @@ class Face(App[None]):
         self._show_panel("context")
         self.query_one(Context).show(ref)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Every key is seen here first, whoever takes it."""
+        if isinstance(event, events.Key) and not event.is_forwarded and self.screen_stack:
+            self._touch()
+        await super().on_event(event)
+
+    def _touch(self) -> None:
+        """Somebody is there."""
+        for owl in self.screen_stack[0].query(Owl):
+            owl.touch()
+
     def on_key(self, event: events.Key) -> None:
-        """Digits go to a tab where nothing is typed; every key wakes the face."""
-        self.screen_stack[0].query_one(Owl).touch()
+        """Digits go to a tab where nothing is typed."""
         is_typing = isinstance(self.focused, TextArea | Input)
         if not is_typing and event.key.isdecimal() and 1 <= int(event.key) <= len(PANELS):
             self.action_panel(PANELS[int(event.key) - 1].LABEL.lower())
@@ -233,8 +257,8 @@ class Face(App[None]):
 
     def _show_panel(self, name: str) -> None:
         self.query_one(ContentSwitcher).current = name
-        for tab in self.query(Tab):
-            tab.set_class(tab.id == f"tab-{name}", "-on")
+        self._draw_tabs()
+        self.query_one(Owl).redraw()
         self._active_panel.enter()
 
     def resume(self, thread: str) -> None:
@@ -273,6 +297,17 @@ class Face(App[None]):
             self.chat.note(f"The core cannot start: {last_words}")
         self.refresh_status()
 
+    def _draw_tabs(self) -> None:
+        current = self.screen_stack[0].query_one(ContentSwitcher).current
+        for tab in self.screen_stack[0].query(Tab):
+            tab.show(tab.id == f"tab-{current}", self.size.width >= NAMES_FROM)
+
+    def on_resize(self) -> None:
+        """There may be room for names of tabs and the owl now, or none any more."""
+        if self.screen_stack and self.screen_stack[0].query(Owl):
+            self._draw_tabs()
+            self.screen_stack[0].query_one(Owl).redraw()
+
     def action_reconnect(self) -> None:
         """Do not wait for the next attempt."""
         self.link.hurry()
@@ -283,7 +318,27 @@ class Face(App[None]):
 
     def _take_status(self, status: dict[str, Any]) -> None:
         self._core = status
+        screen = status.get("screen", {"owl": True, "theme": look.AUTO})  # an older core says nothing of it
+        self.screen_stack[0].query_one(Owl).show_owl(screen["owl"])
+        if not self._is_theme_typed:
+            self._use_theme(screen["theme"])
         self.refresh_status()
+
+    def action_theme(self, name: str) -> None:
+        """Other colours, on this screen; without a name, say which there are."""
+        if name not in look.CHOICES:
+            self.say(f"{name[:40] + ': ' if name else ''}/theme takes {', '.join(look.CHOICES)}", bool(name))
+            return
+        self._is_theme_typed = True
+        self._use_theme(name)
+        why = "NO_COLOR is set, so there are no colours" if "NO_COLOR" in self._environ else f"colours: {name}"
+        self.say(f"{why}; owlbox config set screen.theme {name} keeps it", False)
+
+    def _use_theme(self, name: str) -> None:
+        found = look.theme(self._environ, name)
+        if found != self.theme:
+            self.theme = found
+            self.ansi_color = found == look.PLAIN.name
 
     def ring(self, text: str) -> None:
         """A banner with a bell, for what nobody asked for just now."""
@@ -337,10 +392,8 @@ class Face(App[None]):
             return
         chat, screen = self.chat, self.screen_stack[0]
         is_running = chat.running is not None
-        mood = "away" if not self._contact.is_up else "thinking" if is_running else "idle"
-        owl = screen.query_one(Owl)
-        if owl.mood != mood:
-            owl.feel(mood)
+        ended, chat.ended = chat.ended, ""
+        screen.query_one(Owl).feel((ended or chat.mood) if self._contact.is_up else "away" if self._was_up else "starting")
         screen.query_one("#title", Shown).update(chat.talk.title)
         line = screen.query_one("#status", Shown)
         line.set_class(self._notice is not None and self._notice[1], "-error")

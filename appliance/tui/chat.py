@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import OptionList
 
@@ -22,11 +21,12 @@ from appliance.tui import commands
 from appliance.tui.approvals import QUESTION, Waits
 from appliance.tui.branch_tree import inherited
 from appliance.tui.command_runner import Executor
+from appliance.tui.command_tails import CommandTails
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
 from appliance.tui.incoming import Onlooker
 from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox, explained
-from appliance.tui.owl_face import PORTRAIT
+from appliance.tui.owl.face import OwlPicture
 from appliance.tui.packet_meter import Meter
 from appliance.tui.panel import Host, Panel, named
 from appliance.tui.sender import (
@@ -55,7 +55,6 @@ LEAST_EVENTS = 10  # of a thread that is opened, when it has as many
 MOST_WIDGETS = 200  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
-LOOK_S = 2.0  # at what a command that runs has said
 QUEUED = "queued"
 KEEP = 4  # the last things said stay, however large
 
@@ -67,9 +66,9 @@ class Chat(Panel):
     SCOPED_CSS = False
     DEFAULT_CSS = """
     Chat #talk { height: 1fr; scrollbar-size-vertical: 1; }
-    Chat #portrait { padding: 0 2; color: $primary; text-style: bold; }
+    Chat #line { height: auto; align-vertical: bottom; }
     Chat #greeting { padding: 1 2; color: $foreground 80%; }
-    .-short Chat #portrait, Chat .-gone { display: none; }
+    Chat .-gone { display: none; }
     """
     BINDINGS = [
         Binding("ctrl+o", "decide", "Decide", key_display="^O"),
@@ -115,10 +114,19 @@ class Chat(Panel):
         self._stopped: Outgoing | None = None  # by Ctrl+C
         self._are_open = False
         self.cost: dict[str, Any] = {}
+        self.ended = ""  # "success" or "error" of the last answer, until the owl has shown it
         self.waits = Waits(self.ask)
         self._meter = Meter()
-        self._watcher: Timer | None = None
+        self._tails = CommandTails(self, lambda: self.talk.thread, lambda: list(self._boxes.values()))
         self._executor = Executor(self, self, self.waits)
+
+    @property
+    def mood(self) -> str:
+        """What goes on here, as the owl shows it."""
+        if self.running is None:
+            return "waiting" if self.waits.here is not None else "idle"
+        is_working = any(box.is_running for box in self._boxes.values())
+        return "working" if is_working else "reading" if self._answer is not None else "thinking"
 
     @property
     def running(self) -> Outgoing | None:
@@ -128,7 +136,6 @@ class Chat(Panel):
     def compose(self) -> ComposeResult:
         """Talk, what waits, what fills the packet, menu, input."""
         with VerticalScroll(id="talk", can_focus=False):
-            yield Shown(PORTRAIT, id="portrait", classes="-hello", markup=False)
             yield Shown(GREETING, id="greeting", classes="-hello", markup=False)
         yield self.waits
         yield self._meter
@@ -136,7 +143,9 @@ class Chat(Panel):
         yield menu
         composer = Composer(menu)
         composer.suggest = self._executor.offers
-        yield composer
+        with Horizontal(id="line"):
+            yield OwlPicture()
+            yield composer
 
     def on_mount(self) -> None:
         """Stay at the end as it grows."""
@@ -425,24 +434,7 @@ class Chat(Panel):
             self.host.say(f"{word}: {news.decision.about}", False)
             for box in [b for b in self._boxes.values() if b.is_command and b.is_running and news.decision.action == "accept"]:
                 box.wait(False)
-                self._follow_commands()
-
-    def _follow_commands(self) -> None:
-        """Look now and then at what commands say, as long as some run."""
-        if self._watcher is None:
-            self._watcher = self.set_interval(LOOK_S, self._ask_tails)
-
-    def _ask_tails(self) -> None:
-        if any(box.is_busy for box in self._boxes.values()) and self.talk.thread:
-            self.ask("stream.list", {}, self._show_tails)
-        elif self._watcher is not None:
-            self._watcher.stop()
-            self._watcher = None
-
-    def _show_tails(self, found: list[dict[str, Any]]) -> None:
-        tails = [one["tail"] for one in found if one["run"] == self.talk.thread]
-        for box, tail in zip([b for b in self._boxes.values() if b.is_busy], tails):
-            box.grow(tail)
+                self._tails.follow()
 
     def _show_state(self, message: Outgoing, state: str) -> None:
         if message in self._said:
@@ -459,6 +451,7 @@ class Chat(Panel):
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self._said.pop(end.message, None)
         self._answer, self._text = None, ""
+        self.ended = "success" if end.status == 200 else "error" if end.status >= 400 and end.outcome not in OUTCOMES else ""
         if self.running is None:
             await self.onlooker.catch_up()
         if end.status != PROPOSED and self.running is None:
@@ -497,7 +490,7 @@ class Chat(Panel):
             await self._mount_widget(box, before, event["seq"])
             box.open(self._are_open)
             if box.is_command and before is None:
-                self._follow_commands()
+                self._tails.follow()
         elif kind == "tool_result" and event["call_id"] in self._boxes:
             self._boxes[event["call_id"]].finish(event)
             if event["tool"] == QUESTION and event["status"] == 200:

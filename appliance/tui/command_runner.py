@@ -14,6 +14,7 @@ from appliance.tui.branch_tree import Choice, Place, Said, Tree
 from appliance.tui.commands import COMMANDS, Command, Offer, near, offers
 from appliance.tui.panel import Panel, ago, named
 from appliance.tui.sender import Talk
+from appliance.tui.theme import CHOICES
 
 LAST = 30  # threads that are offered
 TREE_EVENTS = 2000  # of a thread, the newest ones, are looked through for messages to go back to
@@ -93,6 +94,8 @@ class Executor:
             await self._chat.send(argument)
         elif command.name in ("help", "threads"):
             await self._panel.app.run_action(f"panel('{command.name}')")
+        elif command.name == "theme":
+            await self._panel.app.run_action(f"theme({argument!r})")
         elif command.name == "quit":
             self._panel.app.exit()
         else:
@@ -166,6 +169,7 @@ class Executor:
             "/approval": APPROVALS,
             "/offer": {"yes": "fetch it", "no": "do not ask again"},
             "/model": dict.fromkeys(self._pools, ""),
+            "/theme": dict.fromkeys(CHOICES, ""),
         }.get(word, {})
         return tuple(Offer(f"{word} {one}", about) for one, about in choices.items() if one.startswith(rest) and one != rest)
 

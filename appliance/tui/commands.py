@@ -52,6 +52,7 @@ COMMANDS = (
     Command("offer", "[ANSWER]", "the better model that fits this computer: yes fetches it, no ends the question"),
     Command("sessions", "", "who talks to the assistant through which channel, and since when not"),
     Command("archive", "", "put this thread's session away until you write again", needs_thread=True),
+    Command("theme", "[NAME]", "colours of this screen: auto, dark, light, contrast, terminal"),
     Command("quit", "", "leave"),
 )
 

@@ -1,7 +1,7 @@
 """How the screen looks on this terminal: its theme, and letters it can show.
 
-Decides from the environment, once, at the start. With sixteen colours or
-none the terminal's own are used, and what is chosen is underlined or in reverse too. A terminal that is not UTF-8 gets
+The theme goes by what a person chose, else by the environment; NO_COLOR goes before both. With sixteen colours or none the
+terminal's own are used, and what is chosen is underlined or in reverse too. A terminal that is not UTF-8 gets
 ASCII of the same width, whatever a widget draws; the console of Linux keeps what its font has.
 """
 
@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
-from textual.filter import LineFilter
+from textual.filter import LineFilter, dim_style
 from textual.theme import Theme
 
 NIGHT = Theme(
@@ -29,6 +30,7 @@ NIGHT = Theme(
     panel="#2b2823",
     boost="#332f29",
     dark=True,
+    variables={"block-cursor-foreground": "#191714"},
 )
 DAY = Theme(
     name="owl-day",
@@ -44,6 +46,29 @@ DAY = Theme(
     panel="#e8e0cf",
     boost="#e0d6c2",
     dark=False,
+    variables={"block-cursor-foreground": "#ffffff"},
+)
+# At least 7 to 1 between any text and what it stands on.
+CONTRAST = Theme(
+    name="owl-contrast",
+    primary="#ffd84d",
+    secondary="#9ee8ff",
+    accent="#ffd84d",
+    warning="#ffb14d",
+    error="#ff9d8f",
+    success="#8cf08c",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#101010",
+    boost="#1c1c1c",
+    dark=True,
+    variables={
+        "block-cursor-foreground": "#000000",
+        "text-muted": "#ffffff",
+        "text-disabled": "#d0d0d0",
+        "border-blurred": "#ffffff",
+    },
 )
 UNCOLOURED = {
     "ansi-background": "ansi_black",
@@ -80,7 +105,12 @@ PLAIN = Theme(
     boost="ansi_default",
     variables=UNCOLOURED,
 )
-THEMES = (NIGHT, DAY, PLAIN)
+THEMES = (NIGHT, DAY, CONTRAST, PLAIN)
+DIM = {NIGHT.name: 0.75, DAY.name: 0.85, CONTRAST.name: 0.9}  # how much is left of a colour that is dimmed
+AUTO = "auto"
+# What a person chooses, in the order in which it is offered.
+CHOICES = {AUTO: "", "dark": NIGHT.name, "light": DAY.name, "contrast": CONTRAST.name, "terminal": PLAIN.name}
+CHOSEN = "OWLBOX__SCREEN__THEME"  # so that the first picture has the right colours, before the core says `screen.theme`
 
 # What the fonts of the Linux console have beyond Latin-1.
 CONSOLE = frozenset("─│┌┐└┘├┤┬┴┼═║╔╗╚╝█▄▀▌▐░▒▓•…–—‘’“”")
@@ -115,12 +145,13 @@ ASCII = str.maketrans(
 )
 
 
-def theme(environ: Mapping[str, str]) -> str:
-    """The name of the theme for the terminal that the environment describes."""
+def theme(environ: Mapping[str, str], chosen: str = "") -> str:
+    """The name of the theme: the chosen one of CHOICES, else what suits the terminal that the environment describes."""
+    found = CHOICES.get(chosen or environ.get(CHOSEN, AUTO), "")
     is_rich = "256color" in environ.get("TERM", "") or environ.get("COLORTERM") in ("truecolor", "24bit")
-    if "NO_COLOR" in environ or not is_rich:
+    if "NO_COLOR" in environ or not (found or is_rich):
         return PLAIN.name
-    return NIGHT.name if is_dark(environ) else DAY.name
+    return found or (NIGHT.name if is_dark(environ) else DAY.name)
 
 
 def is_dark(environ: Mapping[str, str]) -> bool:
@@ -152,6 +183,25 @@ class Calm(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """The line without control characters."""
         return [s if s.control or s.text.isprintable() else Segment(STEERING.sub("", s.text), s.style) for s in segments]
+
+
+class Dim(LineFilter):
+    """Dims by a part that leaves text readable, also on the line under the cursor, where Textual's own leaves too little."""
+
+    def __init__(self, left: float) -> None:
+        super().__init__()
+        self._left = left
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The line with colours in place of what is dim."""
+        return [self._dim(one, background) if one.style is not None and one.style.dim else one for one in segments]
+
+    def _dim(self, segment: Segment, background: Color) -> Segment:
+        style = segment.style
+        if style is None or style.color is None or style.color.triplet is None or (style.bgcolor and style.bgcolor.triplet is None):
+            return segment
+        behind = Style(bgcolor=background.rich_color) + style if style.bgcolor is None else style
+        return Segment(segment.text, dim_style(behind, background, self._left), segment.control)
 
 
 class Letters(LineFilter):

@@ -27,6 +27,9 @@ VARYING = (
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d\b"), "DAY DD MMM YYYY HH:MM"),
     (re.compile(r"([●‖]) +\d+ (min|h|d)\b"), r"\1   N UNIT"),
     (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b"), "IDENTITY"),
+    (re.compile(r"\([-oOuvx^_],[-oOuvx^_]\)"), "(o,o)"),  # the owl moves
+    (re.compile(r",___,[ .!?z]{2}"), ",___,  "),
+    (re.compile(r"/\)_\) |[\\~]\)_\([/~]|/\(_\)\\|/\[=\]\\|/\)=\(,|,\)=\(\\"), "/)_) "),
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
 )
 HOME = "/srv/owlbox"  # what the screen says its home is

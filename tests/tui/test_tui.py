@@ -14,7 +14,7 @@ from appliance.tui import commands, theme
 from appliance.tui.composer import Composer
 from appliance.tui.connection import Link, pauses
 from appliance.tui.message_widgets import Said, ToolBox
-from appliance.tui.owl_face import Owl
+from appliance.tui.owl.face import Owl
 from appliance.tui.sender import Ended, Outgoing, Sender, Talk
 
 PLAY = '''
@@ -171,7 +171,7 @@ def test_commands_run_here_and_messages_queue_while_an_answer_streams(core: Core
         await seen.type("/status")
         await seen.type("second")
         await seen.shows("broker    running", "second  (queued)")
-        assert seen.app.query_one(Owl).mood == "thinking"
+        assert seen.app.query_one(Owl).mood in ("thinking", "reading")
         await seen.press("escape")
         await seen.shows("Esc again stops the answer")
         await seen.press("escape")
@@ -351,7 +351,7 @@ def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
 def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
         await seen.shows("○ connecting", "next try", "owlbox doctor says why")
-        assert seen.app.query_one(Owl).mood == "away"
+        assert seen.app.query_one(Owl).mood == "starting"
         await seen.press("f7")
         await seen.shows("Everywhere")
 

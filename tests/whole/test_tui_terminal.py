@@ -1,5 +1,6 @@
 """The real `owlbox` in a real terminal (tmux): typed at, killed under, left again."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,10 @@ class Terminal:
     def text(self) -> str:
         """What stands on the screen."""
         return self._run("capture-pane", "-p")
+
+    def coloured_text(self) -> str:
+        """The same with the codes of its colours."""
+        return self._run("capture-pane", "-pe")
 
     def keys(self, *keys: str) -> None:
         """Press keys by their tmux names."""
@@ -189,6 +194,7 @@ def test_ascii_terminal_without_colours(terminal: Terminal):
     terminal.keys("hello", "Enter")
     terminal.shows("| hello", "Hoot hoot, see")
     assert terminal.text().isascii()
+    assert not re.search(r"\x1b\[[0-9;]*\b([34][0-7]|[34]8|9[0-7]|10[0-7])\b", terminal.coloured_text())
 
 
 @pytest.mark.parametrize("words", [(), ("tui",), ("chat",)])
