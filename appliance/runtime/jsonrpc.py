@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
 
+MAX_MESSAGE = 2000  # characters of an error, which may quote what was wrong
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
 NOBODY = -1  # the user and group of a caller that the kernel knows nothing of
@@ -77,10 +78,11 @@ def error_frame(request_id: Any, error: OwlError, code: int | None = None) -> di
     """The error response for a request."""
     if code is None:
         code = INVALID_PARAMS if isinstance(error, BadInput) else SERVER_ERROR
-    data: dict[str, Any] = {"status": error.status, "outcome": error.outcome, "hint": error.hint}
+    message, hint = (text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…" for text in (error.message, error.hint))
+    data: dict[str, Any] = {"status": error.status, "outcome": error.outcome, "hint": hint}
     if isinstance(error, ProviderError):
         data |= {"kind": error.kind, "retry_after_s": error.retry_after_s}
-    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": error.message, "data": data}}
+    return {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message, "data": data}}
 
 
 def raise_error(error: dict[str, Any]) -> None:

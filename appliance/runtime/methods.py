@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken, correlation_id
-from appliance.errors import Conflict, NotFound, OwlError
+from appliance.errors import BadInput, Conflict, NotFound, OwlError
 from appliance.records import to_plain
 from appliance.runtime.jsonrpc import NOBODY
 from appliance.runtime.rpc.notifications import describe_notifications
@@ -25,6 +25,7 @@ from appliance.store import durability
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
+FIRST_HALF, LAST_HALF = "\ud800", "\udfff"  # halves of a character: no text that can be stored
 Access = Literal["admin", "own", "all"]
 RESERVED = ("ping", "discover", "hello", "cancel")  # answered by the server of a connection, not by a service
 
@@ -181,7 +182,13 @@ class MethodTable:
         found = self._methods[name]
         arguments = found.signature.bind(params)
         with self._entitle(call, found.mark, arguments), durability.asked():
-            return found.run(call, arguments)
+            try:
+                return found.run(call, arguments)
+            except UnicodeEncodeError as error:  # names of files may hold such characters, so that they are not refused at once
+                if not FIRST_HALF <= error.object[error.start] <= LAST_HALF:
+                    raise
+                hint = "send whole characters"
+                raise BadInput(f"a text holds half of a character: {error.object[error.start]!a}", hint=hint) from None
 
     def describe(self) -> dict[str, Any]:
         """Every method by name: what it does, the schemas of its arguments and its result, who may call it; and what is sent."""

@@ -72,6 +72,8 @@ class Signature(Struct, frozen=True):
                 elif message.startswith("Expected") and ", got " not in message and not path:  # a bound was broken: say by what
                     message = f"{message}, got {reprlib.repr(values[f.name])}"
                 problems.append(f"{f.name}{path.rstrip('`')}: {message}")
+            except UnicodeError:  # half of a surrogate pair, where it would have to be compared with a known text
+                problems.append(f"{f.name}: {reprlib.repr(values[f.name])} is not a text that could be meant")
         if problems:
             raise BadInput("; ".join(problems), hint=self._hint_for(problems))
         return bound

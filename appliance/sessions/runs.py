@@ -36,6 +36,7 @@ RUN_COLUMNS = (
     "alias, role, settings, head, turn_base, is_branched, deleted_ms"
 )
 ALIAS = re.compile(r"[a-zA-Z0-9_]+")
+ID_CHARS = 36  # of the id of a thread
 
 
 class Run(Struct, frozen=True):
@@ -177,7 +178,7 @@ class Runs(Turns):
         rows = self._select_runs("id = ?1 OR alias = ?1", ref)
         if len(rows) > 1:
             rows = [row for row in rows if row[0] == ref]
-        if not rows and len(ref) >= 4 and ref.replace("-", "").isalnum():
+        if not rows and 4 <= len(ref) <= ID_CHARS and ref.replace("-", "").isalnum():
             rows = self._select_runs("id LIKE ?1 || '%' OR id LIKE '%' || ?1", ref)
         if len(rows) > 1:
             raise BadInput(f"thread {ref} is ambiguous", hint="give more of its id; owlbox thread list shows them")

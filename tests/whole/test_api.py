@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ class Served:
     core: Core
     listener: Listener
     path: str
+    folder: Path
     followers: "list[Follower]" = field(default_factory=list)
 
     def client(self, name: str = "test") -> Client:
@@ -82,9 +83,10 @@ class Follower:
         self._client.close()
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder, runtime = tmp_path_factory.mktemp("api"), Path(f"/tmp/owl-{new_id()[-12:]}")
+@contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    """A core in this process behind a socket of its own."""
+    runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir(0o700)
     home = Home(folder / "home")
     new_home(home)
@@ -95,7 +97,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log.start("core", folder / "logs", "info", log.Redactor())
     listener = open_listener(core, None)
     listener.start()
-    made = Served(core, listener, str(paths.core_socket(core.runtime)))
+    made = Served(core, listener, str(paths.core_socket(core.runtime)), folder)
     yield made
     for one in made.followers:
         one.stop()
@@ -103,6 +105,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     core.close("test")
     log.stop()
     shutil.rmtree(runtime)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("api")) as made:
+        yield made
 
 
 # -- what there is ----------------------------------------------------------------------------------
