@@ -150,7 +150,7 @@ class Logins:
         rows = self._store.rows(f"SELECT {COLUMNS} FROM logins WHERE token_hash = ?", (_hash_token(token),))
         found = Login(*rows[0]) if rows else None
         if found is None or found.expires_ms <= now_ms():
-            raise Refused("this session is over", hint="log in again", outcome="not_logged_in")
+            raise Refused("this session is over", hint="log in again")
         if found.seen_ms < now_ms() - SEEN_MS and not self._store.is_read_only:
             with self._store.write() as execute:
                 execute("UPDATE logins SET seen_ms = ? WHERE id = ?", (now_ms(), found.id))
@@ -238,7 +238,7 @@ class Logins:
         self._attempts.count(keys)
         detail = {"person": person, "address": address, "why": why}
         self._ledger.note("login_refused", severity="warning", actor=address or "unknown", detail=detail)
-        return Refused("this login is not right", hint="ask for a new invite: owlbox people invite NAME", outcome="login_refused")
+        return Refused("this login is not right", hint="ask for a new invite: owlbox people invite NAME")
 
 
 class AttemptLimit:

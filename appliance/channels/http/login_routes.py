@@ -47,10 +47,13 @@ class LoginRoutes:
         self._core.call("login.leave", {"token": request.session})
         return Response.of_json({}, headers=[("Set-Cookie", self._cookie("", 0)), ("Clear-Site-Data", '"storage"')])
 
-    @route("GET", "/session")
+    @route("GET", "/session", access="open")
     def show_session(self, request: Request) -> Response:
-        """Who is logged in."""
-        return Response.of_json({"person": request.person})
+        """Who is logged in, "" for nobody: no error, since every visit begins with this question."""
+        try:
+            return Response.of_json({"person": self._core.check_login(request.cookies().get(self._site.cookie, ""))})
+        except Refused:
+            return Response.of_json({"person": ""})
 
     def _cookie(self, token: str, age_s: int) -> str:
         secure = "; Secure" if self._site.is_encrypted else ""

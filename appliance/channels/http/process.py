@@ -17,7 +17,7 @@ from appliance.channels.http.page_routes import PageRoutes
 from appliance.channels.http.server import HttpServer, listen
 from appliance.channels.http.site import build_site, is_loopback
 from appliance.errors import ConfigError, Refused
-from appliance.runtime import config, paths, sd_notify
+from appliance.runtime import config, log, paths, sd_notify
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Web
 from appliance.runtime.signals import Signals
@@ -47,6 +47,9 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     keys = settings.channels.web
     if not keys.enabled:
         raise Refused("the web page is switched off", hint="owlbox config set channels.web.enabled true")
+    is_service = sd_notify.is_service(environ)
+    log.start("web", home.logs / "web", settings.system.level, log.Redactor(config.secrets(settings)), is_service=is_service)
+    logging.getLogger("websockets").setLevel(logging.WARNING)  # it tells of each connection and its end
     notifier = sd_notify.Notifier(environ)
     signals = Signals((signal.SIGTERM, signal.SIGINT))
     server = build_server(home, environ, keys)
@@ -56,6 +59,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     signals.wait(None)
     notifier.stopping("asked to")
     server.close()
+    log.stop()
     return 0
 
 

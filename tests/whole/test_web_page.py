@@ -1,0 +1,296 @@
+"""The web page in a real Chromium, beside a real core: what a person does there, and what strangers cannot.
+
+One core, one server and one browser for the whole file; each test begins in a conversation of its own.
+"""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import browser as browsers
+import pytest
+from browser import ENTER, ESCAPE, TAB, Browser, browsing
+from process import Box, Core, a_shared_box, script, until  # noqa: F401
+
+pytestmark = pytest.mark.skipif(not browsers.CHROMIUM or not browsers.DRIVER, reason="no chromium with chromedriver here")
+
+EVIL = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>[x](javascript:window.hit=1)<svg onload='window.hit=1'>"
+PLAY = """
+[[turns]]
+match = "tell me of owls"
+text = '''# Owls
+
+**Tawny** and *eagle* owls, `hoot`.
+
+| owl | size |
+|---|---|
+| tawny | 40 cm |
+
+1. one
+   - inner
+2. two
+
+```python
+print("hoot")
+```
+
+<https://example.org> [a link](https://example.org/a) EVIL'''
+chunk_size = 5
+chunk_delay_s = 0.01
+repeat = true
+[[turns]]
+match = "hold on"
+text = "one two three four five six seven eight nine ten"
+chunk_size = 4
+chunk_delay_s = 0.3
+[[turns]]
+match = "ask me"
+tool_calls = [{name = "ask_user", arguments = {question = "Which EVIL colour?", options = "red;blue"}}]
+[[turns]]
+match = "ask me"
+text = "So it is red."
+[[turns]]
+match = "keep this"
+tool_calls = [{name = "remember", arguments = {text = "EVIL is kept"}}]
+[[turns]]
+match = "keep this"
+text = "Kept."
+[[turns]]
+repeat = true
+text = "Hoot hoot."
+""".replace("EVIL", EVIL.replace('"', "'").replace("'window.hit=1'", "window.hit=1"))
+
+
+@dataclass
+class Page:
+    """What tests work with."""
+
+    box: Box
+    core: Core
+    browser: Browser
+    port: int
+    server: "subprocess.Popen[bytes]"
+
+    @property
+    def address(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    def begin(self) -> Browser:
+        """A new conversation in a window of usual size."""
+        self.browser.resize(1000, 700)
+        self.browser.press("New conversation")
+        until(lambda: self.browser.text("#log") == "", "the conversation is empty", 30)
+        return self.browser
+
+    def say(self, text: str) -> None:
+        self.browser.type("#text", text + ENTER)
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> int:
+        """The status of a request without the browser; `Host` is ours unless it is given."""
+        wire = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        wire.putrequest(method, path, skip_host="Host" in headers)
+        for name, value in {**headers, "Content-Length": str(len(body or ""))}.items():
+            wire.putheader(name.replace("_", "-"), value)
+        wire.endheaders((body or "").encode())
+        try:
+            return wire.getresponse().status
+        finally:
+            wire.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def page(shared_box: Box) -> Iterator[Page]:
+    port = free_port()
+    shared_box.environ |= {"OWLBOX__CHANNELS__WEB__ENABLED": "true", "OWLBOX__CHANNELS__WEB__PORT": str(port)}
+    script(shared_box, PLAY)
+    core = shared_box.serve()
+    server = shared_box.start("web")
+    with browsing() as browser:
+        made = Page(shared_box, core, browser, port, server)
+        until(lambda: _answers(made), "the page is served")
+        invite = core.call("login.invite", person="ann")["address"]
+        browser.open(invite)
+        browser.shows("New conversation")
+        yield made
+
+
+def _answers(page: Page) -> bool:
+    assert page.server.poll() is None, page.server.stderr.read().decode() if page.server.stderr else ""
+    try:
+        return page.ask("GET", "/") == 200
+    except OSError:
+        return False
+
+
+def is_inert(browser: Browser) -> bool:
+    made = "#app img[onerror], #app script, #app svg, a[href^='java']"
+    return not browser.run("return window.hit || document.querySelector(arguments[0])", made)
+
+
+@pytest.mark.covers("A-179")
+def test_an_invite_logs_in_once_and_an_answer_streams_in_as_markdown(page: Page) -> None:
+    browser = page.begin()
+    page.say("tell me of owls")
+    browser.shows("Tawny", css="#log .working")
+    browser.shows("tawny", "inner", "print", css="#log")
+    until(lambda: not browser.run("return document.querySelector('.working')"), "the answer is whole")
+    found = browser.run(
+        "return ['h3', 'strong', 'em', 'th[scope=col]', 'ol li ul li', 'pre code', 'a[rel~=noopener]']"
+        ".map(one => document.querySelectorAll('#log .assistant ' + one).length)"
+    )
+    assert found == [1, 1, 1, 2, 1, 1, 2]
+    assert is_inert(browser) and "onerror" in browser.text("#log")
+    assert browser.problems() == []
+    used = page.core.call("login.list", person="ann")
+    assert len(used) == 1 and "Chrome" in used[0]["agent"] and page.core.call("people.show", person="ann")["name"] == "ann"
+
+
+def test_what_tools_models_and_titles_say_is_inert(page: Page) -> None:
+    browser = page.begin()
+    page.say(f"keep this {EVIL}")
+    browser.shows("Kept.", "used remember", css="#log")
+    browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    browser.shows("is kept", css="#log")
+    browser.shows("<img src=x", css="#title")
+    browser.shows("<img src=x", css="#threads")
+    assert is_inert(browser) and browser.problems() == []
+
+
+@pytest.mark.covers("A-179")
+def test_a_conversation_branches_and_both_branches_stay(page: Page) -> None:
+    browser = page.begin()
+    page.say("first words")
+    browser.shows("Hoot hoot.", css="#log")
+    browser.press("Branch here")
+    browser.shows("Branches:")
+    page.say("another way")
+    browser.shows("another way", css="#log")
+    until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the answer of the branch")
+    browser.run("document.querySelector('#branches button:not([aria-current])').click()")
+    until(lambda: "another way" not in browser.text("#log") and "first words" in browser.text("#log"), "the first branch")
+    browser.press("Ask anew")
+    until(lambda: browser.run("return document.querySelector('#text').value") == "first words", "the words are there to be changed")
+    assert browser.text("#log") == "" and browser.problems() == []
+    browser.run("const one = document.querySelector('#text'); one.value = ''; one.dispatchEvent(new Event('input'))")
+
+
+def test_a_question_is_answered_with_a_button_and_the_answer_goes_on(page: Page) -> None:
+    browser = page.begin()
+    page.say("ask me")
+    browser.shows("Which <img", css="#log .card")
+    browser.shows("1", css="#waiting-count")
+    assert is_inert(browser)
+    browser.press("red")
+    browser.shows("So it is red.", css="#log")
+    until(lambda: not browser.run("return document.querySelector('.card, .working')"), "nothing waits and nothing is drafted")
+    assert browser.text("#log").count("So it is red.") == 1 and browser.problems() == []
+
+
+def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arrives_once(page: Page) -> None:
+    browser = page.begin()
+    page.say("before")
+    browser.shows("Hoot hoot.", css="#log")
+    browser.type("#text", "typed mean")
+    page.core.kill()
+    browser.shows("Away", css="#state")
+    browser.type("#text", "while" + ENTER)
+    page.core = page.box.serve()
+    until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the answer of the next core")
+    assert browser.text("#log").count("typed meanwhile") == 1 and browser.text("#state") == ""
+    thread = page.core.call("thread.list", limit=1)[0]["id"]
+    said = [one["content"] for one in page.core.call("thread.view", id=thread)["events"] if one["role"] == "user"]
+    assert said == ["before", "typed meanwhile"]
+    browser.problems()  # of connections that were refused meanwhile
+
+
+def test_a_phone_has_room_for_all_of_it_and_no_line_is_wider_than_the_screen(page: Page) -> None:
+    browser = page.begin()
+    page.say("tell me of owls")
+    browser.shows("a link", css="#log")
+    browser.resize(360, 640)
+    for view in ("Tasks", "Approvals", "Settings", "Chat"):
+        browser.press(view)
+        wide = browser.run(
+            "return [...document.querySelectorAll('*')].filter(one => one.scrollWidth > one.clientWidth + 1 && one.clientWidth"
+            " && !one.closest('.code, .table, .tabs')).map(one => `${one.tagName} ${one.id} ${one.className}`)"
+        )
+        assert (browser.run("return document.documentElement.scrollWidth"), wide) == (360, []), view
+    small = browser.run(
+        "return [...document.querySelectorAll('.bar button, .composer button')].filter(one => one.checkVisibility()"
+        " && one.getBoundingClientRect().height < 40).map(one => one.textContent)"
+    )
+    assert small == []
+    browser.press("Conversations")
+    browser.shows("tell me of owls", css="#side.is-open")
+    browser.keys(ESCAPE)
+    assert browser.run("return document.activeElement.id") == "open-side"
+    browser.resize(1000, 700)
+
+
+def test_everything_is_reached_by_keyboard_in_order_and_shown_to_be_focused(page: Page) -> None:
+    browser = page.begin()
+    browser.run("document.querySelector('.skip').focus()")
+    seen: list[Any] = []
+    focus = "const one = document.activeElement, name = one.id || one.textContent;"
+    while len(seen) < 40 and (not seen or seen[-1][0] != "send"):
+        browser.keys(TAB)
+        seen.append(browser.run(f"{focus} return [name, getComputedStyle(one).outlineStyle]"))
+    names = [name for name, _ in seen]
+    assert (names[:5], names[-3:]) == (["Chat", "Tasks", "Approvals", "Settings", "new-thread"], ["attach", "text", "send"])
+    assert [name for name, outline in seen if outline == "none"] == []
+    assert browser.problems() == []
+
+
+def test_strangers_are_refused_each_with_a_line_of_the_log_and_no_model_is_asked(page: Page) -> None:
+    asked = page.core.call("usage.requests", limit=1)
+    token = "owlbox=x" * 4
+    ours = page.address
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "A" * 22 + "=="}
+    host = {"Host": f"localhost:{page.port}"}
+    refused = {
+        "an old cookie": page.ask("GET", "/rpc", Origin=ours, Cookie=token, **host, **upgrade),
+        "no cookie": page.ask("GET", "/rpc", Origin=ours, **host, **upgrade),
+        "another site": page.ask("GET", "/rpc", Origin="http://evil.example", Cookie=token, **host, **upgrade),
+        "another name": page.ask("GET", "/", Host="evil.example"),
+        "a form of another site": page.ask("POST", "/logout", "{}", Origin="http://evil.example", **host),
+        "a login of another site": page.ask("POST", "/login", "{}", Origin="http://evil.example", **host),
+        "a wrong invite": page.ask("POST", "/login", '{"invite": "x"}', Origin=ours, Content_Type="application/json", **host),
+        "too much": page.ask("POST", "/login", "x" * 5000, Origin=ours, Content_Type="application/json", **host),
+    }
+    assert refused == {
+        **dict.fromkeys(("an old cookie", "no cookie"), 401),
+        **dict.fromkeys(("another site", "a form of another site", "a login of another site", "a wrong invite"), 403),
+        "another name": 421,
+        "too much": 413,
+    }
+    lines = page.box.log("web/web")
+    assert len([one for one in lines if one.get("result") in ("401", "403", "421", "413")]) == len(refused)
+    assert page.core.call("usage.requests", limit=1) == asked
+    noted = page.core.call("audit.list", kind="login_refused")
+    assert len(noted["rows"] if isinstance(noted, dict) else noted) == 1
+
+
+def test_a_login_that_is_ended_elsewhere_ends_here_at_once(page: Page) -> None:
+    browser = page.begin()
+    [login] = page.core.call("login.list", person="ann")
+    page.core.call("login.end", id=login["id"])
+    browser.shows("Log in")
+    page.core.call("login.set_password", person="ann", password="a barn by night")
+    browser.type("#login-name", "ann")
+    browser.type("#login-password", "a barn by day" + ENTER)
+    browser.shows("not right")
+    browser.run("document.querySelector('#login-password').value = ''")
+    browser.type("#login-password", "a barn by night" + ENTER)
+    browser.shows("New conversation", "first words")
+    path = Path(page.box.home.root / "page.png")
+    browser.screenshot(path)
+    assert path.stat().st_size > 5000
