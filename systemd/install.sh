@@ -44,7 +44,8 @@ put() { # MODE SOURCE TARGET
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
     owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service owlbox-server.socket owlbox-server@.service \
     owlbox-worker@.service owlbox-worker.service owlbox-worker.timer owlbox-heartbeat.service owlbox-heartbeat.timer \
-    owlbox-maintenance.service owlbox-maintenance.timer owlbox-backup.service owlbox-backup.timer; do
+    owlbox-maintenance.service owlbox-maintenance.timer owlbox-backup.service owlbox-backup.timer \
+    owlbox-update.service owlbox-update.timer owlbox-recovery.service; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
 version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')
@@ -57,6 +58,7 @@ put 644 tmpfiles.conf /etc/tmpfiles.d/owlbox.conf
 put 644 ../docs/systemd.md /opt/owlbox/share/docs/systemd.md
 put 644 ../docs/ssh.md /opt/owlbox/share/docs/ssh.md
 put 644 ../docs/backup.md /opt/owlbox/share/docs/backup.md
+put 644 ../docs/upgrade.md /opt/owlbox/share/docs/upgrade.md
 if [ "$ssh" = yes ]; then
     put 644 sysusers-owl.conf /etc/sysusers.d/owlbox-owl.conf
     put 644 tmpfiles-owl.conf /etc/tmpfiles.d/owlbox-owl.conf
@@ -97,6 +99,6 @@ echo /usr/local/bin/owlbox
 cat >&2 <<'END'
 Nothing is started yet. Next:
   systemd-sysusers && systemd-tmpfiles --create owlbox.conf && systemctl daemon-reload
-  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox-bridge.socket owlbox.service owlbox-broker.service owlbox-maintenance.timer owlbox-backup.timer
+  systemctl enable --now owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox-bridge.socket owlbox.service owlbox-broker.service owlbox-maintenance.timer owlbox-backup.timer owlbox-recovery.service
   adduser YOU owlbox        # who may talk to the owl; takes effect at the next login
 END

@@ -60,6 +60,7 @@ service.broker_process: subprocess
 service.bench: subprocess
 service.repair: subprocess
 service.checks: subprocess
+service.updates: subprocess
 text.markdown: yaml
 text.patterns: regex
 text.jsonpaths: jsonpath regex

@@ -30,6 +30,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("status", "reload", "init", "serve", "broker", "web", "doctor", "maintain", "nuke"), ("service",)),
     (("config", "onboard"), ("config", "onboard")),
     (("backup", "restore"), ("backup",)),
+    (("update",), ("care.update",)),
     (("entry",), ("knowledge.entry",)),
     (("skill",), ("knowledge.skill",)),
     (("memory",), ("knowledge.memory",)),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
-from appliance.runtime.upkeep_settings import Backups, Retention
+from appliance.runtime.upkeep_settings import Backups, Retention, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -574,6 +574,7 @@ class Config(Keys):
     store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
     retention: Retention = Retention()
+    updates: Updates = Updates()
     context: Context = setting(Context(), "", mark="restart")
     screen: Screen = Screen()
 

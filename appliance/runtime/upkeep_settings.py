@@ -25,3 +25,13 @@ class Retention(Keys):
     history_days: int = setting(
         365, "Changes of entries are listed this long, the newest of each entry always; 0 keeps them.", within=(0, 36_500)
     )
+
+
+class Updates(Keys):
+    """Signed bundles with another version: docs/upgrade.md."""
+
+    enabled: bool = setting(False, "Ask the source for a newer version, at most once a day. Nothing is applied by itself.")
+    source: str = setting("", "Where bundles are: an https address, a folder or a file.")
+    key: str = setting("", "Public key that must have signed a bundle, in base64; empty means the one that was installed.")
+    folder: str = setting("/opt/owlbox", "Where the versions lie, with the link `current`.")
+    check_s: float = setting(5, "Longest time that asking the source may take.", within=(0.1, 600))

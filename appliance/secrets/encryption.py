@@ -113,3 +113,30 @@ def post(address: str, text: str, about: str) -> str:
 
 def _public_bytes(private: "X25519PrivateKey") -> bytes:
     return private.public_key().public_bytes_raw()
+
+
+def new_signing_key() -> tuple[bytes, bytes]:
+    """The private and the public half of a key for signatures (Ed25519), 32 bytes each."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    return key.private_bytes_raw(), key.public_key().public_bytes_raw()
+
+
+def sign(private: bytes, data: bytes) -> bytes:
+    """The signature of some bytes, 64 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(private).sign(data)
+
+
+def is_signed(public: bytes, data: bytes, signature: bytes) -> bool:
+    """Whether the owner of a key signed exactly these bytes."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

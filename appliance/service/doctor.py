@@ -69,6 +69,7 @@ class Doctor:
             "vault": lambda: _vault(home, environ, self.status),
             "plugins": lambda: _plugins(home, self.settings, self.status),
             "roles": lambda: _roles(home, environ),
+            "updates": lambda: upkeep.check_updates(home, self.settings),
             "backups": lambda: upkeep.check_backups(home, self.settings, self._count_rows()),
         }
 

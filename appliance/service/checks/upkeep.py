@@ -7,11 +7,14 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from appliance import __version__
 from appliance.clock import now_ms
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.service import backups
 from appliance.service.checks.finding import Finding
+from appliance.service.updates.journal import JournalFile, Step
+from appliance.service.updates.last_check import order, read_check
 from appliance.store import storage_errors
 
 MB = 1_000_000
@@ -77,6 +80,23 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     if failed:
         return Finding("channels", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
     return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
+
+
+def check_updates(home: Home, settings: Config) -> Finding:
+    """Whether an update was cut off or taken back, and whether a newer version is known."""
+    journal, last = JournalFile(Path(settings.updates.folder)).read(), read_check(home)
+    if journal.step != Step.IDLE:
+        hint = "sudo owlbox update recover"
+        return Finding("updates", "problem", f"version {journal.new}: cut off while {journal.step}", hint)
+    if last and last.version and order(last.version) > order(__version__):
+        return Finding("updates", "warning", f"version {last.version} is at {last.place}", "sudo owlbox update apply")
+    if settings.updates.enabled and last and last.problem:
+        return Finding("updates", "warning", f"the last check failed: {last.problem}", "owlbox update check")
+    if journal.results and not journal.results[0].is_applied and journal.results[0].said.startswith("taken back:"):
+        newest = journal.results[0]
+        return Finding("updates", "warning", f"version {newest.version} was {newest.said}", "owlbox update status")
+    said = "checked once a day" if settings.updates.enabled else "not checked (updates.enabled)"
+    return Finding("updates", "ok", f"version {__version__}, newer ones are {said}")
 
 
 def check_backups(home: Home, settings: Config, rows: int) -> Finding:

@@ -1,0 +1,1 @@
+"""Commands for who looks after an installation: updates, metrics, logs, exports."""

@@ -1,0 +1,204 @@
+"""A bundle: one file with everything another version needs, and the signature of who made it.
+
+An uncompressed tar file: `manifest.json`, its Ed25519 signature `manifest.sig`, then the wheels that the manifest names with
+size and SHA-256. Nothing of it is used before the signature, and no wheel before its digest, was checked. Refused, with words:
+another key, a changed or cut file, a version that is not newer, one that has expired, another platform.
+"""
+
+import base64
+import binascii
+import hashlib
+import io
+import json
+import platform
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
+
+from appliance.clock import iso, now_ms
+from appliance.errors import BadInput, NotFound, Refused
+from appliance.secrets import encryption
+from appliance.service.updates.last_check import order
+
+FORMAT = 1
+MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+NAME = re.compile(r"owlbox-[0-9][0-9a-z.]*-[a-z0-9_]+\.bundle")
+WHEEL = re.compile(r"wheels/[A-Za-z0-9_.+!-]+\.whl")
+VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,3}")
+LARGEST_MANIFEST = 1_000_000
+PIECE = 1 << 20
+ELSEWHERE = "take one from where this installation is maintained"
+
+
+class Manifest(Struct, frozen=True):
+    """What a bundle says of itself, under its signature; `files` are size and SHA-256 by name."""
+
+    version: str
+    platform: str
+    python: str
+    made_ms: int
+    expires_ms: int
+    database: int
+    files: dict[str, tuple[int, str]]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(size for size, _ in self.files.values())
+
+
+def this_platform() -> str:
+    """The kind of machine that this is, as bundles name it."""
+    return f"{sys.platform}_{platform.machine()}"
+
+
+def this_python() -> str:
+    """The Python that bundles are made for."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def read_key(text: str) -> bytes:
+    """A public key from its base64 text."""
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise BadInput("the key for updates is no Ed25519 key in base64", hint="updates.key, or update.pub beside the versions")
+    return key
+
+
+def read_manifest(data: bytes, signature: bytes, key: bytes, name: str) -> Manifest:
+    """The manifest in some bytes; Refused unless the owner of the key signed them."""
+    if not encryption.is_signed(key, data, signature):
+        raise Refused(f"{name}: its signature is not that of updates.key", hint=f"it was changed or made by another: {ELSEWHERE}")
+    try:
+        told = json.loads(data)
+        found = msgspec.convert(told, Manifest)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise Refused(f"{name}: its manifest cannot be read: {error}", hint=ELSEWHERE) from None
+    if told.get("format") != FORMAT or not VERSION.fullmatch(found.version) or not all(WHEEL.fullmatch(one) for one in found.files):
+        raise Refused(f"{name}: its manifest is of another kind than this version knows", hint=ELSEWHERE)
+    return found
+
+
+def require_usable(found: Manifest, current: str, name: str) -> None:
+    """Refused for a version that is not newer, has expired, or is for another machine."""
+    if order(found.version) <= order(current):
+        words = "is the one that runs" if found.version == current else f"is older than {current}, which runs"
+        raise Refused(f"{name}: version {found.version} {words}", hint="owlbox update rollback goes back to the version before")
+    if now_ms() > found.expires_ms:
+        raise Refused(f"{name}: it expired on {iso(found.expires_ms)[:10]}", hint=f"is the clock right? Else {ELSEWHERE}")
+    here = (this_platform(), this_python())
+    if (found.platform, found.python) != here:
+        made_for = f"it is made for {found.platform} with Python {found.python}, this is {here[0]} with {here[1]}"
+        raise Refused(f"{name}: {made_for}", hint=ELSEWHERE)
+
+
+@contextmanager
+def opened(path: Path, key: bytes) -> Iterator[tuple[Manifest, tarfile.TarFile]]:
+    """A bundle whose signature was checked; its files are checked when they are unpacked."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            data, signature = (_read_first(archive, name, path) for name in (MANIFEST, SIGNATURE))
+            yield read_manifest(data, signature, key, path.name), archive
+    except FileNotFoundError:
+        raise NotFound(f"no bundle {path}", hint="give a file that ends in .bundle, or a folder with one") from None
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise Refused(f"{path.name}: it is cut off, damaged or no bundle: {error}", hint="copy or download it again") from None
+
+
+def unpack(found: Manifest, archive: tarfile.TarFile, folder: Path, name: str) -> list[Path]:
+    """Write the wheels into a folder; Refused unless they are exactly those that were signed."""
+    made, left = [], dict(found.files)
+    while (member := _next_member(archive, name)) is not None:
+        if member.name not in left or not member.isreg():
+            raise Refused(f"{name}: it holds {member.name}, which was not signed", hint=ELSEWHERE)
+        size, digest = left.pop(member.name)
+        source = archive.extractfile(member)
+        target = folder / Path(member.name).name
+        if source is None or member.size != size or _copy_file(source, target) != digest:
+            raise Refused(f"{name}: {member.name} is not what was signed", hint="copy or download it again")
+        made.append(target)
+    if left:
+        raise Refused(f"{name}: it lacks {next(iter(left))}", hint="copy or download it again")
+    return made
+
+
+def find(place: Path, key: bytes) -> Path:
+    """The bundle that is meant: a file, or the newest one for this machine in a folder, such as a USB stick."""
+    if not place.is_dir():
+        return place
+    known: list[tuple[tuple[int, ...], Path]] = []
+    for path in sorted(place.glob("owlbox-*.bundle")):
+        try:
+            with opened(path, key) as (found, _):
+                if (found.platform, found.python) == (this_platform(), this_python()):
+                    known.append((order(found.version), path))
+        except Refused:
+            continue
+    if not known:
+        raise NotFound(f"{place} has no bundle for this machine with the right signature", hint=ELSEWHERE)
+    return max(known)[1]
+
+
+def build(target: Path, version: str, database: int, wheels: list[Path], private: bytes, expires_ms: int) -> dict[str, Any]:
+    """Write and sign a bundle; what its manifest says."""
+    told = {"format": FORMAT, "version": version, "platform": this_platform(), "python": this_python()}
+    files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
+    told |= {"made_ms": now_ms(), "expires_ms": expires_ms, "database": database, "files": files}
+    data = json.dumps(told, indent=1).encode()
+    signature = encryption.sign(private, data)
+    with tarfile.open(target, "w") as archive:
+        for name, content in ((MANIFEST, data), (SIGNATURE, signature)):
+            from_bytes = tarfile.TarInfo(name)
+            from_bytes.size = len(content)
+            archive.addfile(from_bytes, io.BytesIO(content))
+        for path in sorted(wheels):
+            archive.add(path, f"wheels/{path.name}", recursive=False)
+    target.with_name("latest.json").write_bytes(data)
+    target.with_name("latest.sig").write_bytes(signature)
+    return told
+
+
+def _next_member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo | None:
+    try:
+        return archive.next()
+    except (tarfile.TarError, EOFError) as error:
+        raise Refused(f"{name}: it is cut off or damaged: {error}", hint="copy or download it again") from None
+
+
+def _read_first(archive: tarfile.TarFile, name: str, path: Path) -> bytes:
+    member = archive.next()
+    if member is None or member.name != name or not member.isreg() or member.size > LARGEST_MANIFEST:
+        raise Refused(f"{path.name}: it does not begin as a bundle does", hint=ELSEWHERE)
+    source = archive.extractfile(member)
+    return source.read() if source else b""
+
+
+def _copy_file(source: IO[bytes], target: Path) -> str:
+    digest = hashlib.sha256()
+    with target.open("xb") as file:
+        try:
+            while piece := source.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+        except tarfile.TarError:
+            return ""  # cut off
+    return digest.hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
