@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -201,7 +202,7 @@ BAD: dict[str, tuple[dict[str, object], Callable[[Path], object] | None, str]] =
         lambda path: changed(path, lambda data: data.replace(b"appliance/__main__", b"appliance/__mein__")),
         "is not",
     ),
-    "cut off in a wheel": ({}, lambda path: os.truncate(path, 3600), "is not what was signed"),
+    "cut off in a wheel": ({}, lambda path: os.truncate(path, 3600), "cut off|not what was signed"),
     "cut off early": ({}, lambda path: os.truncate(path, 700), "cut off"),
     "empty": ({}, lambda path: os.truncate(path, 0), "empty file"),
     "no bundle": ({}, lambda path: path.write_bytes(b"hello" * 500), "no bundle"),
@@ -225,7 +226,7 @@ def test_bundles_that_cannot_be_trusted_are_refused_with_words(tmp_path: Path, n
         said = updater(versions, home).apply(path, PUBLIC, __version__).said
     except OwlError as error:
         said = str(error)
-    assert words in said, said
+    assert re.search(words, said), said
     assert state(versions, home) == OLD and [p.name for p in versions.iterdir() if p.name.startswith("9")] == []
 
 

@@ -26,7 +26,7 @@ REST = (
     ("People and limits", ("people", "policy", "grants", "secret")),
     (
         "The installation",
-        ("init", "config", "reload", "doctor", "backup", "restore", "maintain", "nuke", "serve", "broker", "door", "web"),
+        ("init", "config", "reload", "doctor", "backup", "restore", "update", "maintain", "nuke", "serve", "broker", "door", "web"),
     ),
     ("For programs", ("mcp-serve", "sql", "docs")),
 )

@@ -8,7 +8,6 @@ another key, a changed or cut file, a version that is not newer, one that has ex
 import base64
 import binascii
 import hashlib
-import io
 import json
 import platform
 import re
@@ -155,16 +154,16 @@ def build(target: Path, version: str, database: int, wheels: list[Path], private
     files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
     told |= {"made_ms": now_ms(), "expires_ms": expires_ms, "database": database, "files": files}
     data = json.dumps(told, indent=1).encode()
-    signature = encryption.sign(private, data)
+    index = (
+        (MANIFEST, target.with_name("latest.json"), data),
+        (SIGNATURE, target.with_name("latest.sig"), encryption.sign(private, data)),
+    )
     with tarfile.open(target, "w") as archive:
-        for name, content in ((MANIFEST, data), (SIGNATURE, signature)):
-            from_bytes = tarfile.TarInfo(name)
-            from_bytes.size = len(content)
-            archive.addfile(from_bytes, io.BytesIO(content))
+        for name, path, content in index:
+            path.write_bytes(content)
+            archive.add(path, name)
         for path in sorted(wheels):
             archive.add(path, f"wheels/{path.name}", recursive=False)
-    target.with_name("latest.json").write_bytes(data)
-    target.with_name("latest.sig").write_bytes(signature)
     return told
 
 
