@@ -363,6 +363,7 @@ class Entries:
             "total_lines": len(lines),
             "size_bytes": self._size_bytes(found),
             "attributes": found.attributes,
+            "mime": found.mime,
             "writer": found.writer,
             "created_ms": found.created_ms,
             "updated_ms": found.updated_ms,

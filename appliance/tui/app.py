@@ -41,13 +41,15 @@ from appliance.tui.sender import Sender
 from appliance.tui.shown_text import Shown
 from appliance.tui.tasks import Tasks
 from appliance.tui.threads import Threads
+from appliance.tui.tool_calls import Tools
 from appliance.tui.workers import Workers
 
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
-PANELS: tuple[type[Panel], ...] = (Chat, Threads, Context, Tasks, Schedules, Workers, Guide)
+PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, Guide)
 NAMES_FROM = 72  # columns that the names of all tabs take
 NOTICE_S = 6.0
+WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept new
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -91,6 +93,7 @@ class Face(App[None]):
     #top { height: 1; background: $panel; }
     #title { width: 1fr; text-align: right; padding: 0 1; color: $foreground 70%; text-wrap: nowrap; text-overflow: ellipsis; }
     #status { height: 1; padding: 0 1; background: $panel; color: $foreground 80%; text-wrap: nowrap; text-overflow: ellipsis; }
+    #status.-notice { height: auto; max-height: 3; text-wrap: wrap; }
     #status.-error { color: $error; text-style: bold; }
     Footer { background: $background; }
     ContentSwitcher { height: 1fr; }
@@ -152,6 +155,7 @@ class Face(App[None]):
         self._last_words = ""
         self.left = ""  # the thread that was open when the screen was left
         self._core: dict[str, Any] = {}
+        self._touched_s = monotonic_s()
         self._notice: tuple[str, bool] | None = None
         self._clock: Timer | None = None
         self._unnotice: Timer | None = None
@@ -244,9 +248,12 @@ class Face(App[None]):
         await super().on_event(event)
 
     def _touch(self) -> None:
-        """Somebody is there."""
+        """Somebody is there: after a while without anybody, look at once at what has changed."""
+        was_watched, self._touched_s = self.is_watched(), monotonic_s()
         for owl in self.screen_stack[0].query(Owl):
             owl.touch()
+        if not was_watched and self._active_panel.id != "chat":
+            self._active_panel.enter()
 
     def on_key(self, event: events.Key) -> None:
         """Digits go to a tab where nothing is typed."""
@@ -269,6 +276,10 @@ class Face(App[None]):
     def attached(self) -> str:
         """The thread in the chat."""
         return self.chat.talk.thread
+
+    def is_watched(self) -> bool:
+        """Whether somebody has pressed a key lately."""
+        return monotonic_s() - self._touched_s < WATCHED_S
 
     def unread(self) -> Collection[str]:
         """The threads in which something came that was not on the screen."""
@@ -370,12 +381,12 @@ class Face(App[None]):
 
     # -- the lines ----------------------------------------------------------------------------------
 
-    def say(self, text: str, is_error: bool) -> None:
+    def say(self, text: str, is_error: bool, for_s: float = 0.0) -> None:
         """One line at the bottom, for some seconds."""
         self._notice = (" ".join(text.split()), is_error)
         if self._unnotice is not None:
             self._unnotice.stop()
-        self._unnotice = self.set_timer(NOTICE_S * (2 if is_error else 1), self._forget_notice)
+        self._unnotice = self.set_timer(for_s or NOTICE_S * (2 if is_error else 1), self._forget_notice)
         self.refresh_status()
 
     def notify(self, message: str, **more: Any) -> None:
@@ -396,6 +407,7 @@ class Face(App[None]):
         screen.query_one(Owl).feel((ended or chat.mood) if self._contact.is_up else "away" if self._was_up else "starting")
         screen.query_one("#title", Shown).update(chat.talk.title)
         line = screen.query_one("#status", Shown)
+        line.set_class(self._notice is not None, "-notice")
         line.set_class(self._notice is not None and self._notice[1], "-error")
         line.update(self._notice[0] if self._notice else self._status_line())
         if is_running and self._clock is None:
@@ -421,7 +433,7 @@ class Face(App[None]):
             words.append((f" · {chat.waits.count} waiting for you{where}", "bold $warning"))
         if chat.onlooker.unread:
             threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
-            words.append((f" · new in {threads}, F2", "bold $primary"))
+            words.append((f" · new in {threads}, F5", "bold $primary"))
         return Content.assemble(*words, self._context_used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
 
     def _model_name(self) -> str:

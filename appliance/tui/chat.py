@@ -489,6 +489,8 @@ class Chat(Panel):
             box = self._boxes[event["call_id"]] = ToolBox(event)
             await self._mount_widget(box, before, event["seq"])
             box.open(self._are_open)
+            if before is None:
+                box.start()
             if box.is_command and before is None:
                 self._tails.follow()
         elif kind == "tool_result" and event["call_id"] in self._boxes:

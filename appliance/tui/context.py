@@ -1,8 +1,9 @@
 """What the assistant knows: the tree of entries, a preview, and a search through them.
 
-Reads only: entries are changed by editing files in `box/` or by talking to the assistant.
+Changes nothing but for deleting: entries are written by editing files in `box/` or by talking to the assistant.
 """
 
+from functools import partial
 from typing import Any
 
 from rich.text import Text
@@ -24,7 +25,9 @@ from appliance.tui.shown_text import Row, Shown
 PAGE = 500
 MOST = 5000
 LINES = 400
+FEW = 200  # entries that are shown with all folders open; of more the schemes come first, to choose one
 HITS = 30
+MARKDOWN = "text/markdown"
 MISSING = "This core does not list entries yet: update it, or use / to search."
 COUNTED = "{count} entries. Arrow keys and Return open one,\n/ searches all of them."
 EMPTY = "Nothing here yet. Put Markdown files into\n{home}/box/notes and they appear here."
@@ -37,7 +40,7 @@ class Shelf(Tree[str]):
 
 
 class Context(Panel):
-    """The third tab."""
+    """The tab of what is known."""
 
     LABEL = "Context"
     SCOPED_CSS = False
@@ -58,6 +61,7 @@ class Context(Panel):
     """
     BINDINGS = [
         Binding("slash", "search", "Search", key_display="/", priority=True),  # what is typed right after it must not get lost
+        Binding("d,delete", "delete", "Delete", key_display="d"),
         Binding("r", "refresh", "Refresh"),
         Binding("shift+up,k", "look(-1)", "Scroll", key_display="k/j"),
         Binding("shift+down,j", "look(1)", show=False),
@@ -68,6 +72,7 @@ class Context(Panel):
         super().__init__(host)
         self._refs: list[str] = []
         self._entries: list[dict[str, Any]] = []
+        self._folders: dict[tuple[str, ...], TreeNode[str]] = {}
         self._hits: list[str] = []
         self._shown = ""
 
@@ -131,6 +136,35 @@ class Context(Panel):
             raise SkipAction
         self.screen.set_focus(field)
 
+    def action_delete(self) -> None:
+        """Delete the entry under the cursor, when asked twice."""
+        ref = self._ref_under_cursor()
+        if not ref:
+            self.host.say("go to an entry first: a folder is deleted entry by entry", True)
+            return
+        deleted = partial(self._show_deleted, ref)
+        self.sure(f"Delete {ref}", "d", lambda: self.ask("entry.rm", {"ref": ref}, deleted))
+
+    def _ref_under_cursor(self) -> str:
+        if self._hits_shown:
+            place = self.query_one("#hits", Rows).highlighted
+            return self._hits[place] if place is not None and place < len(self._hits) else ""
+        node = self._entry_shelf.cursor_node
+        return str(node.data or "") if node is not None else ""
+
+    def _show_deleted(self, ref: str, outcome: dict[str, Any]) -> None:
+        if int(outcome["status"]) >= 400:
+            self.host.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
+            return
+        self.host.say(f"deleted {ref}", False)
+        if self._hits_shown:
+            place = self._hits.index(ref) if ref in self._hits else -1
+            if place >= 0:
+                self._hits.pop(place)
+                self.query_one("#hits", Rows).remove_option_at_index(place)
+        self._show_text("")
+        self.action_refresh()
+
     def action_look(self, lines: int) -> None:
         """Scroll the preview."""
         self.query_one("#look").scroll_relative(y=lines * 3, animate=False)
@@ -176,20 +210,28 @@ class Context(Panel):
         if refs == self._refs:
             return
         self._entries, self._refs = entries, refs
-        tree = self._entry_shelf
+        tree, few = self._entry_shelf, len(refs) <= FEW
+        was_open = {key: node.is_expanded for key, node in self._folders.items()}
+        before = tree.cursor_node
+        here = before.data or next((key for key, node in self._folders.items() if node is before), None) if before else None
         tree.clear()
-        folders: dict[tuple[str, ...], TreeNode[str]] = {(): tree.root}
+        nodes: dict[object, TreeNode[str]] = {}
+        folders = self._folders = {}
         for entry in sorted(entries, key=lambda e: e["ref"]):
             *path, name = parts(entry["ref"])
             for depth in range(1, len(path) + 1):
                 key = tuple(path[:depth])
                 if key not in folders:
-                    folders[key] = folders[key[:-1]].add(
-                        Text(escape_invisible(key[-1], "line")), expand=len(refs) <= 200 or depth == 1
-                    )
-            folders[tuple(path)].add_leaf(Text(escape_invisible(name, "line")), data=entry["ref"])
+                    above = folders[key[:-1]] if depth > 1 else tree.root
+                    label = Text(escape_invisible(key[-1], "line"))
+                    folders[key] = nodes[key] = above.add(label, expand=was_open.get(key, few))
+            above = folders[tuple(path)] if path else tree.root
+            nodes[entry["ref"]] = above.add_leaf(Text(escape_invisible(name, "line")), data=entry["ref"])
         tree.root.expand()
-        tree.cursor_line = 0
+        if (node := nodes.get(here)) is not None:
+            self.call_after_refresh(tree.move_cursor, node)
+        else:
+            tree.cursor_line = 0
         if not entries:
             self._show_text(EMPTY.format(home=self.host.home))
         elif not self._shown:
@@ -270,7 +312,7 @@ class Context(Panel):
         await self.query("Prose").remove()
         head = Content.assemble((entry.get("title") or "", "bold"), "\n" if entry.get("title") else "", (entry["ref"], "dim"))
         self.query_one("#name", Shown).update(head)
-        is_markdown = entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
+        is_markdown = entry.get("mime") == MARKDOWN or entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
         self.query_one("#plain", Shown).update("" if is_markdown else text)
         if is_markdown:
             from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time

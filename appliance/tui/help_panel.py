@@ -1,4 +1,7 @@
-"""Help: keys, commands, where things are."""
+"""Help: where things are, what is open, who works, keys, commands."""
+
+from collections import Counter
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -15,7 +18,7 @@ KEYS = (
         "Everywhere",
         (
             ("Tab, Shift+Tab", "next and previous tab"),
-            ("F1 to F7", "go to a tab; outside of Chat also 1 to 7"),
+            ("F1 to F8", "go to a tab; outside of Chat also 1 to 8"),
             ("Esc", "close, stop an answer (twice), back to Chat"),
             ("Ctrl+R", "connect again now, when the core is away"),
             ("Ctrl+C", "copy what is selected; else stop, clear, leave"),
@@ -48,18 +51,18 @@ KEYS = (
         ),
     ),
     (
-        "Threads",
+        "Tools",
         (
-            ("Return", "go on with the thread in Chat"),
-            ("/", "filter by title"),
-            ("d", "delete, after asking"),
+            ("/, f", "only calls with these words; only those in one state"),
+            ("k, j, K, J", "read what was given and what came of it"),
         ),
     ),
     (
         "Context",
         (
-            ("Return", "open a folder, read an entry"),
+            ("Return", "open a folder, read an entry; Backspace goes up"),
             ("/", "search everything the owl knows"),
+            ("d, d", "delete the entry under the cursor"),
         ),
     ),
     (
@@ -67,24 +70,36 @@ KEYS = (
         (
             ("a", "add one: its name, then - and what more there is to say"),
             ("Return", "the thread in which it was done, in Chat"),
-            ("s", "only one state: pending, in progress, waiting, ..."),
-            ("e, x, d", "do it again, cancel it, delete it"),
+            ("f, p", "only one state; only one priority"),
+            ("e, x", "do it again, cancel it"),
+            ("d, d", "delete it"),
+        ),
+    ),
+    (
+        "Threads",
+        (
+            ("Return", "go on with the thread in Chat"),
+            ("/, f", "filter by title, by type"),
+            ("d, d", "delete it with everything said in it"),
         ),
     ),
     (
         "Schedules",
         (
             ("a", "add one: what - when; without a dash a reminder"),
-            ("p, t, d", "pause or resume it, do it now, delete it"),
+            ("e, t", "switch it on or off, do it now"),
+            ("f, o", "only those on or off; with what the owl looks after by itself"),
             ("Return", "the thread in which it was asked for, in Chat"),
-            ("o", "with what the owl looks after by itself"),
+            ("d, d", "delete it"),
         ),
     ),
     (
         "Workers",
         (
             ("n, o", "start one that stays, or one for a single task"),
-            ("x, X", "let it end, end it at once"),
+            ("x; X, X", "let it end; end it at once"),
+            ("l", "its log, and back; g, G: its beginning, its end"),
+            ("f", "only those that run, stopped, died"),
         ),
     ),
 )
@@ -104,11 +119,29 @@ class Guide(Panel):
     def compose(self) -> ComposeResult:
         """One long text."""
         with VerticalScroll():
+            yield Shown(id="here", markup=False)
             yield Shown(self.text(), markup=False)
 
     def enter(self) -> None:
-        """Scroll with the arrow keys."""
+        """Scroll with the arrow keys; say what is open and who works."""
         self.screen.set_focus(self.query_one(VerticalScroll))
+        self._show_here("")
+        self.ask("worker.list", {"limit": 100}, self._count_workers, failed=lambda error: None)
+
+    def _count_workers(self, workers: list[dict[str, Any]]) -> None:
+        counts = Counter(str(one["status"]) for one in workers)
+        self._show_here(", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none")
+
+    def _show_here(self, workers: str) -> None:
+        home = self.host.home
+        places = (
+            ("home", home),
+            ("your notes", f"{home}/box/notes"),
+            ("thread", self.host.attached() or "none yet"),
+            ("workers", workers),
+            ("this version", __version__),
+        )
+        self.query_one("#here", Shown).update(Content("\n").join(_build_section("Here", places)))
 
     def action_scroll(self, lines: int) -> None:
         """Move a line."""
@@ -120,14 +153,7 @@ class Guide(Panel):
         for head, keys in KEYS:
             lines += _build_section(head, keys)
         lines += _build_section("Commands in Chat", tuple((f"/{c.name} {c.argument}", c.about) for c in COMMANDS))
-        home = self.host.home
-        places = (
-            ("home", home),
-            ("your notes", f"{home}/box/notes"),
-            ("settings", f"{home}/owlbox.toml"),
-            ("logs", f"{home}/logs"),
-            ("this version", __version__),
-        )
+        places = (("settings", f"{self.host.home}/owlbox.toml"), ("logs", f"{self.host.home}/logs"))
         lines += _build_section("Where things are", places)
         return Content("\n").join(lines)
 

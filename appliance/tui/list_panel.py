@@ -1,7 +1,7 @@
 """A list, and beside it the one under the cursor in full: the shape of most tabs.
 
 A panel says what its rows are, what is told about the chosen one and what its keys do; the list, the line above
-it, the cursor that stays on its row, scrolling and looking again are here. Knows nothing of what is listed.
+it, filters, the cursor that stays on its row, scrolling and looking again are here. Knows nothing of what is listed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from appliance.tui.choice_list import Rows
-from appliance.tui.confirm import Confirm
 from appliance.tui.panel import Host, Panel
 from appliance.tui.shown_text import Row, Shown
 
@@ -35,10 +34,13 @@ class Lister(Panel):
 
     LINE: ClassVar[str] = ""  # what the line above the list shows while it is empty; "" for no line
     EVERY_S: ClassVar[float] = 0.0  # how old the list may be while it is looked at; 0 for as it was when the tab was opened
+    FILTERS: ClassVar[dict[str, tuple[str, ...]]] = {}  # what each filter may be set to, "" for all first
     SCOPED_CSS = False
     DEFAULT_CSS = """
     Lister #line { border: none; height: 1; padding: 0 1; background: $surface; }
     Lister #line:focus { background: $boost; }
+    Lister #filters { display: none; height: 1; padding: 0 1; color: $warning; text-wrap: nowrap; text-overflow: ellipsis; }
+    Lister #filters.-on { display: block; }
     Lister #rows { width: 38; text-wrap: nowrap; text-overflow: ellipsis; }
     Lister #look { padding: 0 1; width: 1fr; scrollbar-size-vertical: 1; }
     .-narrow Lister #rows { width: 1fr; }
@@ -55,6 +57,7 @@ class Lister(Panel):
         self._seen: object = None  # what the rows were made from, so that nothing is drawn anew that is the same
         self._timer: Timer | None = None
         self._wanted: Any = None  # the id to go to once it is in the list
+        self.filters = dict.fromkeys(self.FILTERS, "")
 
     def compose(self) -> ComposeResult:
         """The line, the list, what there is to know."""
@@ -62,6 +65,7 @@ class Lister(Panel):
             field = Input(placeholder=self.LINE, id="line", select_on_focus=False)
             field.cursor_blink = False
             yield field
+        yield Shown(id="filters", markup=False)
         with Horizontal():
             yield Rows(id="rows", markup=False)
             with VerticalScroll(id="look", can_focus=False):
@@ -75,14 +79,16 @@ class Lister(Panel):
             self._timer = self.set_interval(self.EVERY_S, self._look_again)
 
     def leave(self) -> bool:
-        """Esc in the line clears it and goes to the list."""
-        if not self.LINE:
+        """Esc in the line clears it and goes to the list; with a filter set it shows all again."""
+        field = self.query_one("#line", Input) if self.LINE else None
+        if field is not None and (field.has_focus or field.value):
+            field.value = ""
+            self.screen.set_focus(self.query_one(Rows))
+            return True
+        if not any(self.filters.values()):
             return False
-        field = self.query_one("#line", Input)
-        if not (field.has_focus or field.value):
-            return False
-        field.value = ""
-        self.screen.set_focus(self.query_one(Rows))
+        self.clear_filters()
+        self.action_refresh()
         return True
 
     def on_key(self, event: events.Key) -> None:
@@ -101,6 +107,18 @@ class Lister(Panel):
         if field.has_focus:
             raise SkipAction
         self.screen.set_focus(field)
+
+    def action_filter(self, name: str) -> None:
+        """Show only the next kind, after the last one all."""
+        values = self.FILTERS[name]
+        self.filters[name] = values[(values.index(self.filters[name]) + 1) % len(values)]
+        self._show_filters()
+        self.action_refresh()
+
+    def clear_filters(self) -> None:
+        """Show all from the next look on."""
+        self.filters = dict.fromkeys(self.FILTERS, "")
+        self._show_filters()
 
     def action_look(self, lines: int) -> None:
         """Scroll what is beside the list."""
@@ -137,15 +155,6 @@ class Lister(Panel):
         """Show this beside the list."""
         self.query_one("#words", Shown).update(words)
 
-    def sure(self, question: str, word: str, then: Callable[[], object]) -> None:
-        """Do something once a person says yes."""
-
-        def decided(is_yes: bool | None) -> None:
-            if is_yes:
-                then()
-
-        self.app.push_screen(Confirm(question, word), decided)
-
     def call_tool(self, tool: str, arguments: dict[str, Any], then: Told, *, typed: str = "") -> None:
         """Call a tool; `then` gets its outcome. What went wrong is said at the bottom, and what was `typed` is back in its line."""
 
@@ -178,10 +187,17 @@ class Lister(Panel):
 
         self.call_tool(tool, {"id": item["id"]}, changed)
 
+    def _show_filters(self) -> None:
+        words = [f"{name}: {value.replace('_', ' ')}" for name, value in self.filters.items() if value]
+        line = self.query_one("#filters", Shown)
+        line.update(f"{', '.join(words)}  (Esc shows all)")
+        line.set_class(bool(words), "-on")
+
     def _look_again(self) -> None:
-        """Only while the tab is on the screen: nobody else waits for it."""
+        """Only while the tab is on the screen and somebody is there: nobody else waits for it."""
         if self.display and self.host.link.is_up:
-            self.action_refresh()
+            if self.host.is_watched():
+                self.action_refresh()
         elif not self.display and self._timer is not None:
             self._timer.stop()
             self._timer = None

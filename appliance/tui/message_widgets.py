@@ -1,11 +1,14 @@
 """What stands in a talk: what a person said, tool boxes, notes. The assistant's own words are in `prose`."""
 
 import json
+import re
 from typing import Any
 
 from textual import events
 from textual.content import Content
+from textual.timer import Timer
 
+from appliance.clock import monotonic_s
 from appliance.tui.shown_text import Shown
 
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
@@ -14,6 +17,8 @@ GIVEN_CHARS = 60
 GROWING_CHARS = 20  # beside what a command says
 ENDED_CHARS = 30  # beside what went wrong, or that it waits
 RESULT_CHARS = 4000
+OUTPUT_CHARS = 120  # of what a call said, below it
+PAGED = re.compile(r"\[lr_[0-9]+: this result has ([0-9]+) characters(?:, of which the first [0-9]+ are kept)?, in ([0-9]+) pages")
 OUTCOMES = {
     "interrupted": "The answer was interrupted. Ask again to go on.",
     "cancelled": "Stopped.",
@@ -93,11 +98,18 @@ class ToolBox(Shown):
         self.is_open = False
         self._is_waiting = False
         self._said = ""
+        self._began_s = 0.0
+        self._clock: Timer | None = None
         self.is_command = bool(COMMANDS & {self._tool, str(self._given.get("tool", ""))})
 
     def on_mount(self) -> None:
-        """Draw."""
+        """Draw, and show that it goes on."""
         self._draw_call()
+
+    def start(self) -> None:
+        """It runs now: say how long it has been running, second by second."""
+        self._began_s = monotonic_s()
+        self._clock = self.set_interval(1.0, self._draw_call)
 
     def wait(self, is_waiting: bool = True) -> None:
         """It waits for somebody's decision, or not any more."""
@@ -122,6 +134,8 @@ class ToolBox(Shown):
 
     def finish(self, event: dict[str, Any] | None) -> None:
         """The result came; None when it never will."""
+        if self._clock is not None:
+            self._clock.stop()
         self._result = event or {"status": 499, "outcome": "interrupted", "content": "no result", "duration_ms": None}
         self._draw_call()
 
@@ -145,18 +159,31 @@ class ToolBox(Shown):
         room = GROWING_CHARS if is_heard else ENDED_CHARS if state in ("waits", "error") else GIVEN_CHARS
         if len(given) > room and not self.is_open:
             given = given[: room - 1] + "…"
-        tail = _format_duration(result) if result is not None else " · waits for you" if self._is_waiting else ""
+        name = tool_name(self._tool, self._given, result)
+        tail = format_duration(result) if result is not None else " · waits for you" if self._is_waiting else self._elapsed()
         if is_heard and not self.is_open:
             tail = f" · {self._said.rpartition(chr(10))[2]}"
         if state == "error" and result is not None and not self.is_open:
-            tail += f" · {result['outcome']}: {' '.join(_in_words(str(result['content'])).split())}"
-        head = Content.assemble((f"{mark} ", style), (self._tool, "bold"), f"({given})", (tail, "dim"))
-        self.update(Content("\n").join([head, *self._body_lines()]) if self.is_open else head)
+            tail += f" · {result['outcome']}: {' '.join(in_words(str(result['content'])).split())}"
+        head = Content.assemble((f"{mark} ", style), (name, "bold"), f"({given})", (tail, "dim"))
+        below = self._body_lines() if self.is_open else self._brief_lines() if state == "ok" else []
+        self.update(Content("\n").join([head, *below]))
+
+    def _elapsed(self) -> str:
+        seconds = int(monotonic_s() - self._began_s) if self._began_s else 0
+        return f" · {seconds} s" if seconds else ""
+
+    def _brief_lines(self) -> list[Content]:
+        """The beginning of what a call said."""
+        assert self._result is not None
+        text = " ".join(str(self._result["content"]).split())
+        text = describe_result(self._result) or (text if len(text) <= OUTPUT_CHARS else f"{text[: OUTPUT_CHARS - 1]}…")
+        return [Content.assemble((f"  {text}", "dim"))] if text else []
 
     def _body_lines(self) -> list[Content]:
         if self._result is None:
             return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
-        text = _in_words(str(self._result["content"])).rstrip()
+        text = in_words(str(self._result["content"])).rstrip()
         if origin := (self._result.get("input") or {}).get("origin"):
             text = f"({origin}: strangers may have written this)\n{text}"
         if len(text) > RESULT_CHARS:
@@ -164,7 +191,31 @@ class ToolBox(Shown):
         return [Content(text or "(nothing)")]
 
 
-def _in_words(content: str) -> str:
+def tool_name(tool: str, given: dict[str, Any], result: dict[str, Any] | None = None) -> str:
+    """What a tool is called: one of an MCP server as "server / tool", one behind another by its own name."""
+    if tool == "use" and isinstance(given.get("tool"), str):
+        inner = given.get("arguments")
+        return tool_name(given["tool"], inner if isinstance(inner, dict) else {}, result)
+    if tool == "mcp_exec" and given.get("server") and given.get("tool"):
+        return f"{given['server']} / {given['tool']}"
+    server = str(((result or {}).get("input") or {}).get("origin") or "").removeprefix("mcp:")
+    if server and tool.startswith(f"{server}_"):
+        return f"{server} / {tool.removeprefix(f'{server}_')}"
+    return tool
+
+
+def describe_result(result: dict[str, Any] | None) -> str:
+    """The size of a result that a model is shown in pages, else how it ended."""
+    if result is None:
+        return ""
+    content = str(result["content"])
+    if found := PAGED.match(content):
+        size, pages = int(found[1]), int(found[2])
+        return f"Paginated for LLM [{size // 1000}K, {pages}pg]"
+    return "" if int(result["status"]) < 400 else str(result["outcome"])
+
+
+def in_words(content: str) -> str:
     """What a tool said, where it failed: its message and the next step, instead of the JSON that a model is told."""
     try:
         told = json.loads(content) if content.startswith('{"is_error"') else None
@@ -176,5 +227,6 @@ def _in_words(content: str) -> str:
     return f"{told['message']} ({hint})" if hint else str(told["message"])
 
 
-def _format_duration(result: dict[str, Any]) -> str:
+def format_duration(result: dict[str, Any]) -> str:
+    """How long a call took, to stand behind something."""
     return "" if result["duration_ms"] is None else f" · {result['duration_ms']} ms"

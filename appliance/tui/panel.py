@@ -6,11 +6,13 @@ from typing import Any, ClassVar, Protocol
 
 from textual.containers import Vertical
 
+from appliance.clock import monotonic_s
 from appliance.errors import NotFound, OwlError
 from appliance.tui.connection import CALL_S, Link
 from appliance.tui.sender import Sender
 
 Then = Callable[[Any], object]
+SURE_S = 4.0  # within which the same key again means yes
 GIVEN_NAME = re.compile(r"_[0-9]{13}(_[0-9]+)?$")  # a thread that nobody named is called by the time it began
 
 
@@ -21,8 +23,8 @@ class Host(Protocol):
     sender: Sender
     home: str
 
-    def say(self, text: str, is_error: bool) -> None:
-        """Show one line at the bottom."""
+    def say(self, text: str, is_error: bool, for_s: float = 0.0) -> None:
+        """Show one line at the bottom, for as long as it takes to read."""
         ...
 
     def resume(self, thread: str) -> None:
@@ -31,6 +33,10 @@ class Host(Protocol):
 
     def attached(self) -> str:
         """The thread in the chat."""
+        ...
+
+    def is_watched(self) -> bool:
+        """Whether somebody has pressed a key lately; what nobody looks at is not asked for again and again."""
         ...
 
     def unread(self) -> Collection[str]:
@@ -59,6 +65,7 @@ class Panel(Vertical):
         super().__init__(id=self.LABEL.lower())
         self.host = host
         self._asked: dict[str, int] = {}
+        self._sure_about, self._sure_until_s = "", 0.0
 
     def enter(self) -> None:
         """The panel is shown: take the focus, look again at what may have changed."""
@@ -91,6 +98,15 @@ class Panel(Vertical):
                 self.hand(answer, result)
 
         self.run_worker(work, group=about, thread=True)
+
+    def sure(self, question: str, key: str, then: Callable[[], object]) -> None:
+        """Do something when the same is asked for twice within a few seconds; the first time only say what would be done."""
+        if question == self._sure_about and monotonic_s() < self._sure_until_s:
+            self._sure_about = ""
+            then()
+            return
+        self._sure_about, self._sure_until_s = question, monotonic_s() + SURE_S
+        self.host.say(f"{question}? Press {key} again", True, SURE_S)
 
     def hand(self, then: Then, value: Any) -> None:
         """Call a function of the screen from a worker thread, unless the screen is being left."""

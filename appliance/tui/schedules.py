@@ -19,6 +19,7 @@ EMPTY = """Nothing is scheduled. Press a and type what, a dash, and when:
 
   read the news - every weekday at 7am
   remind me to call Ada in 20 minutes"""
+NONE = "No schedule is like that now."
 FACTS = (("status", "is"), ("words", "when"), ("action", "does"), ("role", "as"), ("said", "last said"))
 
 
@@ -28,9 +29,11 @@ class Schedules(Lister):
     LABEL = "Schedules"
     LINE = "a adds one: what - when, or: remind me to call Ada tomorrow at 9"
     EVERY_S = 5.0
+    FILTERS = {"enabled": ("", "yes", "no")}
     BINDINGS = [
         Binding("a", "type", "Add", priority=True),  # what is typed right after it must not get lost
-        Binding("p", "pause", "Pause"),
+        Binding("e", "enable", "On/off"),
+        Binding("f", "filter('enabled')", show=False),
         Binding("t", "trigger", "Now"),
         Binding("o", "own", "Owl's own"),
         Binding("d,delete", "delete", "Delete", key_display="d"),
@@ -53,9 +56,12 @@ class Schedules(Lister):
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.call_tool("list_schedules", {"limit": LIMIT, "soonest": True}, self._show_schedules)
+        given: dict[str, Any] = {"limit": LIMIT, "soonest": True}
+        if is_enabled := self.filters["enabled"]:
+            given["enabled"] = is_enabled == "yes"
+        self.call_tool("list_schedules", given, self._show_schedules)
 
-    def action_pause(self) -> None:
+    def action_enable(self) -> None:
         """Pause the schedule under the cursor, or resume it."""
         if known := self.selected_item():
             self.change("disable_schedule" if known["status"] == "active" else "enable_schedule", known)
@@ -69,8 +75,7 @@ class Schedules(Lister):
     def action_delete(self) -> None:
         """Delete the schedule under the cursor, after asking."""
         if known := self.selected_item():
-            question = f"Delete schedule {known['id']}, “{known['name']}”?"
-            self.sure(question, "Delete", lambda: self.change("delete_schedule", known))
+            self.sure(f"Delete the schedule “{known['name']}”", "d", lambda: self.change("delete_schedule", known))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Add one; what does not say when after a dash is a reminder."""
@@ -104,6 +109,7 @@ class Schedules(Lister):
     def _schedule_added(self, outcome: dict[str, Any]) -> None:
         self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["schedule"]["id"]
+        self.clear_filters()
         self.action_refresh()
 
     # -- showing ------------------------------------------------------------------------------------
@@ -114,7 +120,7 @@ class Schedules(Lister):
         found.sort(key=lambda one: (one["next_ms"] is None, one["next_ms"] or 0, one["created_ms"]))
         now = now_ms()
         seen = [(s["id"], s["status"], s["name"], s["words"], until(s["next_ms"], now), s["updated_ms"]) for s in found]
-        self.fill(found, _schedule_row, EMPTY, seen=seen)
+        self.fill(found, _schedule_row, NONE if self.filters["enabled"] else EMPTY, seen=seen)
 
     def _show_schedule(self, outcome: dict[str, Any]) -> None:
         data = outcome.get("data") or {}

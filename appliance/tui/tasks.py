@@ -1,5 +1,7 @@
 """Tasks: what is to be done, what is being done and what became of it, and the task under the cursor in full."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from textual.binding import Binding
@@ -7,16 +9,19 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
+from appliance.errors import NotFound, OwlError
 from appliance.tui.list_panel import REFRESH, SCROLL, Lister
-from appliance.tui.panel import Host, ago
+from appliance.tui.panel import ago
 
 LIMIT = 200
 STATES = ("", "pending", "in_progress", "waiting", "complete", "failed")
+PRIORITIES = ("", "high", "medium", "low")
+MOST_BEFORE = 10  # tasks that came before one, whose outputs are shown
 MARKS = {"pending": "·", "in_progress": "▸", "waiting": "?", "complete": "✓", "failed": "✗"}
 STYLES = {"in_progress": "bold $primary", "waiting": "bold $warning", "complete": "$success", "failed": "bold $error"}
 URGENT = {"high": "!", "low": "↓"}
 EMPTY = "No tasks yet. Press a and say what is to be done, or ask the owl in Chat to do something later."
-NONE = "No task is {state} now."
+NONE = "No task is like that now."
 FACTS = (("claimed_by", "worker"), ("origin", "asked in"), ("thread", "thread"), ("person", "for"))
 TEXTS = (("description", ""), ("waiting_reason", "Waits: "), ("failure", "Failed: "), ("output", ""))
 
@@ -27,9 +32,11 @@ class Tasks(Lister):
     LABEL = "Tasks"
     LINE = "a adds a task"
     EVERY_S = 3.0
+    FILTERS = {"state": STATES, "priority": PRIORITIES}
     BINDINGS = [
         Binding("a", "type", "Add", priority=True),  # what is typed right after it must not get lost
-        Binding("s", "state", "State"),
+        Binding("f", "filter('state')", "State"),
+        Binding("p", "filter('priority')", show=False),
         Binding("x", "cancel", "Cancel"),
         Binding("e", "reset", "Again"),
         Binding("d,delete", "delete", "Delete", key_display="d"),
@@ -37,31 +44,12 @@ class Tasks(Lister):
         *SCROLL,
     ]
 
-    def __init__(self, host: Host) -> None:
-        super().__init__(host)
-        self._state = ""
-
-    def leave(self) -> bool:
-        """Esc in the line clears it and goes to the list; with a state chosen it shows all states again."""
-        if super().leave():
-            return True
-        if self._state:
-            self._state = ""
-            self.action_refresh()
-            return True
-        return False
-
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_refresh(self) -> None:
         """Fetch the list."""
-        self.call_tool("list_tasks", {"status": self._state, "limit": LIMIT}, self._show_tasks)
-
-    def action_state(self) -> None:
-        """Show only the next state, after the last one all."""
-        self._state = STATES[(STATES.index(self._state) + 1) % len(STATES)]
-        self.host.say(f"tasks: {_state_words(self._state) or 'all'}", False)
-        self.action_refresh()
+        given = {"status": self.filters["state"], "priority": self.filters["priority"], "limit": LIMIT}
+        self.call_tool("list_tasks", given, self._show_tasks)
 
     def action_cancel(self) -> None:
         """Give the task under the cursor up."""
@@ -76,13 +64,13 @@ class Tasks(Lister):
         if task["status"] not in ("complete", "in_progress"):
             self.change("reset_task", task)
             return
-        question = f"Do “{task['name']}” again? It is {_state_words(task['status'])}."
-        self.sure(question, "Again", lambda: self.change("reset_task", task))
+        question = f"Do “{task['name']}” again, which is {_state_words(task['status'])}"
+        self.sure(question, "e", lambda: self.change("reset_task", task))
 
     def action_delete(self) -> None:
         """Delete the task under the cursor, after asking."""
         if task := self.selected_item():
-            self.sure(f"Delete task {task['id']}, “{task['name']}”?", "Delete", lambda: self.change("delete_task", task))
+            self.sure(f"Delete task {task['id']}, “{task['name']}”", "d", lambda: self.change("delete_task", task))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Add a task; what follows the first " - " is its description."""
@@ -94,7 +82,8 @@ class Tasks(Lister):
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the task."""
         if task := self.selected_item():
-            self.call_tool("view_task", {"id": task["id"]}, self._show_task)
+            read = partial(read_task, self.host.link.call, task["id"])
+            self.work(read, lambda found: self._show_task(*found), failed=self._show_untold, about="view_task")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return goes to the thread in which it was done."""
@@ -107,7 +96,7 @@ class Tasks(Lister):
     def _task_added(self, outcome: dict[str, Any]) -> None:
         self.host.say(outcome["message"], False)
         self._wanted = outcome["data"]["id"]
-        self._state = ""
+        self.clear_filters()
         self.action_refresh()
 
     # -- showing ------------------------------------------------------------------------------------
@@ -115,13 +104,12 @@ class Tasks(Lister):
     def _show_tasks(self, outcome: dict[str, Any]) -> None:
         tasks = list((outcome.get("data") or {}).get("tasks") or [])
         seen = [(t["id"], t["status"], t["name"], t["priority"], t["open_blockers"], ago(t["created_ms"], now_ms())) for t in tasks]
-        nothing = NONE.format(state=_state_words(self._state)) if self._state else EMPTY
-        self.fill(tasks, _task_row, nothing, seen=seen)
+        self.fill(tasks, _task_row, NONE if any(self.filters.values()) else EMPTY, seen=seen)
 
-    def _show_task(self, outcome: dict[str, Any]) -> None:
-        task = outcome.get("data")
-        if not task:
-            return
+    def _show_untold(self, error: OwlError) -> None:
+        self.show_beside(str(error))
+
+    def _show_task(self, task: dict[str, Any], before: list[dict[str, Any]]) -> None:
         state = (_state_words(task["status"]), STYLES.get(task["status"], "dim"))
         lines = [Content.assemble((f"{task['id']}. {task['name']}", "bold")), Content.assemble(state, f" · {task['priority']}")]
         if task["blocked_by"]:
@@ -132,6 +120,9 @@ class Tasks(Lister):
         for key, word in TEXTS:
             if task.get(key):
                 lines += [Content(""), Content.assemble((word, "bold"), str(task[key]))]
+        for one in before:
+            head = f"From {one['id']}. {one['name']}, {_state_words(one['status'])}"
+            lines += [Content(""), Content.assemble((head, "bold")), Content(str(one["output"] or "no output yet"))]
         self.show_beside(Content("\n").join(lines))
 
     def _open_thread(self, outcome: dict[str, Any]) -> None:
@@ -140,6 +131,19 @@ class Tasks(Lister):
             self.host.resume(task["thread"])
         else:
             self.host.say(f"nobody has begun task {task.get('id', '')} yet", False)
+
+
+def read_task(call: Callable[..., Any], number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A task in full, and those it comes after, whose outputs it is given."""
+
+    def view(one: int) -> dict[str, Any]:
+        outcome = call("tool.call", {"name": "view_task", "arguments": {"id": one}})
+        if not outcome.get("data"):
+            raise NotFound(str(outcome["message"]), hint=str(outcome["hint"]))
+        return dict(outcome["data"])
+
+    task = view(number)
+    return task, [view(one) for one in task["blocked_by"][:MOST_BEFORE]]
 
 
 def _state_words(state: str) -> str:

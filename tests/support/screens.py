@@ -24,12 +24,17 @@ SETTLE_S = 30.0
 VARYING = (
     (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
-    (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d\b"), "DAY DD MMM YYYY HH:MM"),
+    (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(:\d\d)?\b"), "DAY DD MMM YYYY HH:MM"),
+    (re.compile(r"\b(\d\d )?[A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d\b"), "DD MMM YYYY HH:MM:SS"),
+    (re.compile(r"([✔✘⟳?]) \d\d:\d\d "), r"\1 HH:MM "),
+    (re.compile(r"\bpid( +)\d+ on \S+"), r"pid\1N on HOST"),
     (re.compile(r"([●‖]) +\d+ (min|h|d)\b"), r"\1   N UNIT"),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "IDENTITY"),
     (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b"), "IDENTITY"),
     (re.compile(r"\([-oOuvx^_],[-oOuvx^_]\)"), "(o,o)"),  # the owl moves
     (re.compile(r",___,[ .!?z]{2}"), ",___,  "),
     (re.compile(r"/\)_\) |[\\~]\)_\([/~]|/\(_\)\\|/\[=\]\\|/\)=\(,|,\)=\(\\"), "/)_) "),
+    (re.compile(r"○ IDENTITY +(now|\d+ min)"), r"○ IDENTITY N UNIT"),
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
 )
 HOME = "/srv/owlbox"  # what the screen says its home is

@@ -123,10 +123,10 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         await seen.press("ctrl+home")
         await seen.shows("box://notes/garden.md (Garden)")
         await seen.pilot.click(ToolBox)
-        await seen.until(lambda: "(Garden)" not in seen.text(), "the box is closed")
+        await seen.until(lambda: not seen.app.query_one(ToolBox).is_open, "the box is closed")
         seen.app.action_open_ref("box://notes/garden.md")
         await seen.shows("into the garden in March")
-        await seen.press("f7")
+        await seen.press("f8")
         await seen.same_as("help")
 
     show(environ(), core.box.runtime, scenario)
@@ -144,7 +144,7 @@ def test_answer_can_neither_steer_the_terminal_nor_use_markup(core: Core):
         await seen.type("hello")
         await seen.shows(r"a\u{1b}]0;owned\u{7} b\u{9b}2J c\u{202e}d [red]bare[/red]", "[@click=app.exit]x[/]")
         assert all(line.isprintable() for line in seen.lines())
-        await seen.press("f2")
+        await seen.press("f5")
         await seen.until(lambda: all(line.isprintable() for line in seen.lines()), "the preview is calm too")
 
     show(environ(), again.box.runtime, scenario)
@@ -156,7 +156,7 @@ def test_wide_screen(core: Core):
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
         await seen.same_as("chat-120x40")
-        await seen.press("f7")
+        await seen.press("f8")
         await seen.same_as("help-120x40")
 
     show(environ(), core.box.runtime, scenario, (120, 40))
@@ -249,7 +249,7 @@ def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
         await seen.type("/new")
         await seen.type("good evening")
         await seen.shows("Hoot hoot.", "context")
-        await seen.press("f2")
+        await seen.press("f5")
         await seen.shows("● ", "what about the garden")
         await seen.shows("▌ good evening")
         await seen.same_as("threads")
@@ -262,11 +262,9 @@ def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
         await seen.press("enter")
         await seen.shows("✔ search", "resumed")  # earlier tool calls are there too
         assert "peas =" in seen.text()
-        await seen.press("f2", "escape", "home", "d")
-        await seen.shows("Delete “good evening”")
-        await seen.press("n")
-        assert len(seen.app.screen_stack) == 1
-        await seen.press("d", "y")
+        await seen.press("f5", "escape", "home", "d")
+        await seen.shows("Delete “good evening” and everything said in it? Press d again")
+        await seen.press("d")
         await seen.shows("deleted “good evening”")
 
     show(environ(), core.box.runtime, scenario)
@@ -310,18 +308,22 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
         await seen.press("x")
         await seen.shows("✗   2", "Failed: cancelled", "(Esc closes)")
         await seen.press("escape")  # the banner: the end of a task is told to whoever asked for it
-        await seen.press("s")
+        await seen.press("f")
+        await seen.shows("state: pending")
         await seen.until(lambda: "owls" not in seen.text(), "only what is pending")
+        await seen.press("f", "f", "f", "f", "f", "p")
+        await seen.shows("priority: high", "No task is like that now.")
         await seen.press("escape")
         await seen.shows("✗   2")
         await seen.press("home")
         await seen.shows("Failed: cancelled")
         await seen.press("e")
         await seen.shows("·   2")
-        await seen.press("d", "n")
-        await seen.press("d")
+        await seen.press("d", "up", "d")
+        await seen.shows("Delete task 1")  # another one is not deleted by the second press
+        await seen.press("down", "d")
         await seen.shows("Delete task 2")
-        await seen.press("y")
+        await seen.press("d")
         await seen.until(lambda: "owls" not in "\n".join(seen.lines()[2:-2]), "it is gone")
 
     show(environ(), core.box.runtime, scenario)
@@ -331,11 +333,11 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
 def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
-        await seen.press("f6")
+        await seen.press("f7")
         await seen.shows("No worker has been started.")
         await seen.press("4", "a", *"say hoot", "enter")
         await seen.shows("1. say hoot")
-        await seen.press("6", "o")
+        await seen.press("7", "o")
         await seen.shows("once", "has begun")
         await seen.shows("○ ", "[[tick-end]]")
         await seen.press("x")
@@ -352,7 +354,7 @@ def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
         await seen.shows("○ connecting", "next try", "owlbox doctor says why")
         assert seen.app.query_one(Owl).mood == "starting"
-        await seen.press("f7")
+        await seen.press("f8")
         await seen.shows("Everywhere")
 
     show(environ(), box.runtime, scenario)
@@ -450,7 +452,7 @@ def test_old_messages_leave_the_screen_and_can_be_fetched_again(core: Core):
 def test_tiny_terminals_do_not_break_it(core: Core, size: tuple[int, int]):
     async def scenario(seen: Seen) -> None:
         await seen.type("long")
-        for key in ("f2", "f3", "f4", "f1"):
+        for key in ("f2", "f3", "f4", "f5", "f6", "f7", "f8", "f1"):
             await seen.press(key)
         await seen.pilot.resize_terminal(80, 24)
         await seen.shows("13", "context")
@@ -461,7 +463,7 @@ def test_tiny_terminals_do_not_break_it(core: Core, size: tuple[int, int]):
 def test_an_empty_list_says_so_on_a_narrow_terminal_too(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
-        await seen.press("f5")
+        await seen.press("f6")
         await seen.shows("Nothing is scheduled.", "remind me to call Ada in")
         await seen.pilot.resize_terminal(80, 24)
         await seen.shows("│ Nothing is scheduled.")
@@ -478,7 +480,7 @@ def test_ascii_terminal_gets_ascii_only(core: Core):
         await seen.shows("peas =")
         assert seen.text().isascii()
         await seen.same_as("chat-ascii")
-        for key in ("f2", "f3", "f4"):
+        for key in ("f2", "f3", "f4", "f5", "f6", "f7", "f8"):
             await seen.press(key)
             assert seen.text().isascii()
 
@@ -574,7 +576,7 @@ def test_tool_box_opens_with_result():
     event = {"tool": "search", "input": {"query": "x" * 80}, "content": "found", "status": 200, "outcome": "ok", "duration_ms": 3}
     made = ToolBox(event)
     made.finish(event)
-    assert str(made.content).startswith("✔ search(") and "…" in str(made.content) and str(made.content).endswith("· 3 ms")
+    assert str(made.content).startswith("✔ search(") and "…" in str(made.content) and str(made.content).endswith("· 3 ms\n  found")
     made.open(True)
     assert str(made.content).endswith("\nfound") and "x" * 80 in str(made.content)
 
@@ -611,7 +613,7 @@ def test_ctrl_c_stops_then_clears_then_leaves(core: Core):
 
 
 @pytest.mark.parametrize(
-    ("page", "name"), [*(("tui", n) for n in ("chat", "threads", "context", "tasks", "schedules")), ("ssh", "first")]
+    ("page", "name"), [*(("tui", n) for n in ("chat", "tools", "threads", "context", "tasks", "schedules")), ("ssh", "first")]
 )
 def test_document_shows_the_screens_as_they_are(page: str, name: str):
     assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / f"docs/{page}.md").read_text()

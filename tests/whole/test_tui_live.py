@@ -89,7 +89,7 @@ def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
         await seen.type("hello there")
         await seen.shows("Hoot hoot.")
         put(core, "reminder:2", "Water the plants.", other)
-        await seen.shows("Water the plants.  (Esc closes)", "new in 1 thread, F2")
+        await seen.shows("Water the plants.  (Esc closes)", "new in 1 thread, F5")
         await seen.pilot.press("escape")
         seen.app.resume(other)
         await seen.shows("an older talk", "Water the plants.")
