@@ -47,7 +47,7 @@ from appliance.tui.workers import Workers
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
 PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, Guide)
-NAMES_FROM = 72  # columns that the names of all tabs take
+NAMES_FROM = 76  # columns that the names of all tabs take
 NOTICE_S = 6.0
 WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept new
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
