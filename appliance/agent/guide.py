@@ -21,14 +21,15 @@ from appliance.knowledge.evidence import Evidence, Finder
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import Intent, Router
+from appliance.prompt.routing.router import COURTESIES, ORDER, Intent, Router
 from appliance.prompt.routing.task_arguments import task_arguments
 from appliance.records import Message, Outcome, Tier, ToolCall
 from appliance.text import sentences
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
-    "tiny": "You are Owlbox, a helpful AI assistant.",
+    # As the model was trained: any other form makes its greeting three times as long.
+    "tiny": "You are a helpful AI assistant named Owlbox",
     "small": "You are Owlbox, a helpful assistant on a small computer at home. "
     "Answer in the language of the question, in one or two short sentences.",
 }
@@ -138,7 +139,7 @@ class Guide:
         scene = Scene(tier, text, before, extra)
         if own != text:
             return self._build_chat(scene, is_text=True)
-        intent = self._router.cue(text)
+        intent = self._router.cue(text, (*COURTESIES, *ORDER))
         if intent is not None and (make := MAKERS.get(intent.name)) is not None:
             return make(self, scene, intent)
         if len(text) > LONG_TEXT:
@@ -272,6 +273,13 @@ class Guide:
         said = intent.parts["sum"]
         return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
+    def _say_courtesy(self, scene: "Scene", intent: Intent) -> Plan:
+        """A greeting, thanks, who one is: by the program where the model knows too little of the language, or of itself."""
+        is_english = intent.language.name == self._router.languages.english.name
+        if intent.name != "who" and is_english and (scene.tier == "small" or intent.name == "greeting"):
+            return self._build_chat(scene)
+        return Say(intent.language.say(intent.name))
+
     def _say_help(self, scene: "Scene", intent: Intent) -> Plan:
         return Say(intent.language.say("help"))
 
@@ -345,10 +353,13 @@ class Guide:
 
     def _recurring(self, scene: "Scene", intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
-        query = intent.parts["query"]
-        if self._router.cue(query, LOOKED_UP) is None:
+        query, times = intent.parts["query"], f"every {intent.parts.get('rest', '')}"
+        if intent.language.name != self._router.languages.english.name:
+            query, times = foreign_times.parted(intent.text, intent.language)
+            told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
+            query = query[told.end() :] if told is not None else query
+        if self._router.cue(query, LOOKED_UP) is None or not times.startswith("every"):
             return Say(intent.language.say("no_recurring"))
-        times = f"every {intent.parts['rest']}"
         call = tool_call("create_schedule", name=query[:60], frequency=times, description=query, action="message")
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
@@ -471,6 +482,7 @@ MAKERS: Mapping[str, Maker] = {
     "time": Guide._say_time,
     "date": Guide._say_date,
     "help": Guide._say_help,
+    **dict.fromkeys(COURTESIES, Guide._say_courtesy),
     "sum": Guide._say_sum,
     "tasks": Guide._list_tasks,
     "reminders": Guide._list_reminders,

@@ -1,8 +1,8 @@
 """An answer of a small model as it streams, without what is broken about it: repetition, half a sentence at its end, raw calls.
 
-The first sentence is passed on word by word, so that a person sees it at once; every later one when it is whole and new. A
-sentence that was said before, or whose runs of four words mostly were, ends the answer: what follows is never better. Knows
-nothing about models or tokens.
+The first sentence is passed on word by word, its first word as it comes, so that a person sees it at once; every later one when it
+is whole and new. A sentence that was said before, or whose runs of four words mostly were, ends the answer: what follows is never
+better. Knows nothing about models or tokens.
 """
 
 import re
@@ -15,6 +15,8 @@ FEWEST_WORDS = 3  # shorter sentences such as "Yes." may come twice
 MOST_SHORT = 2
 REPEATED = 0.5  # of a sentence's runs of words
 WORDS = re.compile(r"[\w'’-]+")
+RAW_BEGUN = re.compile(r"^\s*[<{\[`]")
+RAW_CHARS = 12  # after which text that begins like a raw call is none
 RAW = re.compile(r"^\s*(?:<\|?[a-z_]+|\{\s*\"|\[\s*\{|```json)", re.IGNORECASE)
 
 
@@ -83,12 +85,15 @@ class SentenceStream:
         return text[shown:]
 
     def _show_begun(self) -> str:
-        """As much of the first sentence as is whole words and says nothing twice."""
+        """As much of the first sentence as says nothing twice and is no beginning of a forbidden one or of a raw call."""
         if self.said[: len(self.said) - self._shown].strip() or not self._rest.strip():
             return ""
-        end = max(self._rest.rfind(" "), 0)
+        if not self._shown and RAW_BEGUN.match(self._rest) and len(self._rest) < RAW_CHARS:
+            return ""
+        begun = self._rest.lstrip()
+        end = self._rest.rfind(" ") if " " in begun else len(self._rest)
         words = [word.lower() for word in WORDS.findall(self._rest[:end])]
-        if words and " ".join(words[: RUN + 2]) in self._forbidden:
+        if words and f" {' '.join(words[: RUN + 2])}" in f" {self._forbidden}":  # the last may be half a word
             return ""
         seen: set[tuple[str, ...]] = set()
         held = 0

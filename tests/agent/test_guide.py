@@ -25,7 +25,7 @@ from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome,
 
 NAMES = (
     *("create_task", "remember", "remind", "list_tasks", "finish_task", "update_task", "list_schedules", "delete_schedule"),
-    *("context_delete", "write_note"),
+    *("context_delete", "write_note", "create_schedule"),
 )
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
@@ -91,7 +91,7 @@ def test_talk_is_asked_plainly(ask: Any) -> None:
     steps, model, _ = ask("hello", answers=[["Hello! How are you? Hello! How are you? ", "Hello! How are you?"]])
     ((_, request),) = model.asked
     assert request.tools == () and request.repeat_penalty > 1 and request.messages == (Message("user", "hello"),)
-    assert [part.text for part in request.system] == ["You are Owlbox, a helpful AI assistant."]
+    assert [part.text for part in request.system] == ["You are a helpful AI assistant named Owlbox"]
     assert text_of(steps).startswith("Hello! How are you?") and text_of(steps).count("How are you") == 1
 
 
@@ -203,3 +203,42 @@ def test_a_model_that_only_repeats_itself_ends_with_what_was_done(ask: Any) -> N
     steps, model, tools = ask("Please see to the roses.", answers=calls, tier="able")
     assert len(tools.called) == 1 and len(model.asked) == 3
     assert [s.content for s in steps if isinstance(s, Event) and s.kind == "message"] == ["did create_task"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "query", "times"),
+    [
+        ("Sag mir jeden Morgen um 8 meine Aufgaben", "meine Aufgaben", "every morning at 8"),
+        ("Jeden Montag um 9 Uhr sag mir, was ansteht", "was ansteht", "every monday at 9:00"),
+        ("Dis-moi chaque matin à 8 h mes tâches", "mes tâches", "every morning at 8:00"),
+        ("Dime cada mañana a las 8 mis tareas", "mis tareas", "every morning at 8"),
+    ],
+)
+def test_a_look_at_its_times_in_other_languages_is_put_again(ask: Any, prompt: str, query: str, times: str) -> None:
+    steps, model, tools = ask(prompt)
+    (call,) = tools.called
+    assert (call.name, call.arguments["description"], call.arguments["frequency"]) == ("create_schedule", query, times)
+    assert text_of(steps) == "did create_schedule" and model.asked == []
+
+
+def test_what_cannot_be_looked_up_at_its_times_is_not_taken_on(ask: Any) -> None:
+    steps, _, tools = ask("Sag mir jeden Morgen um 8 das Wetter")
+    assert "owlbox model offer" in text_of(steps) and tools.called == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tier", "said"),
+    [
+        ("Hallo, wie geht es dir?", "small", "Hier ist alles in Ordnung, danke. Wie kann ich dir helfen?"),
+        ("Gracias", "tiny", "¡De nada!"),
+        ("Thanks!", "tiny", "You're welcome!"),
+        ("Thanks!", "small", "Any time."),
+        ("hello", "tiny", "Any time."),
+    ],
+)
+def test_a_courtesy_is_the_models_only_where_it_can(ask: Any, prompt: str, tier: Tier, said: str) -> None:
+    assert text_of(ask(prompt, answers=[["Any time."]], tier=tier)[0]) == said
+
+
+def test_it_says_itself_who_it_is(ask: Any) -> None:
+    assert text_of(ask("Who are you?", tier="small")[0]).startswith("I am Owlbox")

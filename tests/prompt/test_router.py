@@ -8,7 +8,7 @@ import pytest
 from appliance.errors import BadInput
 from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import EFFECTS, Router
+from appliance.prompt.routing.router import COURTESIES, EFFECTS, ORDER, Router
 from appliance.prompt.routing.sentence_templates import compiled
 from appliance.prompt.routing.task_arguments import task_arguments
 
@@ -246,3 +246,35 @@ def test_nearest_examples_tell_kinds_apart() -> None:
 def test_a_look_at_its_times_is_told_from_a_reminder(prompt: str, rest: str, query: str) -> None:
     found = ROUTER.cue(prompt)
     assert found is not None and (found.name, found.parts["rest"], found.parts["query"]) == ("recurring", rest, query)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "language", "name"),
+    [
+        (("hello", "Good morning!", "Hi there"), "en", "greeting"),
+        (("Thank you very much!", "Great, thanks."), "en", "thanks"),
+        (("Who are you?", "What's your name?"), "en", "who"),
+        (("Hallo", "Guten Morgen!"), "de", "greeting"),
+        (("Hallo, wie geht es dir?",), "de", "how"),
+        (("Danke schön!", "Super, danke"), "de", "thanks"),
+        (("Wer bist du?",), "de", "who"),
+        (("Gute Nacht",), "de", "night"),
+        (("Bonjour !", "Salut"), "fr", "greeting"),
+        (("Comment ça va ?",), "fr", "how"),
+        (("Merci beaucoup",), "fr", "thanks"),
+        (("Qui es-tu ?",), "fr", "who"),
+        (("Hola, ¿qué tal?", "¿Cómo estás?"), "es", "how"),
+        (("Muchas gracias",), "es", "thanks"),
+        (("¿Quién eres?",), "es", "who"),
+        (("Adiós", "Hasta mañana"), "es", "bye"),
+    ],
+)
+def test_a_courtesy_is_told_in_four_languages(prompts: tuple[str, ...], language: str, name: str) -> None:
+    for prompt in prompts:
+        found = ROUTER.cue(prompt, (*COURTESIES, *ORDER))
+        assert found is not None and (found.name, found.language.name) == (name, language), prompt
+
+
+@pytest.mark.parametrize("prompt", ["Hello, who has the key?", "Danke, und wer hat den Schlüssel?", "Gracias por nada, tonto"])
+def test_what_only_begins_as_a_courtesy_is_none(prompt: str) -> None:
+    assert ROUTER.cue(prompt, COURTESIES) is None

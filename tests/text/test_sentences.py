@@ -53,7 +53,10 @@ def test_a_cut_answer_ends_with_its_last_whole_sentence() -> None:
 
 def test_the_first_words_are_shown_at_once() -> None:
     stream = SentenceStream()
-    assert stream.feed("Hello") == "" and stream.feed(" there") == "Hello"
+    assert [stream.feed(piece) for piece in ("Hel", "lo", " there", ", you")] == ["Hel", "lo", "", " there,"]
+    held = SentenceStream("You are Owlbox.")
+    assert [held.feed(piece) for piece in ("You", " can", " go")] == ["", "", "You can"]
+    assert SentenceStream().feed("<") == "" and SentenceStream().feed(" {") == ""
 
 
 def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:

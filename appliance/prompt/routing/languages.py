@@ -139,7 +139,9 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     def both(table: str) -> list[Mapping[str, Any]]:
         return [given.get(table, {}) for given in (shipped, own)]
 
-    words: dict[str, frozenset[str]] = {key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you")}
+    words: dict[str, frozenset[str]] = {
+        key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you", "tell")
+    }
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
     levels: dict[str, frozenset[str]] = {}

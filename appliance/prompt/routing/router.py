@@ -48,6 +48,7 @@ ORDER = (
         "about",
     ),
 )
+COURTESIES = ("greeting", "thanks", "bye", "night", "how", "who")  # that ask for nothing but a word back
 EFFECTS = frozenset(
     {
         "recurring",

@@ -14,7 +14,7 @@ from functools import lru_cache
 from appliance.errors import BadInput
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
-GAP = r"[\s,]*"
+GAP = r"[\s,¿¡]*"
 TEXT, WORD = r"\S.*?", r"[^\W\d_]+"  # a part of a sentence; how urgent something is takes one word
 MAX_DEPTH = 8
 DASHES = str.maketrans({"’": "'", "‘": "'", "–": "-", "—": "-"})
