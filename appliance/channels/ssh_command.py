@@ -9,8 +9,10 @@ commands do, and runs nothing itself.
 import os
 import select
 import shlex
+from collections.abc import Mapping
 
-from appliance.errors import BadInput
+from appliance.errors import BadInput, Refused
+from appliance.runtime.rpc_client import SSH_KEY
 
 # Options by command; True for those that take a value.
 ALLOWED: dict[tuple[str, ...], dict[str, bool]] = {
@@ -42,6 +44,18 @@ def admit(text: str) -> list[str]:
         raise BadInput(f"{' '.join(words[:2])[:60]!r} is not offered over ssh", hint=f"there are {offer()}")
     options, rest = _sort_options(words[len(command) :], {**EVERYWHERE, **ALLOWED[command]})
     return [*command, *options, *(["--", *rest] if rest else [])]
+
+
+def read_key(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable that says which key the caller has proved, by what sshd wrote down of it (`ExposeAuthInfo`); none without."""
+    file = environ.get("SSH_USER_AUTH", "")
+    if not file:
+        return {}
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        keys = [line.strip().removeprefix("publickey ") for line in lines if line.startswith("publickey ")]
+    if len(keys) != 1:
+        raise Refused(f"you came with {len(keys)} keys, and not with one", hint="log in with one key")
+    return {SSH_KEY: keys[0]}
 
 
 def offer() -> str:

@@ -26,7 +26,7 @@ from appliance.records import Outcome, from_plain
 from appliance.runtime import paths
 from appliance.runtime.jsonrpc import MAX_PATH_BYTES
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_client import STARTING_S, Client
+from appliance.runtime.rpc_client import STARTING_S, Client, read_identity
 from appliance.runtime.users import user_name
 
 FINISH_S = 10.0  # for what was asked before the agent hung up
@@ -79,7 +79,7 @@ class Owl:
         path = paths.find_core(self._home, os.environ)
         if path.exists():
             try:
-                client = Client(str(path), name="mcp-serve", timeout_s=STARTING_S)
+                client = Client(str(path), name="mcp-serve", timeout_s=STARTING_S, identity=read_identity(os.environ))
             except Lost:
                 pass  # the file is a dead core's
             else:

@@ -4,6 +4,7 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 from appliance.cli.console.terminal import Table, say_json, show
 from appliance.cli.console.tool_command import once
 from appliance.cli.secret import read_value
-from appliance.errors import BadInput
+from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
 PERSON = "the name of a person; a user of this machine is the person of the same name"
 ADDRESS = "CHANNEL/ADDRESS, such as matrix/@ann:example.org"
+MAX_KEY_CHARS = 16_384
 Command = Callable[..., argparse.ArgumentParser]
 
 
@@ -31,6 +33,13 @@ def add(command: Command) -> None:
     made.add_argument("person", help=PERSON)
     made.add_argument("address", help=ADDRESS)
     command("unlink", unlinked, "take back a link", known).add_argument("address", help=ADDRESS)
+    made = command("keys", keys, "the keys with which people come over ssh", known)
+    made.add_argument("person", nargs="?", default="", help=PERSON)
+    made = command("add-key", key_added, "let a person in over ssh; makes the person where there is none", known)
+    made.add_argument("person", help=PERSON)
+    made.add_argument("keyfile", help="the .pub file of their key; - reads it from a pipe")
+    made = command("remove-key", key_removed, "let nobody in with a key any more", known)
+    made.add_argument("key", help="its fingerprint as keys shows it, or the beginning of it, or the .pub file")
     made = command("invite", invited, "make a one-time invite to the web page; makes the person where there is none", known)
     made.add_argument("person", help=PERSON)
     made = command("password", password_set, "set a password for the web page; asks for it, or reads standard input", known)
@@ -84,6 +93,38 @@ def linked(args: argparse.Namespace, home: Home) -> int:
 def unlinked(args: argparse.Namespace, home: Home) -> int:
     """Take back a link."""
     return _show_person(args, once(home, "people.unlink", {"identity": args.address}))
+
+
+def keys(args: argparse.Namespace, home: Home) -> int:
+    """A table of keys."""
+    found = once(home, "people.keys", {"person": args.person})
+    rows = [[one["person"], one["fingerprint"], one["kind"], one["comment"]] for one in found]
+    heads = ["person", "fingerprint", "kind", "comment"]
+    return show(args, found, Table(rows, heads, ["comment"], empty="no keys: owlbox people add-key PERSON KEYFILE adds one"))
+
+
+def key_added(args: argparse.Namespace, home: Home) -> int:
+    """Let a person in with a key."""
+    found = once(home, "people.add_key", {"person": args.person, "key": _read_key(args.keyfile)})
+    return show(args, found, [f"{found['person']} comes in with {found['fingerprint']}", "they type: ssh owl@this-box"])
+
+
+def key_removed(args: argparse.Namespace, home: Home) -> int:
+    """Let nobody in with a key."""
+    key = args.key if args.key.startswith("SHA256:") else _read_key(args.key)
+    found = once(home, "people.remove_key", {"key": key})
+    return show(args, found, [f"{found['person']} does not come in with {found['fingerprint']} any more"])
+
+
+def _read_key(path: str) -> str:
+    """The text of a key's file, as long as one may be."""
+    if path == "-":
+        return sys.stdin.read(MAX_KEY_CHARS)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MAX_KEY_CHARS)
+    except FileNotFoundError:
+        raise NotFound(f"no file {path}", hint="it is the .pub file on the computer that they come from") from None
 
 
 def invited(args: argparse.Namespace, home: Home) -> int:

@@ -80,13 +80,38 @@ def status(args: argparse.Namespace, home: Home) -> int:
         status |= {"state": "not running", "pid": None, "uptime_s": None}
     if args.json:
         return say_json(status)
-    running = (
-        f"running, pid {status['pid']}, up {status['uptime_s']} s" if way.is_remote else "not running (commands work without it)"
-    )
+    lines = [("core", _describe_core(status)), *(_installation_lines(status) if "home" in status else _own_lines(status))]
+    if status["last_thread"]:
+        last = status["last_thread"]
+        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
+    for name, value in lines:
+        say_line(f"{name:<12} {value}")
+    return 0
+
+
+def _describe_core(status: dict[str, Any]) -> str:
+    if status["core"] != "running":
+        return "not running (commands work without it)"
+    return f"running, pid {status['pid']}, up {status['uptime_s']} s"
+
+
+def _own_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a person with standard rights is told: the model, and their own sessions."""
+    local = status["local"]
+    sessions = [("session", f"{one['id']}, {one['status']}") for one in status["sessions"]]
+    return [
+        *([("model", "{model}, {tier} ({basis})".format(**local))] if local else []),
+        ("pool", status["default_pool"]),
+        *sessions,
+    ]
+
+
+def _installation_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """What an admin is told: problems first, then every part."""
     broker = status["broker"]
     model = broker.get("model") or "none loaded"
     lines = [
-        ("core", running),
+        *(("problem", fault) for fault in status["faults"]),
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
         *([("problem", f"the model process {broker['last_end']}, and starts again when needed")] if broker.get("last_end") else []),
@@ -102,7 +127,6 @@ def status(args: argparse.Namespace, home: Home) -> int:
         ("answering", str(status["answering"])),
         *((name, _describe_counts(counts)) for name, counts in status["queue"].items()),
     ]
-    lines = [*(("problem", fault) for fault in status["faults"]), *lines]
     if status["plugins"]:
         words = (f"{one['name']} {one['state']}" for one in status["plugins"])
         lines.append(("plugins", "; ".join(words)))
@@ -112,12 +136,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
 
         lines.append(("providers", "; ".join(f"{one['name']} {usage.state(one)}" for one in remote)))
         lines.append(("spending", usage.spent(broker["remote"]["spending"])))
-    if status["last_thread"]:
-        last = status["last_thread"]
-        lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
-    for name, value in lines:
-        say_line(f"{name:<12} {value}")
-    return 0
+    return lines
 
 
 def _describe_sandbox(health: dict[str, Any]) -> str:

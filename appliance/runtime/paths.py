@@ -82,6 +82,11 @@ class Home(NamedTuple):
         return self.root / "spend/spend.jsonl"
 
     @property
+    def ssh_keys(self) -> Path:
+        """The keys that sshd lets in, written by the core."""
+        return self.root / "ssh" / "authorized_keys"
+
+    @property
     def logs(self) -> Path:
         """Logs of the core, and one folder per child process (A-211)."""
         return self.root / "logs"

@@ -5,7 +5,7 @@ timer when a call is cancelled). Knows nothing about what the methods mean. Retr
 """
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -15,23 +15,41 @@ from appliance.errors import Cancelled, DeadlineExceeded, Lost, TooLarge
 from appliance.runtime import jsonrpc
 
 CANCEL_GRACE_S = 3.0
+CONTEXT = "OWLBOX_CONTEXT"  # for whom an admin acts: user:NAME or group:NAME; --user and --group set it
+SSH_KEY = "OWLBOX_SSH_KEY"  # the key that sshd has checked; `owlbox door` sets it
+IDENTITY = (("ssh_key", SSH_KEY), ("context", CONTEXT))
 STARTING_S = 30.0  # for a core that is just being started: systemd holds its socket, and a Pi reads Python from a card
 
 Notification = tuple[str, dict[str, Any]]
 
 
+def read_identity(environ: Mapping[str, str]) -> dict[str, str]:
+    """What hello says of who is behind this process: the key with which sshd let them in, and for whom an admin acts."""
+    return {name: environ[variable] for name, variable in IDENTITY if environ.get(variable)}
+
+
 class Client:
     """A greeted connection to a core or a broker."""
 
-    def __init__(self, path: str, *, name: str, token: str = "", timeout_s: float = 5.0, context: str = "") -> None:
-        """`context` is that of another person or a group, for an admin who acts for them."""
+    def __init__(
+        self,
+        path: str,
+        *,
+        name: str,
+        token: str = "",
+        timeout_s: float = 5.0,
+        context: str = "",
+        identity: Mapping[str, str] | None = None,
+    ) -> None:
+        """`context` is that of another person or a group, for an admin who acts for them; `identity` is that of `read_identity`."""
         self.path = path
         self.timeout_s = timeout_s
         self._next_id = 0
         self._hang_up: threading.Timer | None = None
         self._wire = jsonrpc.connect(path, timeout_s)
         try:
-            self.server = self.call("hello", {"client": name, "version": __version__, "token": token, "context": context})
+            hello = {"client": name, "version": __version__, "token": token, "context": context, **(identity or {})}
+            self.server = self.call("hello", hello)
             jsonrpc.check_version(str(self.server.get("version") or __version__), __version__, str(self.server.get("name")))
         except BaseException:
             self._wire.close()

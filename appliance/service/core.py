@@ -155,6 +155,7 @@ class Core:
                 self.runs,
                 self.base.people,
                 self.policy.logins,
+                self.policy.ssh_keys,
                 made,
                 made.branches,
                 made.transcripts,

@@ -36,7 +36,7 @@ CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start
 M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
 READING_S = 1.0  # between two looks whether a disk that took no writes takes them again
 WRITES_AGAIN = -1
-MAX_TOKEN = 128
+MAX_TOKEN, MAX_KEY = 128, 16_384
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 
 
@@ -178,6 +178,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
         core.events.subscribe(LoginsEnded, lambda ended: listener.hang_up(ended.ids))
+        core.policy.ssh_keys.write_file()
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.queue.courier.start()
@@ -271,6 +272,7 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
     settings = core.live.current
     allowed = {os.getuid(), 0}
 
+    sshd = core.base.environ.get("OWLBOX_SSH_USER", "")  # whom sshd runs `owlbox door` as
     guest = core.base.environ.get("OWLBOX_WEB_USER", "")  # the HTTP server's user, which serves strangers
 
     def gate(peer: Peer, params: dict[str, Any]) -> Peer | None:
@@ -283,6 +285,12 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         if token := params.get("token"):
             login = core.policy.logins.find(str(token)[:MAX_TOKEN])
             return Peer(peer.pid, NOBODY, NOBODY, person=login.person, login=login.id)
+        if key := params.get("ssh_key"):
+            # A public key is no secret: only the user whose every process sshd has begun may say that it was proved.
+            if peer.uid not in allowed and not (sshd and user_name(peer.uid) == sshd):
+                raise Refused(f"user {peer.uid} may not speak for a key", hint="leave it out")
+            proved = core.policy.ssh_keys.find_person(str(key)[:MAX_KEY])
+            return Peer(peer.pid, NOBODY, NOBODY, person=proved.person, login=proved.fingerprint)
         # By itself it may do what everybody may, whoever the admins are: only a session's token makes it more.
         return Peer(peer.pid, NOBODY, NOBODY, person=guest) if guest and user_name(peer.uid) == guest else None
 

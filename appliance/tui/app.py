@@ -26,7 +26,7 @@ from textual.widgets import ContentSwitcher, Footer, Input, TextArea
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
-from appliance.runtime.rpc_client import Client
+from appliance.runtime.rpc_client import Client, read_identity
 from appliance.tui import theme as look
 from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
@@ -506,7 +506,7 @@ def farewell(socket: str, thread: str) -> None:
     if not thread:
         return
     with suppress(OwlError):  # it is kept all the same
-        with Client(socket, name="tui") as client:
+        with Client(socket, name="tui", identity=read_identity(os.environ)) as client:
             client.call("thread.end", {"id": thread}, deadline_s=FAREWELL_S)
     print(f"Thread {thread} ended.\nGo on with: owlbox chat --thread {thread}", file=sys.stderr)
 

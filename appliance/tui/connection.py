@@ -6,6 +6,7 @@ the same moment (A-022). Knows nothing about screens; what it learns goes to `te
 """
 
 import logging
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from appliance import __version__
 from appliance.errors import Lost, OwlError, TooLarge
 from appliance.runtime import jsonrpc
 from appliance.runtime.jsonrpc import Wire
-from appliance.runtime.rpc_client import Client
+from appliance.runtime.rpc_client import Client, read_identity
 
 LOG = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.2
@@ -57,6 +58,7 @@ class Link:
         self.path = path
         self._tell = tell
         self._revive = revive
+        self._identity = read_identity(os.environ)
         self._closing = threading.Event()
         self._hurry = threading.Event()
         self._up = threading.Event()
@@ -116,7 +118,7 @@ class Link:
     def client(self) -> Iterator[Client]:
         """A connection that `close` ends too, whoever is waiting on it."""
         try:
-            client = Client(self.path, name=NAME)
+            client = Client(self.path, name=NAME, identity=self._identity)
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
         with self._track_open(client):
@@ -140,7 +142,8 @@ class Link:
             raise Lost(AWAY, hint=DOCTOR) from None
         with self._track_open(wire):
             wire.sock.settimeout(HELLO_S)
-            wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"client": NAME, "version": __version__}})
+            hello = {"client": NAME, "version": __version__, **self._identity}
+            wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello})
             try:
                 answer = next(wire.lines(), None)
             except TimeoutError:

@@ -31,7 +31,7 @@ X11Forwarding yes
 GatewayPorts yes
 PermitTunnel yes
 PermitUserRC yes
-AcceptEnv LANG LC_*
+AcceptEnv LANG LC_* OWLBOX_*
 Subsystem sftp internal-sftp
 """
 
@@ -43,6 +43,11 @@ class Door:
     box: Box
     folder: Path
     port: int
+    key: str = "key"
+
+    def of(self, key: str) -> "Door":
+        """The same for somebody with another key."""
+        return Door(self.box, self.folder, self.port, key)
 
     def options(self) -> list[str]:
         """What makes a client talk to it and to nothing else."""
@@ -53,7 +58,7 @@ class Door:
             "LogLevel=ERROR",
             "IdentitiesOnly=yes",
         ]
-        return ["-F", "none", "-i", str(self.folder / "key"), *(f"-o{option}" for option in plain)]
+        return ["-F", "none", "-i", str(self.folder / self.key), *(f"-o{option}" for option in plain)]
 
     def command(self, *words: str, options: tuple[str, ...] = ()) -> list[str]:
         """`ssh USER@127.0.0.1 WORDS`."""
@@ -86,8 +91,17 @@ def opened(box: Box, runtime: Path) -> Iterator[Door]:
     for name in ("host", "key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(runtime / name)], check=True)
     text = (ROOT / "systemd/sshd-owlbox.conf").read_text()
-    assert text.count("Match User owl\n") == 1 and text.count("/opt/owlbox/bin/owlbox") == 1
-    text = text.replace("Match User owl\n", f"Match User {USER}\n").replace("/opt/owlbox/bin/owlbox", str(launcher))
+    mine = {
+        "Match User owl\n": f"Match User {USER}\n",
+        "/opt/owlbox/bin/owlbox": str(launcher),
+        "/var/lib/owlbox/ssh/authorized_keys": str(box.home.ssh_keys),
+        "CommandUser owlbox\n": f"CommandUser {USER}\n",
+    }
+    for theirs, ours in mine.items():
+        assert text.count(theirs) == 1
+        text = text.replace(theirs, ours)
+    added = box.run("people", "add-key", USER, str(runtime / "key.pub"))
+    assert added.returncode == 0, added.stderr
     (runtime / "sshd").write_text(LAX.format(folder=runtime) + text)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists; left there, because others may use it now

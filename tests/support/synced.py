@@ -21,6 +21,7 @@ from appliance.runtime.paths import Home
 from appliance.sessions.outbox import Notification
 from appliance.work.jobs import Order
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxkbuM7qc7qUmAMcwjSaxEP3yFcYjnLbVsWzad6eN+w bob@laptop"
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
@@ -29,7 +30,7 @@ audit.list core.status document.list document.view entry.history entry.list entr
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
 model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
-people.list people.show
+people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
 run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
 skill.list skill.offers skill.review skill.search skill.view sql.query
@@ -138,6 +139,7 @@ def main() -> None:
     call("people.add", person="bob")
     call("people.link", identity="email/bob@example.org", person="bob")
     call("people.unlink", identity="email/bob@example.org")
+    call("people.remove_key", key=call("people.add_key", person="bob", key=KEY)["fingerprint"])
     call("group.change", group="home", add=["bob"])
     invite = call("login.invite", person="bob")["invite"]
     call("login.leave", token=call("login.redeem", invite=invite)["token"])

@@ -20,12 +20,14 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 SHOWN = re.compile(r"^\$ owlbox .*\n(?!\$ )", re.MULTILINE)
-CALL = re.compile(r"^(?:\$ )?(?:[^#`]*\| *)?(?:sudo -u owlbox )?owlbox( .*)?$")
+CALL = re.compile(r"^(?:\$ )?(?:[^#`]*\| *)?(?:sudo (?:-u owlbox )?)?owlbox( .*)?$")
 PLACEHOLDER = re.compile(r"^(?:[A-Z]{2,}|64a55013)$")
 # The beginning of a command line, and why it is not run here.
 NOT_RUN = {
     "owlbox": "opens the full screen",
     "owlbox chat": "talks until its end of input",
+    "owlbox people add-key": "wants the key of another computer",
+    "owlbox people remove-key": "wants the key of another computer",
     "owlbox model": "downloads, removes or measures a model",
     "owlbox mcp add": "wants a program or a server that is not here",
     "owlbox mcp exec": "wants a server that is not here",

@@ -75,6 +75,8 @@ BY_METHOD = {
     **{f"ingest.{verb}.key": "" for verb in ("part", "piece")},
     "view_thread.id": "run",
     "login.end.id": "login",
+    "people.add_key.key": "",
+    "people.remove_key.key": "",
     "read_large_result.id": "result",
     "run.write.ref": "run_ref",
     "message.target": "recipient",

@@ -297,3 +297,58 @@ def test_without_a_command_a_conversation_opens(door: Door):
         until(lambda: "Hoot hoot." in screen.text(), "the answer is on the screen")
         lines = screen.text().splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
+
+
+# -- several people -----------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("A-171")
+def test_two_people_with_keys_are_each_shown_their_own(door: Door):
+    """At once, over one sshd and one user: what a person sees follows from their key, whatever they send along."""
+    folder = door.folder
+    for name in ("ann", "bob"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True)
+        assert door.box.run("people", "add-key", name, str(folder / f"{name}.pub")).returncode == 0
+    ann, bob = door.of("ann"), door.of("bob")
+    waiting = [
+        subprocess.Popen(one.command("ask", f"I am {name}"), stdout=subprocess.PIPE) for name, one in (("ann", ann), ("bob", bob))
+    ]
+    assert [child.communicate(timeout=120)[0] for child in waiting] == [b"Hoot hoot.\n"] * 2
+    assert ann.ssh("remember", "the safe is behind the clock").returncode == 0
+    anns, bobs = (one.ssh("thread", "list", "--json").stdout for one in (ann, bob))
+    assert "I am ann" in anns and "I am bob" not in anns
+    assert "I am bob" in bobs and "I am ann" not in bobs
+    mine = door.box.json("thread", "list", "--limit", "9")
+    thread = next(one["id"] for one in mine if one["title"] == "I am ann")
+    assert bob.ssh("thread", "view", thread).returncode == 3 and ann.ssh("thread", "view", thread).returncode == 0
+    # Whatever bob sends: variables that speak for others, commands around the door, what only an admin may do.
+    liar = {**door.box.environ, "OWLBOX_CONTEXT": "user:ann", "OWLBOX_SSH_KEY": (folder / "ann.pub").read_text(), "LC_X": "1"}
+    sends = [f"-oSendEnv={name}" for name in ("OWLBOX_CONTEXT", "OWLBOX_SSH_KEY", "LC_X")]
+    sent = subprocess.run(
+        bob.command("thread", "list", options=tuple(sends)), env=liar, capture_output=True, text=True, timeout=120
+    )
+    assert "I am bob" in sent.stdout and "I am ann" not in sent.stdout
+    for text in ("people keys", "people add-key bob x", "thread list --user ann", "OWLBOX_CONTEXT=user:ann owlbox thread list"):
+        assert bob.ssh(text).returncode == 2, text
+    assert bob.ssh("secret", "set", "llm/x", text="stolen").returncode == 4
+    # A key that is taken away ends what its person has open, and opens nothing any more.
+    asking = subprocess.Popen(bob.command("ask", "endless"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert asking.stdout is not None and asking.stdout.read(3) == b"one"
+    assert door.box.run("people", "remove-key", str(folder / "bob.pub")).returncode == 0
+    assert asking.wait(60) != 0
+    refused = bob.ssh("status")
+    assert refused.returncode == 255 and "Permission denied (publickey)" in refused.stderr
+    assert ann.ssh("status").returncode == 0
+
+
+@needs("tmux")
+def test_the_screen_of_a_person_shows_their_threads_alone(door: Door):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(door.folder / "ann")], check=True)
+    assert door.box.run("people", "add-key", "ann", str(door.folder / "ann.pub")).returncode == 0
+    assert door.ssh("ask", "a thing of the owner").returncode == 0
+    with looking(door.of("ann")) as screen:
+        until(lambda: "owl" in screen.text().lower(), "the owl is on the screen")
+        screen.type("hi from ann")
+        until(lambda: "Hoot hoot." in screen.text(), "the answer is on the screen")
+    threads = door.box.json("thread", "list", "--user", "ann")
+    assert [one["title"] for one in threads] == ["hi from ann"]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from appliance.errors import Lost, Refused
+from appliance.errors import Lost, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_client import STARTING_S, Client
+from appliance.runtime.rpc_client import CONTEXT, STARTING_S, Client, read_identity
 
 # Methods whose answer depends on what is in box/.
 VERBS = ("set", "get", "rm", "cp", "mv", "resolve")
@@ -20,7 +20,6 @@ ENTRY_METHODS = ("entry.list", "entry.view", "entry.history", *(f"entry.{verb}" 
 FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
-CONTEXT = "OWLBOX_CONTEXT"  # for whom an admin acts: user:NAME or group:NAME; --user and --group set it
 CALL_S = 150.0  # a call may have to load the model first
 
 
@@ -39,9 +38,9 @@ class Remote:
 
     is_remote = True
 
-    def __init__(self, path: str, context: str = "") -> None:
+    def __init__(self, path: str, identity: Mapping[str, str]) -> None:
         self._path = path
-        self._context = context
+        self._identity = identity
         self._client: Client | None = self._greet()
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
@@ -64,7 +63,7 @@ class Remote:
 
     def stop(self, run: str) -> None:
         """Stop an answer, over a connection of its own because the other one is busy."""
-        with Client(self._path, name="cli", context=self._context) as other:
+        with Client(self._path, name="cli", identity=self._identity) as other:
             other.call("run.stop", {"run": run})
 
     def close(self) -> None:
@@ -73,7 +72,7 @@ class Remote:
             self._client.close()
 
     def _greet(self) -> Client:
-        return Client(self._path, name="cli", timeout_s=STARTING_S, context=self._context)
+        return Client(self._path, name="cli", timeout_s=STARTING_S, identity=self._identity)
 
 
 class InProcess:
@@ -116,14 +115,17 @@ class InProcess:
 
 def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     """The running core if there is one, else this process."""
+    identity = read_identity(environ)
     try:
         path = paths.find_core(home, environ)
         if path.exists():
-            return Remote(str(path), environ.get(CONTEXT, ""))
+            return Remote(str(path), identity)
     except Lost:
         pass  # the file is a dead core's
     except PermissionError:
         raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
+    if "ssh_key" in identity:  # who it is, only the core can say
+        raise Unavailable("no core is running", hint="ask who looks after this box to start it")
     refuse_root(home)
     return InProcess(home, environ)
 

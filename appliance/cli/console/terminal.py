@@ -384,10 +384,12 @@ def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str | N
             say(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", aside)
     elif word == "/status":
         status = reach.call("core.status")
-        broker = status["broker"]
+        broker = status.get("broker", {})  # a person with standard rights is told nothing of it
         model = f", model {broker['model']}" if broker.get("model") else ""
-        say(f"core {'running' if reach.is_remote else 'not running'} · broker {broker['state']}{model}", aside)
-        say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
+        about = f" · broker {broker['state']}{model}" if broker else ""
+        say(f"core {'running' if reach.is_remote else 'not running'}{about}", aside)
+        if broker:
+            say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
     elif word == "/resume" and rest:
         return retell(reach, rest.strip(), aside)
     elif word == "/skills":

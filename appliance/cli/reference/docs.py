@@ -61,6 +61,7 @@ from appliance.sessions.logins import Logins
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.people import People
 from appliance.sessions.runs import Runs
+from appliance.sessions.ssh_keys import SshKeys
 from appliance.sessions.transcripts import Transcripts
 from appliance.skills.catalog import Skills
 from appliance.skills.environments import SkillEnvironments
@@ -96,7 +97,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: what happens in threads", (Live,)),
     ("Core: decisions", (ApprovalMethods,)),
     ("Core: packets", (PacketInspector,)),
-    ("Core: people and groups", (People, Logins)),
+    ("Core: people and groups", (People, Logins, SshKeys)),
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),

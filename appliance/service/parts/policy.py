@@ -1,4 +1,4 @@
-"""Builds what decides about tools whatever they are, and who may log in: the audit log, the policy gate, the rules, logins."""
+"""Builds what decides about tools whatever they are, and who may log in: audit log, gate, rules, logins, ssh keys."""
 
 from msgspec import Struct
 
@@ -11,6 +11,7 @@ from appliance.policy.gate import Gate
 from appliance.policy.policy_file import Policy
 from appliance.service.parts.base import BaseParts
 from appliance.sessions.logins import Logins, Validity
+from appliance.sessions.ssh_keys import SshKeys
 
 
 class PolicyParts(Struct, frozen=True):
@@ -21,6 +22,7 @@ class PolicyParts(Struct, frozen=True):
     rules: ToolRules
     methods: PolicyMethods
     logins: Logins
+    ssh_keys: SshKeys
 
 
 def build_policy(base: BaseParts) -> PolicyParts:
@@ -38,4 +40,5 @@ def build_policy(base: BaseParts) -> PolicyParts:
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
     logins = Logins(base.store, base.people, ledger, base.events, read_validity)
-    return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins)
+    keys = SshKeys(base.store, base.people, ledger, base.events, base.home.ssh_keys)
+    return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins, keys)
