@@ -26,6 +26,7 @@ PLACEHOLDER = re.compile(r"^(?:[A-Z]{2,}|64a55013)$")
 NOT_RUN = {
     "owlbox": "opens the full screen",
     "owlbox chat": "talks until its end of input",
+    "owlbox web": "serves until it is stopped",
     "owlbox people add-key": "wants the key of another computer",
     "owlbox people remove-key": "wants the key of another computer",
     "owlbox model": "downloads, removes or measures a model",
