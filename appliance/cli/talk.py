@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from appliance.cli.console import terminal, tool_command
+from appliance.cli.console import line_talk, terminal, tool_command
 from appliance.cli.console.connect import Reach, connected, reach
 from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say, say_json
@@ -27,7 +27,11 @@ def add(command: Command) -> None:
         chat = command(name, _open_talk if name == "chat" else open_screen, text)
         chat.add_argument("--thread", "--thread-id", default="", metavar="ID", help="continue this thread")
         chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
-        chat.add_argument("--plain", action="store_true", help="lines instead of the full screen")
+        chat.add_argument(
+            "--plain",
+            action="store_true",
+            help="lines instead of the full screen, every state in words and no escape codes: for screen readers",
+        )
     size = command("prompt-size", _prompt_size, "tokens of the prompt by part, counted by the broker")
     size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
     size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; the assistant without")
@@ -111,17 +115,23 @@ def _open_chat(args: argparse.Namespace, home: Home) -> int:
     is_person = sys.stdin.isatty() and sys.stdout.isatty() and not (args.json or args.prompt or args.thread)
     with connected(home) as way:
         if is_person and os.access(home.box / "BOOTSTRAP.md", os.F_OK) and os.access(home.config, os.F_OK):
-            terminal.interview(way, input, sys.stderr)  # the screen asks by itself (S-046)
+            line_talk.interview(way, input, sys.stderr)  # the screen asks by itself (S-046)
         if args.thread:
-            args.thread = terminal.retell(way, args.thread, sys.stderr)
-        if sys.stdin.isatty():
+            args.thread = line_talk.retell(way, args.thread, sys.stderr)
+        if sys.stdin.isatty() and not args.plain:  # its editing draws lines anew, with escape codes
             import readline  # line editing and history come with the import
 
             readline.set_history_length(1000)
-        paper = terminal.Paper(sys.stdout, sys.stderr, args.json)
+        paper = line_talk.Paper(sys.stdout, sys.stderr, args.json, args.plain and not args.json)
         if args.prompt:
-            args.thread = terminal.converse(way, args.prompt, args.thread, paper)
-        return terminal.chat(way, args.thread, input if sys.stdin.isatty() else _read_line, paper)
+            args.thread = line_talk.converse(way, args.prompt, args.thread, paper)
+        read_line = _read_line if not sys.stdin.isatty() else _read_spoken if paper.is_plain else input
+        return line_talk.chat(way, args.thread, read_line, paper)
+
+
+def _read_spoken(prompt: str) -> str:
+    """A line of a person who hears what is asked for."""
+    return input("You: " if prompt.startswith(">") else "More: ")
 
 
 def _read_line(prompt: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.channels.interview import QUESTIONS, Interview
-from appliance.cli.console import terminal
+from appliance.cli.console import line_talk
 from appliance.errors import ConfigError, NotFound, Refused
 from appliance.ingest import prompt_documents
 
@@ -55,7 +55,7 @@ def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
             raise EOFError
         return left.pop(0)
 
-    terminal.interview(Way(interview_in(box), is_refused=is_refused), read_line, aside)  # type: ignore[arg-type]
+    line_talk.interview(Way(interview_in(box), is_refused=is_refused), read_line, aside)  # type: ignore[arg-type]
     return aside.getvalue()
 
 

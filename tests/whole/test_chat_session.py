@@ -13,7 +13,7 @@ from test_scenarios import CHAT, Stage, Told, opened
 
 from appliance import tools
 from appliance.agent.toolbox import read_tool
-from appliance.cli.console.terminal import Paper, chat
+from appliance.cli.console.line_talk import Paper, chat
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.records import Delta, Inbound, Message, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods

@@ -1,4 +1,4 @@
-"""Plain text on a terminal or in a pipe: streaming an answer, a line-by-line chat, tables, progress.
+"""Plain text on a terminal or in a pipe: streaming an answer, tables, progress. The talk line by line is in `line_talk`.
 
 Knows the words of the method table, not how it is reached. The full-screen face is `tui`.
 """
@@ -7,8 +7,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TextIO
 from unicodedata import combining, east_asian_width
@@ -26,11 +25,6 @@ NARROW = 80  # columns of a terminal that does not say how many it has
 KEPT_CHARS = 16  # of what was written, to judge what follows by
 GAP = "  "  # between the columns of a table
 LEAST = 16  # columns that a cell keeps which is cut to fit
-HELP = """\
-Type a message and press Return. A line that ends in \\ goes on in the next one.
-/new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
-/status says what runs · /skills what else can be called · /help · /quit or Ctrl+D ends
-Ctrl+C stops an answer."""
 
 
 def fitting(text: str, out: TextIO) -> str:
@@ -146,7 +140,7 @@ class Answer:
                 say(value["content"], self._aside)
             elif value["kind"] == "tool_use" and self._aside is not None:
                 self.end_line()
-                say(_call_line(value), self._aside)
+                say(call_line(value), self._aside)
 
     def _write_text(self, text: str, *, is_end: bool = False) -> None:
         if self._out is None or not (text := self._held + text):
@@ -166,11 +160,16 @@ class Answer:
 
 
 def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[Answer, dict[str, Any]]:
-    """Send a message and stream its answer; Ctrl+C stops the answer and keeps what was said.
+    """Send a message and stream its answer to `out`."""
+    answer = Answer(out, aside)
+    return answer, send(reach, params, answer)
+
+
+def send(reach: Reach, params: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    """Send a message whose answer is listened to; Ctrl+C stops the answer and keeps what was said.
 
     Lost means that nobody said it was accepted; sent again with the same `message_id` it is accepted once.
     """
-    answer = Answer(out, aside)
     try:
         result: dict[str, Any] = reach.call("message.send", params, answer.listen)
     except KeyboardInterrupt:
@@ -184,7 +183,7 @@ def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO 
         raise Unavailable(f"the core went away; the message is kept: owlbox thread view {answer.run}") from None
     if params.get("wait", True) and result.get("is_new") is False:
         raise Unavailable(f"the message was accepted before and is kept: owlbox thread view {answer.run}")
-    return answer, result
+    return result
 
 
 def announce(reach: Reach, aside: TextIO | None) -> list[dict[str, Any]]:
@@ -234,172 +233,15 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
     return from_outcome(outcome, str(result.get("message") or f"the answer ended: {outcome}"))
 
 
-@dataclass(frozen=True)
-class Paper:
-    """Where a talk is written: answers to `out`, as JSON one a line with `is_json`, and all else to `aside`."""
-
-    out: TextIO
-    aside: TextIO
-    is_json: bool = False
-
-    def complain(self, error: OwlError) -> None:
-        """What went wrong with one message; the talk goes on."""
-        if self.is_json:
-            say(json.dumps({"error": plain(error)}, ensure_ascii=False), self.out)
-        else:
-            complain(error, self.aside)
-
-
 def plain(error: OwlError) -> dict[str, Any]:
     """An error as JSON-ready values."""
     return {"status": error.status, "outcome": error.outcome, "message": error.message, "hint": error.hint}
 
 
-def converse(reach: Reach, text: str, thread: str, paper: Paper) -> str:
-    """Say one thing in a thread, "" for a new one, and write down the answer; the thread to go on with."""
-    params = {"text": text, "thread": thread, "kind": "chat"}
-    answer, result = ask(reach, params, None if paper.is_json else paper.out, paper.aside)
-    if paper.is_json:
-        say(json.dumps({**result, "answer": answer.text}, ensure_ascii=False), paper.out)
-    elif error := verdict(result):
-        paper.complain(error)
-    return answer.run or thread
-
-
-def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> None:
-    """Ask the first questions that are open; the end of input or Ctrl+C leaves the rest for the next time.
-
-    Whoever may not write what everybody is told is asked nothing.
-    """
-    try:
-        asked = reach.call("interview.next")
-        while asked["text"]:
-            if asked["note"]:
-                say(asked["note"], aside)
-            count = f"({asked['number']}/{asked['total']}) " if asked["is_open"] else ""
-            say(f"{count}{asked['text']}", aside)
-            if not asked["is_open"]:
-                return
-            asked = reach.call("interview.answer", {"text": read_line("> ")})
-    except (EOFError, KeyboardInterrupt):
-        print("\nThe other questions are asked the next time.", file=aside)
-    except OwlError:
-        return  # trouble with them keeps nobody from talking
-
-
-def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper) -> int:
-    """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
-    print("Owlbox. /help shows what you can type.", file=paper.aside)
-    kept = [thread]
-    try:
-        return _run_talk(reach, kept, read_line, paper)
-    finally:
-        if kept[0]:
-            say(farewell(reach, kept[0]), paper.aside)
-
-
-def _run_talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
-    """The same; `kept` holds the thread that is talked in, "" for none yet."""
-    aside = paper.aside
-    while True:
-        if not paper.is_json:
-            announce(reach, aside)
-        try:
-            text = _read_message(read_line)
-        except EOFError:
-            print(file=aside)
-            return 0
-        except KeyboardInterrupt:
-            print("\n(Ctrl+D ends)", file=aside)
-            continue
-        if not text:
-            continue
-        try:
-            if text.startswith("/"):
-                if text.lower() in ("/quit", "/exit"):
-                    return 0
-                thread = _run_command(reach, text, kept[0], aside)
-                if thread is not None:
-                    kept[0] = thread
-                    continue
-            kept[0] = converse(reach, text, kept[0], paper)
-        except KeyboardInterrupt:
-            print("\n(stopped)", file=aside)
-        except OwlError as error:
-            paper.complain(error)
-
-
-def farewell(reach: Reach, thread: str) -> str:
-    """Mark a thread as ended, and what is said when it is left."""
-    try:
-        is_ended = bool(reach.call("thread.end", {"id": thread})["is_ended"])
-    except OwlError:
-        is_ended = False  # it is kept all the same
-    how = "ended" if is_ended else "is kept"
-    return f"Thread {thread} {how}.\nGo on with: owlbox chat --thread {thread}"
-
-
-def retell(reach: Reach, thread: str, aside: TextIO) -> str:
-    """Show what was said and done in a thread so far; its id."""
-    for page in pages(reach, thread):
-        thread = str(page["thread"]["id"])
-        for event in page["events"]:
-            if event["kind"] == "message":
-                say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
-            elif event["kind"] == "tool_use":
-                say(_call_line(event), aside)
-    return thread
-
-
-def _call_line(event: dict[str, Any]) -> str:
+def call_line(event: dict[str, Any]) -> str:
     """A call of a tool as one line."""
     given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in (event["input"] or {}).items())
     return f"· {event['tool']}({given})"
-
-
-def _read_message(read_line: Callable[[str], str]) -> str:
-    lines = [read_line("> ")]
-    while lines[-1].endswith("\\"):
-        lines[-1] = lines[-1][:-1]
-        lines.append(read_line("… "))
-    return "\n".join(lines).strip()
-
-
-def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str | None:
-    """Run a slash command; returns the thread to go on with, None for one that calls a skill and is a message."""
-    word, _, rest = text.partition(" ")
-    word = word.lower()
-    if word == "/help":
-        print(HELP, file=aside)
-    elif word == "/new":
-        print("A new thread begins with your next message.", file=aside)
-        return ""
-    elif word == "/clear":
-        if thread:
-            say(farewell(reach, thread), aside)
-        print("A new thread begins with your next message.", file=aside)
-        return ""
-    elif word == "/threads":
-        for t in reach.call("thread.list", {"limit": 10}):
-            say(f"{'*' if t['id'] == thread else ' '} {t['id']}  {t['title'] or '(untitled)'}", aside)
-    elif word == "/status":
-        status = reach.call("core.status")
-        broker = status.get("broker", {})  # a person with standard rights is told nothing of it
-        model = f", model {broker['model']}" if broker.get("model") else ""
-        about = f" · broker {broker['state']}{model}" if broker else ""
-        say(f"core {'running' if reach.is_remote else 'not running'}{about}", aside)
-        if broker:
-            say(f"{status['answering']} being answered · {status['entries']} entries · {status['home']}", aside)
-    elif word == "/resume" and rest:
-        return retell(reach, rest.strip(), aside)
-    elif word == "/skills":
-        for one in reach.call("skill.offers"):
-            say_line(f"{one['usage']}  {one['description']}", aside)
-    elif any(word == f"/{one['name']}" for one in reach.call("skill.offers")):
-        return None
-    else:
-        say(f"unknown command {word}; /help lists commands, /skills what else can be called", aside)
-    return thread
 
 
 def pages(reach: Reach, thread: str, after: int = 0, only: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
