@@ -1,0 +1,143 @@
+"""What the image's first start takes over from the boot partition, with its real script in a folder that stands for the card."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from process import ROOT
+
+SCRIPTS = ROOT / "image-build/overlay/usr/lib/owlbox"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFP0H13wAwFxdJNI/A+w05ZmbefhjSuyPL095R/wVSAl somebody"
+Start = Callable[..., str]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts the box with these files on its boot partition; what it said."""
+    root, boot = tmp_path / "root", tmp_path / "boot"
+    for folder in ("etc/ssh", "etc/default", "etc/wpa_supplicant", "home/owl/.ssh", "home/admin", "var/lib/owlbox/models"):
+        (root / folder).mkdir(parents=True)
+    boot.mkdir()
+
+    def start(**files: str) -> str:
+        for name, text in files.items():
+            (boot / name.replace("_DOT_", ".")).write_text(text)
+        env = {"OWLBOX_BOOT": str(boot), "OWLBOX_ROOT": str(root), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+        return subprocess.run([str(SCRIPTS / "first-boot")], env=env, capture_output=True, text=True, timeout=60, check=True).stderr
+
+    return start
+
+
+def test_keys_are_taken_over_and_rubbish_is_not(start: Start, tmp_path: Path) -> None:
+    said = start(authorized_keys=f'# mine\r\n{KEY}\r\ncommand="sh" {KEY}\r\nnonsense\r\n')
+    assert "1 key(s) taken over" in said
+    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == KEY + "\n"
+    assert (tmp_path / "root/home/admin/.ssh/authorized_keys").read_text() == KEY + "\n"
+    assert "no line of it is a public key" in start(authorized_keys="nonsense\n")
+    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == KEY + "\n", "those that were there stay"
+
+
+def test_each_box_makes_keys_of_its_own_once(start: Start, tmp_path: Path) -> None:
+    start()
+    key = tmp_path / "root/etc/ssh/ssh_host_ed25519_key"
+    first = key.read_bytes()
+    start()
+    assert key.read_bytes() == first and key.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["barn owl", "-owl", "owl;reboot", "", "x" * 64, "../etc"])
+def test_a_name_that_is_none_is_refused(name: str, start: Start, tmp_path: Path) -> None:
+    said = start(hostname=name + "\n")
+    assert not (tmp_path / "root/etc/hostname").exists()
+    assert "does not look right" in said
+
+
+def test_name_zone_and_language(start: Start, tmp_path: Path) -> None:
+    start(hostname="barnowl\r\n", timezone="Europe/Berlin\n", locale="de_DE.UTF-8\n")
+    assert (tmp_path / "root/etc/hostname").read_text() == "barnowl\n"
+    assert "127.0.1.1\tbarnowl\n" in (tmp_path / "root/etc/hosts").read_text()
+    assert str((tmp_path / "root/etc/localtime").readlink()) == "/usr/share/zoneinfo/Europe/Berlin"
+    assert (tmp_path / "root/etc/default/locale").read_text() == "LANG=de_DE.UTF-8\n"
+    assert "there is no Europe/Nowhere" in start(timezone="Europe/Nowhere\n")
+    assert "does not look right" in start(timezone="../../etc/passwd\n")
+
+
+def test_the_password_of_the_network_leaves_the_card(start: Start, tmp_path: Path) -> None:
+    start(wifi_DOT_txt='Ada\'s "Net"\r\nse$cret`x"\r\nDE\r\n')
+    kept = tmp_path / "root/etc/wpa_supplicant/wpa_supplicant-wlan0.conf"
+    assert not (tmp_path / "boot/wifi.txt").exists()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    name = b'Ada\'s "Net"'.hex()
+    assert f"ssid={name}\n" in kept.read_text()
+    assert '  psk="se$cret`x""\n' in kept.read_text() and "country=DE\n" in kept.read_text()
+
+
+def test_there_is_no_password_but_a_long_one(start: Start, tmp_path: Path) -> None:
+    rule = tmp_path / "root/etc/ssh/owlbox-password.conf"
+    assert "ten characters at least" in start(password_DOT_txt="short\n")
+    assert rule.read_text() == ""
+    start(password_DOT_txt="a feather in the wind\n")
+    assert "Match User admin" in rule.read_text() and not (tmp_path / "boot/password.txt").exists()
+
+
+def test_a_configuration_is_taken_over_once(start: Start, tmp_path: Path) -> None:
+    start(owlbox_DOT_toml="[models]\r\n")
+    kept = tmp_path / "root/var/lib/owlbox/owlbox.toml"
+    assert kept.read_text() == "[models]\n"
+    kept.write_text("[changed]\n")
+    start()
+    assert kept.read_text() == "[changed]\n"
+
+
+def test_a_factory_reset_leaves_the_models_and_nothing_else(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "root/var/lib/owlbox"
+    start(authorized_keys=KEY + "\n")
+    (tmp_path / "boot/authorized_keys").unlink()
+    for name in ("owlbox.db", "models/model.gguf", "box/notes/diary.md"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("x")
+    start(**{"factory-reset": ""})
+    assert [path.relative_to(home).as_posix() for path in sorted(home.rglob("*"))] == ["models", "models/model.gguf"]
+    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == ""
+    assert not (tmp_path / "boot/factory-reset").exists()
+    (home / "owlbox.db").write_text("new")
+    start()
+    assert (home / "owlbox.db").exists(), "once"
+
+
+USER_DATA = f"""#cloud-config
+hostname: barnowl
+timezone: Europe/Berlin
+users:
+  - name: ada
+    ssh_authorized_keys: ['{KEY}']
+runcmd: [reboot]
+"""
+NETWORK = """network:
+  version: 2
+  wifis:
+    wlan0:
+      regulatory-domain: DE
+      access-points:
+        Nest:
+          password: feathers
+"""
+
+
+def test_what_the_imager_writes_becomes_the_same_files(tmp_path: Path) -> None:
+    (tmp_path / "user-data").write_text(USER_DATA)
+    (tmp_path / "network-config").write_text(NETWORK)
+    words = [sys.executable, str(SCRIPTS / "first-boot-imager"), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert (tmp_path / "wifi.txt").read_text() == "Nest\nfeathers\nDE\n"
+    assert (tmp_path / "hostname").read_text() == "barnowl\n" and (tmp_path / "authorized_keys").read_text() == KEY + "\n"
+    assert "runcmd is not used" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "authorized_keys",
+        "hostname",
+        "timezone",
+        "user-data.taken",
+        "wifi.txt",
+    ]
