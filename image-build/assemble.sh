@@ -12,7 +12,7 @@ boot_mb=256
 id=5ee1f0a1-0000-4000-8000-0b0b0b0b0b0b # of the filesystem, until its first start
 type=$([[ $arch == amd64 ]] && echo ef || echo c)
 
-work=$(mktemp -d "$(dirname "$out")/.assemble.XXXXXX")
+work=$(mktemp -d "$(cd "$(dirname "$out")" && pwd)/.assemble.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/x/boot/firmware"
 tar -xf "$tar" -C "$work/x" --no-same-owner ./boot/firmware 2>/dev/null

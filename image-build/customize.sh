@@ -59,7 +59,7 @@ if [ "$OWLBOX_IMAGE_ARCH" = amd64 ]; then
     cp "$root/boot/vmlinuz-$kernel" "$boot/vmlinuz"
     cp "$root/boot/initrd.img-$kernel" "$boot/initrd.img"
     printf 'timeout 0\ndefault owlbox.conf\n' >"$boot/loader/loader.conf"
-    printf 'title Owlbox\nlinux /vmlinuz\ninitrd /initrd.img\noptions root=LABEL=OWLROOT rw net.ifnames=0 console=tty0 console=ttyS0\n' >"$boot/loader/entries/owlbox.conf"
+    printf 'title Owlbox\nlinux /vmlinuz\ninitrd /initrd.img\noptions root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 console=tty0 console=ttyS0\n' >"$boot/loader/entries/owlbox.conf"
     rm -f "$root/boot/initrd.img-$kernel"
 fi
 chroot "$root" dpkg-query -W -f '${Package}\t${Version}\t${Architecture}\n' >"$root/usr/share/owlbox-packages.tsv"

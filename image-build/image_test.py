@@ -45,7 +45,7 @@ class Box:
         board = [*BOARDS[self._arch]]
         if self._arch == "arm64":
             board += ["-kernel", str(self._folder / "vmlinuz"), "-initrd", str(self._folder / "initrd")]
-            board += ["-append", f"root=LABEL=OWLROOT rw net.ifnames=0 console={CONSOLE[self._arch]}"]
+            board += ["-append", f"root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 console={CONSOLE[self._arch]}"]
         board += ["-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048", "-display", "none", "-no-reboot"]
         board += ["-serial", f"file:{self._folder / 'console.log'}"]
         board += ["-drive", f"if=none,id=card,format=raw,cache=writeback,file={self._card}", "-device", "virtio-blk-pci,drive=card"]
@@ -158,7 +158,7 @@ def make_card(image: Path, folder: Path, arch: str) -> Path:
     drops = {
         "authorized_keys": (folder / "key.pub").read_text(),
         "hostname": "barnowl\n",
-        "secrets.txt": "WEATHER_KEY=feather-1234\n",
+        "secrets.txt": "skill/weather=feather-1234\n",
     }
     drops["timezone"] = "Europe/Berlin\n"
     for name, text in drops.items():
@@ -200,7 +200,7 @@ def try_first_boot(box: Box) -> None:
     hold("barnowl.local" in local, f"its name is found by mDNS: {local.strip()}", box)
     box.ssh("admin", "for i in $(seq 60); do sudo test -e /boot/firmware/secrets.txt || exit 0; sleep 2; done; exit 1")
     names = box.ssh("owl", "secret list").stdout
-    hold("WEATHER_KEY" in names, "the secret is in the vault and off the card", box)
+    hold("skill/weather" in names, "the secret is in the vault and off the card", box)
     began_s = time.monotonic()
     answer = box.ssh("owl", "ask 'What is your name?'").stdout
     hold(bool(answer.strip()), f"the local model answers in {time.monotonic() - began_s:.0f} s: {answer.strip()[:90]}", box)

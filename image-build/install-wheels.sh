@@ -12,7 +12,7 @@ flags=(--platform "linux_$machine")
 for tag in _2_17 _2_28 _2_31 _2_34 2014; do
     flags+=(--platform "manylinux${tag}_$machine")
 done
-"$work/venv/bin/pip" install -q --no-index --no-deps --no-compile --only-binary=:all: "${flags[@]}" --python-version 3.13 --implementation cp \
+"$work/venv/bin/pip" install -q --no-index --no-deps --no-compile --ignore-requires-python --only-binary=:all: "${flags[@]}" --python-version 3.13 --implementation cp \
     --abi cp313 --abi abi3 --abi none --target "$work/site" "$wheels"/*.whl
 rm -rf "$work/site/bin"
 mkdir -p "$site"
