@@ -17,7 +17,7 @@ Start = Callable[..., str]
 def start(tmp_path: Path) -> Start:
     """Starts the box with these files on its boot partition; what it said."""
     root, boot = tmp_path / "root", tmp_path / "boot"
-    for folder in ("etc/ssh", "etc/default", "etc/wpa_supplicant", "home/owl/.ssh", "home/admin", "var/lib/owlbox/models"):
+    for folder in ("etc/ssh", "etc/wpa_supplicant", "home/owl/.ssh", "home/admin", "var/lib/owlbox/models"):
         (root / folder).mkdir(parents=True)
     boot.mkdir()
 
@@ -59,7 +59,7 @@ def test_name_zone_and_language(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "root/etc/hostname").read_text() == "barnowl\n"
     assert "127.0.1.1\tbarnowl\n" in (tmp_path / "root/etc/hosts").read_text()
     assert str((tmp_path / "root/etc/localtime").readlink()) == "/usr/share/zoneinfo/Europe/Berlin"
-    assert (tmp_path / "root/etc/default/locale").read_text() == "LANG=de_DE.UTF-8\n"
+    assert (tmp_path / "root/etc/locale.conf").read_text() == "LANG=de_DE.UTF-8\n"
     assert "there is no Europe/Nowhere" in start(timezone="Europe/Nowhere\n")
     assert "does not look right" in start(timezone="../../etc/passwd\n")
 
