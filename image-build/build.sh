@@ -5,13 +5,13 @@
 #
 # Leaves in build/image/: owlbox-VERSION-ARCH.img, .img.zst with its .sha256, .sbom.json (every package with its version) and
 # imager.json for Raspberry Pi Imager. Needs root and Debian's mmdebstrap, mtools, dosfstools, fdisk and zstd; for arm64 also
-# gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu, qemu-user-static and binfmt-support. Nothing is fetched again that is in the cache.
+# gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu, qemu-user-static, arch-test and binfmt-support. Nothing is fetched again that is in the cache.
 set -euo pipefail
 
 arch=${1:-arm64}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case $arch in
-    arm64) needs=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static update-binfmts:binfmt-support) ;;
+    arm64) needs=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static update-binfmts:binfmt-support arch-test:arch-test) ;;
     amd64) needs=() ;;
     *) echo "image: no such machine: $arch; there are arm64 and amd64" >&2; exit 2 ;;
 esac

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -79,13 +80,14 @@ class Box:
         return done
 
     def screen(self, limit_s: float) -> bytes:
-        """What `ssh owl@box` draws in a terminal of 80 by 24 until it offers its input line."""
+        """What `ssh owl@box` draws in a terminal of 80 by 24 until its tabs are there."""
         pid, handle = pty.fork()
         if pid == 0:
             os.execvp("ssh", [*self.words("owl")[:-1], "-t", self.words("owl")[-1]])
+        termios.tcsetwinsize(handle, (24, 80))
         seen, end_s = b"", time.monotonic() + limit_s
         try:
-            while time.monotonic() < end_s and b"Ask the owl" not in seen:
+            while time.monotonic() < end_s and b"Threads" not in seen:
                 if select.select([handle], [], [], 1)[0]:
                     seen += os.read(handle, 65536)
         except OSError:
@@ -205,7 +207,9 @@ def try_first_boot(box: Box) -> None:
     answer = box.ssh("owl", "ask 'What is your name?'").stdout
     hold(bool(answer.strip()), f"the local model answers in {time.monotonic() - began_s:.0f} s: {answer.strip()[:90]}", box)
     began_s = time.monotonic()
-    hold(b"Ask the owl" in box.screen(180), f"the screen opens over ssh in {time.monotonic() - began_s:.0f} s", box)
+    drawn = box.screen(300)
+    took_s = time.monotonic() - began_s
+    hold(b"Threads" in drawn, f"the screen opens over ssh in {took_s:.0f} s, {len(drawn)} bytes, {drawn[-60:]!r}", box)
     box.ssh("owl", "remember 'The spare key lies under the fern.'")
     look_over(box)
     refused = box.ssh("admin", "sudo sshd -T -C user=admin,host=x,addr=10.0.0.9 | grep -i '^passwordauthentication'").stdout
