@@ -140,9 +140,13 @@ class Lost(Unavailable):
 
 
 class Busy(Unavailable):
-    """Another process kept the database or a turn locked for longer than we wait."""
+    """What is needed is in use, or not there yet: a lock, a queue, a service; `retry_s` says when it may be tried again."""
 
     outcome = "busy"
+
+    def __init__(self, message: str, *, hint: str = "", outcome: str = "", retry_s: float = 0) -> None:
+        super().__init__(message, hint=hint, outcome=outcome)
+        self.retry_s = retry_s
 
 
 HttpStage = Literal["authorities", "connect", "tls", "request", "hang-up", "silence", "answer", "body"]

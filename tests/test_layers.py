@@ -49,7 +49,9 @@ models.catalogue: subprocess
 models.providers.template_process: subprocess
 tools: importlib
 agent.plugins: importlib
-channels: importlib smtplib imaplib
+channels.connections: importlib
+channels.mail.servers: smtplib imapclient
+channels.markdown_html: markdown_it
 channels.http: websockets
 tui: textual rich markdown_it
 clock: time

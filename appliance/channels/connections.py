@@ -1,79 +1,283 @@
-"""Opening and closing of the channels in `connectors`, as the configuration switches them on.
+"""Running of the channels in `connectors`, as the configuration switches them on.
 
-One that cannot be opened is logged and reported by `channel_states`; the others and the core go on. Its notifications wait in the
-outbox. Knows nothing about what a channel does.
+Each has a thread of its own, which connects it and hears its messages, and another in `delivery`, which sends. One that fails
+is tried again after 1, 2, 4 … 60 seconds; the others and the core go on. Its notifications wait in the outbox. They are
+threads and no processes because memory is short: measured beside docs/channels.md. Nothing of a channel is imported as long
+as it is off. Knows nothing about what a channel does.
 """
 
 import importlib
 import logging
-from collections.abc import Mapping
-from typing import Any, Protocol
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Annotated, Any
 
+from msgspec import Struct
+
+from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
+from appliance.channels.contract import Connection, Running
 from appliance.channels.delivery import Courier
-from appliance.errors import BadInput, ConfigError, OwlError
-from appliance.records import Channel
-from appliance.runtime.settings import Channels, Connector
+from appliance.channels.gateway import Admission, Gateway
+from appliance.channels.gateway import Parts as GatewayParts
+from appliance.clock import CancelToken, now_ms
+from appliance.errors import BadInput, ConfigError, Lost, NotFound, OwlError
+from appliance.runtime import config
+from appliance.runtime.events import Events
+from appliance.runtime.methods import method
+from appliance.runtime.settings import Channels, ConfigReloaded, Connector
 from appliance.runtime.signatures import signature
 
 LOG = logging.getLogger(__name__)
+FIRST_S, LONGEST_S = 1.0, 60.0  # pauses before a channel is connected again
+CLOSING_S = 5.0
+EXTRAS = {"email": "mail", "matrix": "matrix", "slack": "slack"}  # of this package, for the channels that ship
+SETTINGS = "settings"  # the positional parameter of a `connect` whose table has keys of its own in `runtime.settings`
+Name = Annotated[str, "the name of a channel"]
 
 
-class Connection(Channel, Protocol):
-    """A channel to people elsewhere; `close` stops what it began, and is called once."""
+class ChannelState(Struct, frozen=True):
+    """A channel as people see it. `state` is off, connecting, connected, failing or broken, which no retry mends."""
 
-    def close(self) -> None: ...
+    name: str
+    state: str
+    problem: str = ""
+    since_ms: int = 0
+    restarts: int = 0
+    taken: int = 0
+    repeated: int = 0
+    refused: int = 0
+    warnings: tuple[str, ...] = ()
 
 
-def connect(name: str, table: Connector, services: Mapping[str, Any]) -> Connection:
-    """Open a channel; ConfigError names the keys of its table that cannot be."""
+def read_tables(settings: Channels) -> dict[str, Any]:
+    """The table of every channel that there is, by its name: those that ship, those with a file, those that are configured."""
+    files = {name: Connector() for name in config.described("channels.connectors").choices}
+    own = {item.name: vars(settings)[item.name] for item in fields(settings) if item.name in (*EXTRAS, *files)}
+    return {**files, **own, **settings.connectors}
+
+
+def admission(table: Any) -> Admission:
+    """Who may write in a channel, as its table says; with keys of its own a table has `policy`, `allow_from` and `rooms`."""
+    keys = table.keys if isinstance(table, Connector) else vars(table)
+    given = {name: keys[name] for name in ("policy", "allow_from", "rooms") if name in keys}
+    allowed, rooms = (tuple(str(one) for one in given.get(name, ())) for name in ("allow_from", "rooms"))
+    return Admission(str(given.get("policy", "allowlist")), allowed, rooms)
+
+
+def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
+    """Make a channel, which is not connected yet; ConfigError names what is missing or the keys of its table that cannot be."""
+    key = f"channels.{name}"
     try:
         function = importlib.import_module(f"{connectors.__name__}.{name}").connect
+    except ModuleNotFoundError as error:
+        if error.name == f"{connectors.__name__}.{name}":
+            raise ConfigError(f"{key}: this version has no such channel", key=key, hint=f"set {key}.enabled = false") from None
+        wanted = f"'owlbox[{EXTRAS[name]}]'" if name in EXTRAS else str(error.name)
+        raise ConfigError(
+            f"{key}: the package {error.name} is not installed", key=key, hint=f"{sys.executable} -m pip install {wanted}"
+        ) from None
     except ImportError as error:
-        raise ConfigError(f"channels.{name}: {error}", key=f"channels.{name}", hint="install what it needs") from None
-    wanted = signature(function)
+        raise ConfigError(f"{key}: {error}", key=key, hint="install what it needs") from None
+    wanted_arguments = signature(function)
+    given = {SETTINGS: table} if [one.name for one in wanted_arguments.fields] == [SETTINGS] else None
     try:
-        bound = wanted.bind(table.keys)
+        bound = wanted_arguments.bind(table.keys) if given is None else given
     except BadInput as error:
-        raise ConfigError(f"channels.{name}: {error.message}", key=f"channels.{name}", hint=error.hint) from None
-    made: Connection = function(**bound, **{service: services[service] for service in wanted.services})
+        raise ConfigError(f"{key}: {error.message}", key=key, hint=error.hint) from None
+    made: Connection = function(**bound, **{service: services[service] for service in wanted_arguments.services})
     return made
 
 
-class Connections:
-    """The channels in `connectors` that are open."""
+class Runner:
+    """Runs one channel: the thread that connects it, again and again, and what it says of itself."""
 
-    def __init__(self, courier: Courier) -> None:
+    def __init__(self, name: str, connection: Connection, gateway: Gateway, courier: Courier) -> None:
+        self.name = name
+        self.connection = connection
+        self.gateway = gateway
         self._courier = courier
-        self._open: dict[str, Connection] = {}
-        self._problems: dict[str, str] = {}
+        self._stop = CancelToken()
+        self._failures = 0
+        self._state, self._problem, self._since_ms, self._restarts = "connecting", "", now_ms(), -1
+        self._thread = threading.Thread(target=self._run, name=f"channel-{name}", daemon=True)
 
-    def channel_states(self, settings: Channels) -> dict[str, bool | str]:
-        """For each channel whether it is on, or why it could not be opened; of those to come, whether they are asked for."""
-        found = {name: self._problems.get(name, name in self._open) for name in settings.connectors}
-        return {"matrix": settings.matrix.enabled, "email": settings.email.enabled, **found}
-
-    def open(self, tables: Mapping[str, Connector], services: Mapping[str, Any]) -> None:
-        """Open those that are switched on; `services` are what they may ask for by name."""
-        for name, table in tables.items():
-            if not table.enabled:
-                LOG.info("channel %s is disabled", name)
-                continue
-            try:
-                self._open[name] = connect(name, table, services)
-            except (OwlError, OSError) as error:
-                LOG.error("channel %s is not open: %s", name, error)
-                self._problems[name] = str(error)
-                continue
-            self._courier.register(name, self._open[name])
-            LOG.info("channel %s is open", name)
+    def start(self) -> None:
+        """Begin to connect."""
+        self._courier.expect(self.name)
+        for line in self.connection.warnings():
+            LOG.warning("channel %s: %s", self.name, line)
+        self._thread.start()
 
     def close(self) -> None:
-        """Close them; what is still to be sent waits for the next start."""
-        while self._open:
-            name, channel = self._open.popitem()
-            self._courier.unregister(name)
+        """Stop; what is still to be sent waits for the next start."""
+        self._stop.set()
+        self._courier.unregister(self.name)
+        self._courier.expect(self.name, is_expected=False)
+        self._thread.join(CLOSING_S)
+        if self._thread.is_alive():
+            LOG.warning("channel %s did not end in time", self.name)
+        try:
+            self.connection.close()
+        except (OwlError, OSError) as error:
+            LOG.warning("channel %s did not close: %s", self.name, error)
+
+    def state(self) -> ChannelState:
+        """What it is doing."""
+        gateway = self.gateway
+        return ChannelState(
+            *(self.name, self._state, self._problem, self._since_ms, max(0, self._restarts)),
+            *(gateway.taken, gateway.repeated, gateway.refused, tuple(self.connection.warnings())),
+        )
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
             try:
-                channel.close()
+                self.connection.receive(Running(self.gateway, self._stop, self._note_connected))
+                if self._stop.is_set():
+                    return
+                raise Lost("the connection ended")
             except (OwlError, OSError) as error:
-                LOG.warning("channel %s did not close: %s", name, error)
+                self._note_failure(str(error))
+            except Exception as error:  # one channel's defect must not end it for good, nor anything else
+                LOG.exception("channel %s failed", self.name)
+                self._note_failure(f"{type(error).__name__}: {error}")
+            self._stop.wait(pause_s(self._failures))
+
+    def _note_connected(self) -> None:
+        self._failures = 0
+        self._restarts += 1
+        self._change("connected")
+        LOG.info("channel %s is open", self.name)
+        if not self._stop.is_set():
+            self._courier.register(self.name, self.connection, is_live=self.connection.is_live)
+
+    def _note_failure(self, problem: str) -> None:
+        self._failures += 1
+        if self._stop.is_set():
+            return
+        self._courier.unregister(self.name)
+        if self._problem != problem:  # said once, not every minute
+            LOG.error("channel %s is not connected, again in %g s: %s", self.name, pause_s(self._failures), problem)
+        self._change("failing", problem)
+
+    def _change(self, state: str, problem: str = "") -> None:
+        if (state, problem) != (self._state, self._problem):
+            self._state, self._problem, self._since_ms = state, problem, now_ms()
+
+
+def pause_s(failures: int) -> float:
+    """The pause after so many failures in a row."""
+    return min(LONGEST_S, FIRST_S * 2.0 ** min(max(0, failures - 1), 10)) if failures else 0.0
+
+
+class Connections:
+    """The channels in `connectors`: those that are on run."""
+
+    def __init__(
+        self,
+        courier: Courier,
+        events: Events,
+        settings: Callable[[], Channels],
+        services: Mapping[str, Any],
+        parts: GatewayParts | None = None,
+    ) -> None:
+        """`services` are what files of channels may ask for by name. Without `parts` channels send and take no messages."""
+        self._courier = courier
+        self._parts = parts
+        self._settings = settings
+        self._runners: dict[str, Runner] = {}
+        self._broken: dict[str, str] = {}
+        self._tables: dict[str, Any] = {}
+        self._services = services
+        self._is_started = False
+        self._guard = threading.RLock()
+        events.subscribe(LoopStored, self._end_typing)
+        events.subscribe(ConfigReloaded, lambda reloaded: self.apply())
+
+    # -- running ------------------------------------------------------------------------------------
+
+    def start(self, services: Mapping[str, Any] | None = None) -> None:
+        """Run those that are switched on; with more `services` that only a serving core has."""
+        self._services = {**self._services, **(services or {})}
+        self._is_started = True
+        self.apply()
+
+    def apply(self) -> None:
+        """Run what the configuration switches on now; one whose table has changed begins anew. Nothing before `start`."""
+        with self._guard:
+            if not self._is_started:
+                return
+            for name, table in read_tables(self._settings()).items():
+                if self._tables.get(name) == table:
+                    continue
+                self._stop_one(name)
+                self._tables[name] = table
+                if table.enabled:
+                    self._start_one(name, table)
+                else:
+                    LOG.info("channel %s is disabled", name)
+
+    def close(self) -> None:
+        """Stop them; what is still to be sent waits for the next start."""
+        with self._guard:
+            self._is_started = False
+            for name in list(self._runners):
+                self._stop_one(name)
+            self._tables.clear()
+
+    def _start_one(self, name: str, table: Any) -> None:
+        try:
+            connection = connect(name, table, self._services)
+            gateway = Gateway(name, admission(table), self._parts, connection)
+        except (OwlError, OSError) as error:
+            LOG.error("channel %s is not open: %s", name, error)
+            self._broken[name] = str(error)
+            return
+        self._runners[name] = Runner(name, connection, gateway, self._courier)
+        self._runners[name].start()
+
+    def _stop_one(self, name: str) -> None:
+        self._broken.pop(name, None)
+        if (runner := self._runners.pop(name, None)) is not None:
+            runner.close()
+
+    # -- what is said of them -------------------------------------------------------------------------
+
+    def channel_states(self) -> dict[str, bool | str]:
+        """For each channel whether it is connected, or why it is not although it is switched on."""
+        short: dict[str, bool | str] = {}
+        for one in self.list_states():
+            short[one.name] = one.state == "connected" or (one.state != "off" and (one.problem or one.state))
+        return short
+
+    @method("channel.list")
+    def list_states(self) -> list[ChannelState]:
+        """Every channel that there is: whether it is on and connected, its problem, and how many messages it took and refused."""
+        with self._guard:
+            return [self._state_of(name, table) for name, table in read_tables(self._settings()).items()]
+
+    def _state_of(self, name: str, table: Any) -> ChannelState:
+        if (runner := self._runners.get(name)) is not None:
+            return runner.state()
+        if name in self._broken:
+            return ChannelState(name, "broken", self._broken[name])
+        return ChannelState(name, "connecting" if table.enabled and self._is_started else "off")
+
+    @method("channel.test", is_long=True)
+    def test(self, name: Name) -> dict[str, Any]:
+        """Try what a channel needs, over connections of its own, whether it is on or not: what was tried."""
+        tables = read_tables(self._settings())
+        if name not in tables:
+            raise NotFound(f"no channel {name}", hint=f"there are {', '.join(tables)}")
+        connection = connect(name, tables[name], self._services)
+        try:
+            return {"channel": name, "tried": connection.check(), "warnings": connection.warnings()}
+        finally:
+            connection.close()
+
+    def _end_typing(self, stored: LoopStored) -> None:
+        for runner in list(self._runners.values()):
+            runner.gateway.end_typing(stored.loop.id)

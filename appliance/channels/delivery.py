@@ -27,6 +27,7 @@ LOG = logging.getLogger(__name__)
 REPEAT = "(This may be a repeat.)"
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
 UNCERTAIN = (Lost, DeadlineExceeded)
+EXPECTED_S = 600.0  # between two tries of a channel that is not connected; once it is, nothing waits
 LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write (A-248)
 
 
@@ -66,15 +67,23 @@ class Courier:
         self._queued: dict[int, Future[None]] = {}  # notifications handed to a lane, until it is recorded what became of them
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
+        self._expected: set[str] = set()
+        self._live: set[str] = set()
         self.is_started = False
         outbox.events.subscribe(OutboxFilled, lambda filled: self.wake())
 
     # -- channels -----------------------------------------------------------------------------------
 
-    def register(self, name: str, channel: Channel) -> None:
-        """Open a channel, or put another in its place; what insists on it is tried now."""
+    def expect(self, name: str, *, is_expected: bool = True) -> None:
+        """A channel that is switched on and not connected yet: what insists on it waits without losing attempts."""
+        with self._state:
+            (self._expected.add if is_expected else self._expected.discard)(name)
+
+    def register(self, name: str, channel: Channel, *, is_live: bool = False) -> None:
+        """Open a channel, or put another in its place; what insists on it is tried now. `is_live`: people see it at once."""
         with self._state:
             self._channels[name] = channel
+            (self._live.add if is_live else self._live.discard)(name)
         self._outbox.hasten(name)
         self.wake()
 
@@ -82,6 +91,12 @@ class Courier:
         """Close a channel: notifications that insist on it wait, others go elsewhere."""
         with self._state:
             self._channels.pop(name, None)
+            self._live.discard(name)
+
+    def live_channels(self) -> frozenset[str]:
+        """The channels that are open and whose people see at once what is delivered."""
+        with self._state:
+            return frozenset(self._live)
 
     def channels(self) -> tuple[str, ...]:
         """The names of the channels that are open."""
@@ -171,6 +186,7 @@ class Courier:
             self.wake()  # the next one of the same conversation
             return
         with self._state:
+            is_expected = address.channel in self._expected
             if self._rounds.is_closing:
                 return
             if is_open := address.channel in self._channels:
@@ -179,7 +195,10 @@ class Courier:
                     lane = self._lanes[address.channel] = ThreadPoolExecutor(1, f"to-{address.channel}")
                 self._queued[posting.id] = lane.submit(self._deliver_recorded, posting, address)
         if not is_open:
-            self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
+            if is_expected:  # tried as soon as it is connected
+                self._outbox.put_off(posting.id, f"channel {address.channel} is not connected", is_free=True, pause_s=EXPECTED_S)
+            else:
+                self._outbox.put_off(posting.id, f"channel {address.channel} is not open")
             self.wake()
 
     def choose(self, notification: Notification) -> Address | None:
@@ -292,7 +311,7 @@ class Courier:
             LOG.error("notification %d was refused by %s: %s", notification_id, name, error)
             return partial(self._outbox.end, notification_id, FAILED, str(error))
         except Busy as error:
-            return partial(put_off, str(error), is_free=True)
+            return partial(put_off, str(error), is_free=True, pause_s=error.retry_s)
         except OwlError as error:
             LOG.warning("notification %d could not be sent over %s: %s", notification_id, name, error)
             return partial(put_off, str(error), may_repeat=isinstance(error, UNCERTAIN) and not channel.is_idempotent)

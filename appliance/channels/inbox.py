@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings, to_
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.sessions.outbox import Notification, Outbox
+from appliance.sessions.people import Identity
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
 from appliance.sessions.sessions import NO_DOOR
 from appliance.skills.skill_service import Called, SkillService
@@ -73,10 +74,12 @@ class Inbox:
         approvals: Approvals | None = None,
         skills: SkillService | None = None,
         passed: Passed = nobody,
+        copies: Callable[[dict[str, Any], str], Sequence[Identity]] = lambda session, origin: (),
     ) -> None:
         """`relevant` gives the passages that are shown with a message; without `approvals` nothing waits for a decision.
 
-        Without `skills` a message that begins with a slash is text like any other.
+        Without `skills` a message that begins with a slash is text like any other. `copies` names the other addresses, open at
+        this moment, to which the answer to a message goes too: by its session, and the channel from which it came.
         """
         self._store = store
         self._runs = runs
@@ -87,6 +90,7 @@ class Inbox:
         self._skills = skills
         self._events = loops.events
         self._passed = passed
+        self._copies = copies
         self._guard = threading.Lock()
         self._cancels: dict[int, CancelToken] = {}
         self._queues: dict[str, list[Loop]] = {}
@@ -132,7 +136,8 @@ class Inbox:
             self._outbox.require_room()
             self._runs.touch_session(inbound)
             run = self._run_for(inbound if thread is None else replace(inbound, thread=thread()))
-            if inbound.sender_id != (whose := self._runs.person(self._runs.get(run).session)) and whose:
+            whose = self._runs.person(self._runs.get(run).session)
+            if whose and self._runs.people.resolve(inbound.channel, inbound.sender_id) != whose:
                 marks.append((f"person:{UNFIT.sub('_', inbound.sender_id)[:128]}", ""))
             shown |= {CARRIED: marks} if marks else {}
             event = self._runs.append(
@@ -164,7 +169,8 @@ class Inbox:
         if self._skills is None or not inbound.text.startswith("/"):
             return None
         session = self._runs.people.find(inbound.session)
-        with visibility.showing(session.context if session is not None else f"user:{inbound.sender_id}"):
+        own = f"user:{self._runs.people.resolve(inbound.channel, inbound.sender_id)}"
+        with visibility.showing(session.context if session is not None else inbound.context or own):
             return self._skills.expand(inbound.text)
 
     def _run_for(self, inbound: Inbound) -> str:
@@ -349,7 +355,7 @@ class Inbox:
         Also about what waits for a decision, once for each time. Not about work: whoever asked for it is told of its end.
         """
         loop, end = stored.loop, stored.end
-        if end.status not in (DONE, PROPOSED) or self.feed.is_heard(loop.id) or self._runs.get(loop.run).kind == CHILD:
+        if end.status not in (DONE, PROPOSED) or self._runs.get(loop.run).kind == CHILD:
             return
         session = self._runs.session(loop.session)
         if session["channel"] == NO_DOOR:
@@ -358,19 +364,25 @@ class Inbox:
         if end.status == PROPOSED:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
-        if said.strip():
-            notification = Notification(
-                key,
-                session["person"],
-                said,
-                session["context"],
-                loop.session,
-                session["channel"],
-                loop.run,
-                metadata={"seq": seq},
-                correlation=loop.correlation,
-            )
+        if not said.strip():
+            return
+        origin, metadata = self._runs.origin(loop.prompt)
+        notification = Notification(
+            key,
+            session["person"],
+            said,
+            session["context"],
+            loop.session,
+            origin or session["channel"],
+            loop.run,
+            metadata={**metadata, "seq": seq},
+            correlation=loop.correlation,
+        )
+        if not self.feed.is_heard(loop.id):
             self._outbox.put(notification, sources=(f"run:{loop.run}",))
+        for other in self._copies(session, origin):
+            copy = replace(notification, key=f"{key}:{other.channel}", channel=other.channel, metadata=dict(other.reply))
+            self._outbox.put(copy, sources=(f"run:{loop.run}",))
 
     def _begin_next(self, loop: Loop, *, is_late: bool) -> None:
         """This prompt is done with, or put off: begin the session's next one."""

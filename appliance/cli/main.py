@@ -37,6 +37,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("model", "usage"), ("model", "usage")),
     (("thread", "session", "run"), ("session",)),
     (("people",), ("people",)),
+    (("channel",), ("channel",)),
     (("context",), ("knowledge.context",)),
     (("task",), ("task",)),
     (("schedule", "cron", "remind"), ("schedule",)),

@@ -54,6 +54,9 @@ def add(command: Command) -> None:
     made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="who joins it")
     made.add_argument("--leave", nargs="+", default=[], metavar="PERSON", help="who leaves it")
     made.add_argument("--remove", action="store_true", help="remove the group; what was said in it stays")
+    made.add_argument("--room", default="", metavar="CHANNEL/ROOM", help="a room of a channel that is this group's from now on")
+    made.add_argument("--deactivate", action="store_true", help="it keeps what it has and takes no messages of its rooms")
+    made.add_argument("--activate", action="store_true", help="it takes messages again")
 
 
 def choose(args: argparse.Namespace, home: Home) -> int:
@@ -164,6 +167,14 @@ def group(args: argparse.Namespace, home: Home) -> int:
         found = once(home, "group.list", {})
         rows = [[name, " ".join(members)] for name, members in found.items()]
         return show(args, found, Table(rows, ["group", "members"], ["members"], empty="no groups"))
+    if args.activate and args.deactivate:
+        raise BadInput("--activate and --deactivate contradict each other", hint="give one of them")
+    if args.room:
+        found = once(home, "group.room", {"group": args.name, "room": args.room})
+        return show(args, found, [f"{args.room} is a room of {args.name}"])
+    if args.activate or args.deactivate:
+        found = once(home, "group.activate", {"group": args.name, "is_active": args.activate})
+        return show(args, found, [f"{args.name} {'takes messages' if args.activate else 'is deactivated'}"])
     given = {"group": args.name, "add": args.add, "remove": args.leave, "is_removed": args.remove}
     changed = once(home, "group.change", given)
     if args.remove:

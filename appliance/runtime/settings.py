@@ -254,11 +254,11 @@ class Matrix(Keys):
     device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
     policy: Literal["open", "mention", "allowlist"] = setting(
         "mention",
-        "Which messages it reads.",
+        "Whose messages it reads: everybody's, also those in rooms that name it, or those of `allow_from` and linked persons.",
         seed="S matrix.policy",
     )
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
-    allow_from: tuple[str, ...] = setting((), "Senders read under `allowlist`.", seed="S matrix.allowlist")
+    allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
 
 
 class Email(Keys):
@@ -279,7 +279,10 @@ class Email(Keys):
     poll_s: float = setting(
         60, "Pause between looks, for servers that cannot call.", seed="S email.poll_interval", within=(1, DAY_S)
     )
-    allow_from: tuple[str, ...] = setting((), "Only these senders; none means all.", seed="S email.allow_from")
+    policy: Literal["open", "allowlist"] = setting("allowlist", "Whose mails it reads: everybody's, or those of `allow_from`.")
+    allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S email.allow_from")
+    trusted_server: str = setting("", "Whose `Authentication-Results` are believed; empty means nobody's: docs/email.md.")
+    pins: tuple[str, ...] = setting((), "SHA-256 of the servers' certificates; any, and no other is taken.")
 
 
 class Slack(Keys):
@@ -316,10 +319,10 @@ class Channels(Keys):
     """Ways to people, beside the screen and the command line."""
 
     matrix: Matrix = setting(Matrix(), "", mark="later")
-    email: Email = setting(Email(), "", mark="later")
+    email: Email = setting(Email(), "")
     slack: Slack = setting(Slack(), "", mark="later")
     web: Web = setting(Web(), "")
-    connectors: Mapping[str, Connector] = setting({}, "", mark="restart rest", folder="channels/connectors")
+    connectors: Mapping[str, Connector] = setting({}, "", mark="rest", folder="channels/connectors")
 
 
 class Skills(Keys):

@@ -42,7 +42,7 @@ from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
 from appliance.service.parts.base import build_base, merge_services
 from appliance.service.parts.box_folder import BoxFolder
-from appliance.service.parts.channels import build_inbox, build_scheduled_messages, build_session_control
+from appliance.service.parts.channels import build_connections, build_inbox, build_scheduled_messages, build_session_control
 from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.knowledge import build_knowledge
@@ -126,6 +126,7 @@ class Core:
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
         self.inbox = build_inbox(base, known, self.packets, self.queue, tools, self.loops)
+        self.connections = build_connections(base, self.inbox, queue, self.vault.get, self.commands.bench.folder)
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)
@@ -191,7 +192,8 @@ class Core:
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),
             ),
-            *(self.heartbeat, EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made)),
+            *(self.heartbeat, self.connections),
+            EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )
 
@@ -304,7 +306,7 @@ class Core:
             "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
-            "channels": self.queue.connections.channel_states(settings.channels),
+            "channels": self.connections.channel_states(),
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),

@@ -172,6 +172,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         listener = open_listener(core, given)
         lease = core.leases.begin("core")
         core.shutdown.before("listener", listener.stop_accepting)
+        core.shutdown.before("channels", core.connections.close)
         core.shutdown.before("folder", core.box_folder.watch.stop)
         core.shutdown.before("skills", core.skill_rescan.stop)
         core.shutdown.after("hang up", listener.close)
@@ -182,8 +183,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         listener.start()
         lock.tell(listener.sock.getsockname())
         core.queue.courier.start()
-        services = {"inbox": core.inbox, "secret": core.vault.get, "home": core.home, "listener": listener}
-        core.queue.connections.open(core.live.current.channels.connectors, services)
+        core.connections.start({"listener": listener})
         core.schedules.runner.start()
         core.box_folder.watch.start()
         core.skill_rescan.start()
@@ -221,16 +221,10 @@ def _settle(core: Core) -> None:
 
 
 def _announce(core: Core) -> None:
-    """Say on stderr who is up, and in the log which channels are; `serve` itself never opens a terminal."""
+    """Say on stderr who is up; `serve` itself never opens a terminal."""
     print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
     if too_early := config.not_used(core.live.current):
         LOG.warning("set, but not used in this version: %s", ", ".join(too_early))
-    settings = core.live.current.channels
-    for name, is_enabled in (("matrix", settings.matrix.enabled), ("email", settings.email.enabled)):
-        if is_enabled:
-            LOG.warning("channel %s is enabled, but this version has none", name)
-        else:
-            LOG.info("channel %s is disabled", name)
 
 
 def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str) -> bool:

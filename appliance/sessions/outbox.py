@@ -326,10 +326,12 @@ class Outbox:
                 (status, error, now_ms(), notification_id, self.process),
             )
 
-    def put_off(self, notification_id: int, error: str, *, is_free: bool = False, may_repeat: bool = False) -> Posting:
+    def put_off(
+        self, notification_id: int, error: str, *, is_free: bool = False, may_repeat: bool = False, pause_s: float = 0
+    ) -> Posting:
         """It could not be sent: later again, longer each time, or failed after the last attempt.
 
-        `is_free` counts no attempt, `may_repeat` says that it may have arrived.
+        `is_free` counts no attempt, `may_repeat` says that it may have arrived, `pause_s` is the shortest pause.
         """
         with self._store.write() as execute:
             known = self.get(notification_id)
@@ -338,7 +340,7 @@ class Outbox:
             attempts = max(0, known.attempts + (known.status == WAITING) - is_free)
             is_over = attempts >= self.patience.max_attempts
             now = now_ms()
-            due = now + self.patience.delay_ms(attempts)
+            due = now + max(self.patience.delay_ms(attempts), int(min(pause_s, self.patience.retry_max_s) * 1000))
             execute(
                 "UPDATE outbox SET status = ?, attempts = ?, error = ?, due_ms = ?, ended_ms = ?, may_repeat = may_repeat OR ?, "
                 "process = '' WHERE id = ?",

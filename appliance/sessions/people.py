@@ -1,12 +1,13 @@
-"""People: persons, groups with their members, and to which person the address of a channel belongs.
+"""People: persons, groups with their members, to which person the address of a channel belongs, and which group a room is.
 
-Owns the `persons`, `groups`, `members` and `identities` tables. `resolve` answers from the primary key of `identities`, whatever
-their number. An address that is linked to nobody is a person of its own: a user of this machine by name, anybody else as
+Owns the `persons`, `groups`, `members`, `identities` and `rooms` tables. `resolve` answers from the primary key of `identities`,
+whatever their number. An address that is linked to nobody is a person of its own: a user of this machine by name, anybody else as
 `channel:address`, so that the same name in two channels is two persons (A-265). The owner's addresses in the configuration
 are identities of the owner. Admins are those of `system.admin_users`; everybody else has standard rights. Not done here:
 restricting what a caller is shown (`service.callers`), and moving what was said before an address was linked.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from appliance.store.database import Store
 
 LOCAL = "local"
 NAME = re.compile(r"[\w@+-][\w.@+-]{0,63}")
+UNNAMED = re.compile(r"[^\w.@+-]+")
 MOST = 10_000
 Rights = Literal["admin", "standard"]
 PersonName = Annotated[str, "the name of a person"]
@@ -51,6 +53,16 @@ class Person(Struct, frozen=True):
     rights: Rights
     groups: tuple[str, ...]
     identities: tuple[str, ...]
+
+
+class Room(Struct, frozen=True):
+    """A place in a channel that several people share, and the group that it is."""
+
+    channel: str
+    room: str
+    label: str
+    group: str
+    is_active: bool
 
 
 class PersonRules(Struct, frozen=True):
@@ -110,6 +122,60 @@ class People:
         with self._store.write() as execute:
             sql = "UPDATE identities SET reply = ?1 WHERE channel = ?2 AND address = ?3 AND reply <> ?1"
             execute(sql, (json.dumps(dict(reply), ensure_ascii=False), channel, address))
+
+    # -- rooms --------------------------------------------------------------------------------------
+
+    def open_room(self, channel: str, room: str, label: str = "") -> str:
+        """The group that talks in a room of a channel; made, under a name like the room's, when the room is new."""
+        sql = "SELECT group_name, label FROM rooms WHERE channel = ? AND room = ?"
+        if (row := self._store.row(sql, (channel, room))) is not None:
+            return str(row[0])
+        with self._store.write(durable=True) as execute:
+            if rows := execute(sql, (channel, room)):
+                return str(rows[0][0])
+            # A name that anybody could give a room must not be that of an existing group: the hash keeps them apart.
+            plain = "-".join(UNNAMED.sub(" ", label or channel).split()).lower()[:40].strip(".-") or channel
+            name = f"{plain}-{hashlib.sha256(f'{channel}/{room}'.encode()).hexdigest()[:6]}"
+            execute("INSERT INTO groups (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, now_ms()))
+            execute("INSERT INTO rooms VALUES (?, ?, ?, ?, ?)", (channel, room, name, label[:200], now_ms()))
+        return name
+
+    def is_deactivated(self, group: str) -> bool:
+        """Whether a group takes no messages."""
+        return self._store.value("SELECT deactivated_ms FROM groups WHERE name = ?", (group,)) is not None
+
+    @method("group.rooms")
+    def list_rooms(self) -> list[Room]:
+        """Every room in which the assistant was addressed, with its group."""
+        sql = (
+            "SELECT r.channel, r.room, r.label, r.group_name, g.deactivated_ms IS NULL FROM rooms r "
+            "JOIN groups g ON g.name = r.group_name ORDER BY r.group_name, r.channel, r.room LIMIT ?"
+        )
+        return [Room(str(c), str(r), str(label), str(g), bool(on)) for c, r, label, g, on in self._store.rows(sql, (MOST,))]
+
+    @method("group.activate")
+    def activate_group(
+        self, group: GroupName, is_active: Annotated[bool, "false: it keeps what it has and takes no messages"] = True
+    ) -> dict[str, Any]:
+        """Let a group's rooms be heard, or not any more."""
+        with self._store.write(durable=True) as execute:
+            sql = "UPDATE groups SET deactivated_ms = IIF(?1, NULL, COALESCE(deactivated_ms, ?2)) WHERE name = ?3 RETURNING 1"
+            if not execute(sql, (is_active, now_ms(), group)):
+                raise NotFound(f"no group {group}", hint="owlbox people group lists them")
+        return {"group": group, "is_active": is_active}
+
+    @method("group.room")
+    def assign_room(
+        self, group: GroupName, room: Annotated[str, "CHANNEL/ROOM, such as matrix/!abc:example.org"]
+    ) -> dict[str, Any]:
+        """Say that a room of a channel is this group's, which is made when there is none. What was said before stays where it is."""
+        channel, place = _split_identity(room)
+        _check_name(group, "group")
+        with self._store.write(durable=True) as execute:
+            execute("INSERT INTO groups (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
+            sql = "INSERT INTO rooms VALUES (?1, ?2, ?3, '', ?4) ON CONFLICT (channel, room) DO UPDATE SET group_name = ?3"
+            execute(sql, (channel, place, group, now_ms()))
+        return {"group": group, "room": room}
 
     # -- what an admin does -------------------------------------------------------------------------
 
@@ -199,7 +265,7 @@ class People:
                 if not execute("DELETE FROM groups WHERE name = ? RETURNING 1", (group,)):
                     raise NotFound(f"no group {group}", hint="owlbox people group lists them")
                 return {"group": group, "members": []}
-            execute("INSERT INTO groups VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
+            execute("INSERT INTO groups (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (group, now_ms()))
             for person in add:
                 self._require_person(person)
                 execute("INSERT INTO members VALUES (?, ?) ON CONFLICT DO NOTHING", (person, group))

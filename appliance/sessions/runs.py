@@ -117,6 +117,11 @@ class Runs(Turns):
         )
         return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
 
+    def origin(self, event: int) -> tuple[str, dict[str, Any]]:
+        """The channel from which a message came, and what that wants back with the answer; "" for an event that is none."""
+        row = self._store.row("SELECT channel, json_extract(input, '$.metadata') FROM events WHERE id = ?", (event,))
+        return ("", {}) if row is None else (str(row[0] or ""), json.loads(row[1]) if row[1] else {})
+
     def person(self, session: str) -> str:
         """Whose session it is; "" for one that does not exist."""
         return str(self._store.value("SELECT person FROM sessions WHERE id = ?", (session,)) or "")

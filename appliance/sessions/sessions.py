@@ -160,6 +160,10 @@ class Sessions:
         sql = "SELECT process FROM attachments WHERE session = ? ORDER BY attached_ms, process"
         return [str(row[0]) for row in self._store.rows(sql, (session,))]
 
+    def resolve(self, channel: str, address: str) -> str:
+        """The person who writes from an address."""
+        return self._identities.resolve(channel, address)
+
     # -- a session's life ---------------------------------------------------------------------------
 
     def add(self, made: Session) -> None:
@@ -186,7 +190,12 @@ class Sessions:
     def touch(self, inbound: Inbound) -> None:
         """A message has come: its session exists and is active. Conflict for a closed one, TooLarge for one too many."""
         with self._store.write() as execute:
-            person = self._identities.resolve(inbound.channel, inbound.sender_id)
+            channel, sender, reply = inbound.channel, inbound.sender_id, inbound.metadata
+            person = self._identities.resolve(channel, sender)
+            if inbound.shared_session:  # where each of its channels is answered stands with the addresses
+                self._identities.note_reply(channel, sender, reply)
+                channel, _, sender = inbound.shared_session.partition(":")
+                reply = {}
             row = execute("SELECT status FROM sessions WHERE id = ?", (inbound.session,))
             if not row:
                 self._require_room(now_ms())
@@ -201,7 +210,7 @@ class Sessions:
                 # What the channel says of the sender is new; until when the session was looked through stays.
                 "metadata = json_patch(?6, json_object('reviewed_ms', json_extract(metadata, '$.reviewed_ms')))",
                 (
-                    *(inbound.session, inbound.channel, inbound.sender_id, self._process, now_ms(), json.dumps(inbound.metadata)),
+                    *(inbound.session, channel, sender, self._process, now_ms(), json.dumps(reply)),
                     *(person, inbound.context or f"user:{person}"),
                 ),
             )

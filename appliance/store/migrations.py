@@ -265,6 +265,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             changed_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID""",
     ),
+    (  # rooms of channels: which group talks there; a deactivated group keeps what it has and takes no messages
+        "ALTER TABLE groups ADD COLUMN deactivated_ms INTEGER",
+        # writer: people
+        """CREATE TABLE rooms (
+            channel TEXT NOT NULL,
+            room TEXT NOT NULL,
+            group_name TEXT NOT NULL REFERENCES groups(name) ON DELETE CASCADE,
+            label TEXT NOT NULL DEFAULT '',
+            opened_ms INTEGER NOT NULL,
+            PRIMARY KEY (channel, room)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX rooms_of ON rooms(group_name)",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -23,7 +23,7 @@ REST = (
     ("What is known", ("memory", "skill", "document", "capabilities", "history", "undo")),
     ("Work", ("worker", "job", "role", "heartbeat", "mute")),
     ("Models and tools", ("model", "usage", "tool", "mcp")),
-    ("People and limits", ("people", "policy", "grants", "secret")),
+    ("People and limits", ("people", "channel", "policy", "grants", "secret")),
     (
         "The installation",
         ("init", "config", "reload", "doctor", "backup", "restore", "update", "maintain", "nuke", "serve", "broker", "door", "web"),

@@ -1,7 +1,13 @@
 """Builds what accepts messages: the inbox of people, and messages that schedules send."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 from appliance.agent.loop import Loops
 from appliance.channels import session_control
+from appliance.channels.connections import Connections
+from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.inbox import Inbox
 from appliance.channels.scheduled_messages import ScheduledMessages
 from appliance.channels.session_control import Control
@@ -14,6 +20,7 @@ from appliance.service.parts.models import ModelParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.schedules import ScheduleParts
 from appliance.service.parts.tools import ToolParts
+from appliance.sessions.people import LOCAL, Identity
 from appliance.store import visibility
 from appliance.work.firing import Effect
 from appliance.work.jobs import Jobs
@@ -28,10 +35,19 @@ def build_inbox(
 
     def find_relevant(inbound: Inbound) -> str:
         """Notes that fit a message, and what the same person said on other channels meanwhile."""
-        told = knowledge.history.elsewhere(inbound.session, inbound.sender_id, ELSEWHERE)
+        person = base.people.resolve(inbound.channel, inbound.sender_id)
+        told = knowledge.history.elsewhere(inbound.session, person, ELSEWHERE)
         session = base.runs.people.find(inbound.session)
-        with visibility.showing(session.context if session is not None else f"user:{inbound.sender_id}"):
+        with visibility.showing(session.context if session is not None else inbound.context or f"user:{person}"):
             return packets.relevant(inbound.text, [Part(one.run, f"{one.label} {one.text}") for one in told])
+
+    def list_copies(session: dict[str, Any], origin: str) -> list[Identity]:
+        """The other addresses of a person, on channels that are connected, which see what is said in their shared session."""
+        live = queue.courier.live_channels()
+        if not live or session["id"] != f"{LOCAL}:{session['person']}":
+            return []
+        known = base.people.identities(session["person"])
+        return [one for one in known if one.channel in live and one.channel != origin and one.reply]
 
     return Inbox(
         *(base.store, base.runs, loops),
@@ -40,7 +56,17 @@ def build_inbox(
         approvals=tools.approvals,
         skills=knowledge.skill_service,
         passed=base.passed,
+        copies=list_copies,
     )
+
+
+def build_connections(
+    base: BaseParts, inbox: Inbox, queue: QueueParts, secret: Callable[[str], str], data_folder: Callable[[str], Path]
+) -> Connections:
+    """The channels to people elsewhere."""
+    services = {"inbox": inbox, "secret": secret, "home": base.home, "data_folder": data_folder}
+    parts = GatewayParts(base.store, base.runs, base.people, inbox, data_folder)
+    return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
 
 
 def build_scheduled_messages(

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from appliance.agent.loop_events import TaskReady
-from appliance.channels.connections import Connections
 from appliance.channels.delivery import Courier
 from appliance.channels.drop_folder import Drops
 from appliance.channels.local import LOCAL, Local
@@ -62,7 +61,6 @@ class QueueParts:
         preferred = PreferredChannel(base.home.box).find
         self.courier = Courier(self.outbox, preferred=preferred, quiet=self.quiet, notices=self.notices, passed=base.passed)
         self.courier.register(LOCAL, self.channel)
-        self.connections = Connections(self.courier)
         self.drops = Drops(base.home.drop, store, runs, self.outbox, self.tasks, passed=base.passed)
         base.events.subscribe(TaskAdded, lambda added: self.changed())
         base.events.subscribe(TaskChanged, self._nudge)
@@ -110,7 +108,6 @@ class QueueParts:
 
     def close(self) -> None:
         """Begin to send nothing more, and wait for what is being sent."""
-        self.connections.close()
         if not self.courier.close():
             LOG.warning("a channel did not end in time")
 

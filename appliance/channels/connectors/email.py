@@ -1,0 +1,163 @@
+"""Mail: reads a mailbox by IMAP as mails come, answers by SMTP in the same thread.
+
+A mail counts as received once it is stored, and is marked as seen after that: a kill in between brings it again, and its id
+says that it is known. A sender's address proves nothing by itself: see `mail.authentication`. Needs the extra `mail`.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.channels.attachment_files import read_attachment
+from appliance.channels.contract import Connection, Received, Running
+from appliance.channels.mail import reading, servers
+from appliance.errors import BadInput, Busy, OwlError
+from appliance.ingest.extract_process import Clerk
+from appliance.records import Outbound
+from appliance.runtime.settings import Email
+
+LOG = logging.getLogger(__name__)
+SECRET = "secret:"
+MAX_HTML = 512 * 1024
+
+
+class EmailChannel(Connection):
+    """A mailbox."""
+
+    is_live = False  # nobody wants a copy of every answer by mail
+
+    def __init__(self, settings: Email, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
+        self._settings = settings
+        self._secret = secret
+        self._data_folder = data_folder
+        self._address = (settings.from_address or settings.user).strip()
+        self._clerk = Clerk(os.environ)
+        self._reading = threading.Lock()  # one mail at a time
+
+    def receive(self, running: Running) -> None:
+        """Read new mails until told to stop."""
+        with servers.Mailbox(self._settings, self._password()).connected() as mailbox:
+            is_polled = not mailbox.has_idle()
+            running.connected()
+            if is_polled:
+                LOG.info("the mail server does not tell of new mails: asked every %g s", self._settings.poll_s)
+            usual_s = self._settings.poll_s if is_polled else servers.IDLE_S
+            while not running.stop.is_set():
+                is_done = mailbox.take_unseen(reading.MAX_BYTES, lambda size, data: self._take(running, size, data), running.stop)
+                if not running.stop.is_set():
+                    mailbox.wait(running.stop, usual_s if is_done else servers.LATER_S, is_polled=is_polled)
+
+    def deliver(self, message: Outbound) -> None:
+        """Send an answer or a notification as a mail."""
+        from appliance.channels.mail import writing  # with the parser of Markdown, which only answers need
+
+        if not message.text.strip() and not message.attachment:
+            return
+        recipient = writing.find_recipient(message)
+        attached = read_attachment(self._data_folder(message.session), message.attachment) if message.attachment else None
+        try:
+            mail = writing.build(message, self._address, attached)
+        except ValueError as error:  # of a header that cannot be
+            raise BadInput(f"a mail that cannot be written: {error}", hint="nothing was sent") from None
+        servers.send(self._settings, self._password(), self._address, recipient, mail)
+
+    def check(self) -> list[str]:
+        """Log in at both servers."""
+        keys = self._settings
+        with servers.Mailbox(keys, self._password()).connected() as mailbox:
+            way = "tells of new mails" if mailbox.has_idle() else f"is asked every {keys.poll_s:g} s"
+            tried = [f"{keys.imap_host}:{keys.imap_port} takes the login and {way}"]
+        with servers.smtp_session(keys, self._password()):
+            return [*tried, f"{keys.smtp_host}:{keys.smtp_port} takes the login"]
+
+    def warnings(self) -> list[str]:
+        """What of the settings lets others read or pretend."""
+        found = []
+        if not self._settings.tls:
+            found.append("connections are not encrypted (channels.email.tls = false)")
+        elif not self._settings.verify and not self._settings.pins:
+            found.append("certificates are not checked (channels.email.verify = false)")
+        if not self._settings.trusted_server:
+            found.append("no sender can be proven: channels.email.trusted_server is empty")
+        return found
+
+    def close(self) -> None:
+        """End the child that reads HTML."""
+        self._clerk.kill()
+        with self._reading:
+            self._clerk.close()
+
+    def _password(self) -> str:
+        password = self._settings.password
+        return self._secret(password.removeprefix(SECRET)) if password.startswith(SECRET) else password
+
+    def _take(self, running: Running, size: int, data: bytes | None) -> bool:
+        """Hand in one mail; False when it is to be kept for later."""
+        if data is None:
+            running.intake.refuse("somebody", f"a mail of {size} bytes is too large, the limit is {reading.MAX_BYTES}")
+            return True
+        own, trusted = self._address, self._settings.trusted_server
+        try:
+            with self._reading:
+                mail = reading.read(data, own_address=own, trusted_server=trusted, html=self._read_html)
+        except BadInput as error:
+            running.intake.refuse("somebody", error.message)
+            return True
+        if mail.why_not:
+            running.intake.refuse(mail.sender, mail.why_not)
+            return True
+        try:
+            running.intake.take(received(mail))
+        except Busy as error:
+            LOG.info("mails are kept for later: %s", error)
+            return False
+        return True
+
+    def _read_html(self, data: bytes, charset: str) -> str:
+        """The words of an HTML mail, read by a child with a deadline."""
+        if len(data) > MAX_HTML:
+            return "(an HTML mail that is too large to read)"
+        try:
+            found = self._clerk.read("mail.html", data, "html", charset)
+        except OwlError as error:
+            return f"(an HTML mail that cannot be read: {error.message})"
+        return found.text or "(an HTML mail that cannot be read)"
+
+
+def received(mail: reading.Mail) -> Received:
+    """A mail as the gateway takes it: its subject belongs to what is said, what it repeats does not."""
+    is_answer = [reading.OWN_ID.fullmatch(one) for one in (*mail.in_reply_to, *mail.references)]
+    own_runs = [found[1] for found in is_answer if found]
+    said = mail.words if mail.in_reply_to or not mail.subject else f"{mail.subject}\n\n{mail.words}"
+    repeated = "" if own_runs else mail.quoted  # of our own mails it is in the thread already
+    text = f"{said}\n\n[The mail repeats:]\n{repeated}" if repeated else said
+    results = mail.authentication
+    return Received(
+        mail.message_id,
+        mail.sender,
+        text,
+        mail.at_ms,
+        own_chars=len(said) if repeated else None,
+        is_proven=results.is_proven,
+        references=(*own_runs, *mail.in_reply_to, *reversed(mail.references)),
+        is_new_thread=True,
+        attachments=mail.attachments,
+        marks=(("mail", mail.sender),) if not results.is_proven else (),
+        metadata={
+            "mail": {
+                "address": mail.sender,
+                "subject": mail.subject,
+                "message_id": mail.message_id,
+                "references": list(mail.references),
+                "signature": mail.signature,
+                "authentication": {"spf": results.spf, "dkim": results.dkim, "dmarc": results.dmarc},
+            }
+        },
+    )
+
+
+def connect(settings: Email, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> EmailChannel:
+    """The channel of this table."""
+    return EmailChannel(settings, secret, data_folder)

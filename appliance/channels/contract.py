@@ -1,0 +1,111 @@
+"""What a channel is: the class below which every file in `connectors` has one, and what it hands in.
+
+A channel receives, sends, says that an answer is being written, and checks itself. It decides nothing: who may write, what is
+a repeat, which group a room is and where an attachment is kept is `channels.gateway`, the same for all. It is run by
+`channels.connections` in a thread of its own, which connects it again after a failure.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from appliance.clock import CancelToken
+from appliance.records import Marked, Outbound
+
+MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
+MAX_ATTACHMENTS = 20
+
+
+class Attached(Struct, frozen=True):
+    """A file that came with a message; `problem` says why there are no bytes."""
+
+    name: str
+    mime: str
+    data: bytes = b""
+    problem: str = ""
+
+
+class Received(Struct, frozen=True):
+    """A message as a channel read it.
+
+    `message_id` is the service's own id: the same one is taken once. `sender` is the address that the message names, and
+    `is_proven` says that the service or its signature proves it; an address of a person is believed only then. `room` is the
+    place that several people share, "" for a message to the assistant alone, and `is_addressed` says that it is meant there.
+    `own_chars` is how much of the text the sender wrote, where a quotation follows; None for all. `references` are ids of
+    messages that it answers, the nearest first: it continues their thread. `is_new_thread` without any of them begins one,
+    else the newest goes on. `metadata` is what the channel needs to answer.
+    """
+
+    message_id: str
+    sender: str
+    text: str
+    at_ms: int
+    own_chars: int | None = None
+    is_proven: bool = False
+    room: str = ""
+    room_name: str = ""
+    is_addressed: bool = True
+    references: tuple[str, ...] = ()
+    is_new_thread: bool = False
+    attachments: tuple[Attached, ...] = ()
+    marks: Marked = ()
+    metadata: dict[str, Any] = {}
+
+
+class Intake(Protocol):
+    """Takes messages of one channel. `take` raises Busy, or another error of our tree, for one that is to be kept for later."""
+
+    def take(self, received: Received) -> bool:
+        """Whether it is taken, now or before; False for one that is refused, which is logged."""
+        ...
+
+    def refuse(self, sender: str, why: str) -> None:
+        """Log a message that cannot even be read as one, once for a sender and reason."""
+        ...
+
+
+class Running(Struct, frozen=True):
+    """What a channel is handed while it runs: who takes messages, when to stop, and whom to tell that it is connected."""
+
+    intake: Intake
+    stop: CancelToken
+    connected: Callable[[], None]
+
+
+class Connection:
+    """A channel to people elsewhere. Below it only `deliver` has to be written.
+
+    `is_idempotent`: it knows notifications by their key and delivers each once. `is_streaming`: it takes pieces of an answer as
+    they come. `is_live`: people see at once what is delivered, so that copies of an answer reach them there.
+    """
+
+    is_idempotent = False
+    is_streaming = False
+    is_live = True
+
+    def receive(self, running: Running) -> None:
+        """Connect, say so, hand in messages until `stop`; any error ends it, and it is called again later."""
+        running.connected()
+        running.stop.wait()
+
+    def deliver(self, message: Outbound) -> None:
+        """Send it, as the port `Channel` says. Called in a thread of its own, one after the other."""
+        raise NotImplementedError
+
+    def stream(self, metadata: dict[str, Any], text: str) -> None:
+        """A piece of the answer to the message that brought this metadata. Never waits."""
+
+    def typing(self, metadata: dict[str, Any], is_on: bool) -> None:
+        """Show that an answer is being written, or is not any more. Never waits, never raises."""
+
+    def check(self) -> list[str]:
+        """Try what it needs, over connections of its own; what was tried, one line each. An error says what failed."""
+        return []
+
+    def warnings(self) -> list[str]:
+        """What of its settings is dangerous."""
+        return []
+
+    def close(self) -> None:
+        """Release what it holds. Called once, after `receive` was told to stop."""

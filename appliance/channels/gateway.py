@@ -1,0 +1,299 @@
+"""From a message that a channel received to the inbox: who may write, whose it is, in which session and thread.
+
+The same for every channel. A message is refused before anything of it is stored when its sender is a stranger under the
+channel's policy, claims an address of a person without proof, writes in a room that is not listed or to a deactivated
+group, or is malformed or too large. A refusal is logged once for a sender and reason, and no model is called. Marks say
+whose words are untrusted: all but those of a person whose address is linked and proven. What cannot be stored now is left to
+the channel, which keeps it for later. Owns no table.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Received
+from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox
+from appliance.clock import correlation_id, monotonic_s, now_ms
+from appliance.errors import BadInput, Busy, Conflict, NotFound, TooLarge
+from appliance.records import Inbound, Marked
+from appliance.runtime import log
+from appliance.sessions.people import LOCAL, People
+from appliance.sessions.runs import Runs
+from appliance.store.database import Store
+from appliance.text.invisible import escape_invisible
+
+LOG = logging.getLogger(__name__)
+INSIDE = "/work"  # the folder of a session's data, as tools see it
+INCOMING = "incoming"
+MAX_LOGGED = 1000  # senders whose refusals are remembered, so that each is logged once
+BURST, PER_MINUTE = 120, 60  # messages of one sender that are taken at once, and then in a minute
+MAX_ID = 500
+CONTINUES_MS = 12 * 3600 * 1000  # a chat goes on after this silence in a new thread
+SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
+FINAL = (BadInput, Conflict, NotFound, TooLarge)  # errors of the inbox that the same message meets again
+
+
+class Admission(Struct, frozen=True):
+    """Who may write in a channel, besides persons whose address is linked and proven.
+
+    `policy` "allowlist" takes listed senders, "mention" also everybody in a room who addresses the assistant, "open" everybody.
+
+    `rooms`, where any are given, are the only ones. `folds_case`: addresses that differ in their case alone are the same.
+    """
+
+    policy: str = "allowlist"
+    allow_from: tuple[str, ...] = ()
+    rooms: tuple[str, ...] = ()
+    folds_case: bool = False
+
+
+class Parts(Struct, frozen=True):
+    """What every gateway works with; `data_folder` is where the tools of a session find files."""
+
+    store: Store
+    runs: Runs
+    people: People
+    inbox: Inbox
+    data_folder: Callable[[str], Path]
+
+
+class Typist(Protocol):
+    """Whom a gateway tells that an answer is being written."""
+
+    def typing(self, metadata: dict[str, Any], is_on: bool) -> None: ...
+
+
+class Gateway:
+    """Takes the messages of one channel."""
+
+    def __init__(self, channel: str, admission: Admission, parts: Parts | None, typist: Typist | None = None) -> None:
+        self.channel = channel
+        self._admission = admission
+        self._given = parts
+        self._typist = typist
+        self._guard = threading.Lock()
+        self._refused: set[tuple[str, str]] = set()
+        self._budgets: dict[str, tuple[float, float]] = {}  # of a sender: messages left, and when that was counted
+        self._typed: dict[int, dict[str, Any]] = {}
+        self.taken = self.repeated = self.refused = 0
+
+    @property
+    def _parts(self) -> Parts:
+        if self._given is None:
+            raise Busy("this process takes no messages")
+        return self._given
+
+    # -- taking ---------------------------------------------------------------------------------------
+
+    def take(self, received: Received) -> bool:
+        """Commit a message and begin its answer; True also for a repeat, False for a refusal. An error keeps it for later."""
+        message_id = received.message_id
+        if len(message_id) > MAX_ID:
+            message_id = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()
+        # Ids are chosen by senders in some services: one person's must not swallow another's message.
+        key = f"{received.sender}/{message_id}"
+        if self._is_known(key):
+            self.repeated += 1
+            return True
+        if self._is_aside(received):
+            return False
+        if why := self._find_fault(received):
+            self.refuse(received.sender, why)
+            return False
+        self._spend(received.sender)
+        person = self._parts.people.find_linked(self.channel, received.sender)
+        group = ""
+        if received.room:
+            group = self._parts.people.open_room(self.channel, received.room, received.room_name)
+            if self._parts.people.is_deactivated(group):
+                self.refuse(received.sender, f"the group {group} is deactivated")
+                return False
+        inbound = self._build_inbound(received, key, person, group)
+        try:
+            with log.correlated(correlation := correlation_id()):
+                accepted = self._parts.inbox.accept(inbound, correlation, lambda: self._find_thread(received, inbound))
+        except FINAL as error:
+            self.refuse(received.sender, error.message)
+            return False
+        if not accepted.is_new:
+            self.repeated += 1
+            return True
+        self.taken += 1
+        if self._typist is not None:
+            with self._guard:
+                self._typed[accepted.loop] = inbound.metadata
+            self._typist.typing(inbound.metadata, True)
+        self._parts.inbox.start(accepted.loop)
+        return True
+
+    def refuse(self, sender: str, why: str) -> None:
+        """Log a refusal, once for a sender and reason."""
+        self.refused += 1
+        with self._guard:
+            if (sender, why) in self._refused or len(self._refused) >= MAX_LOGGED:
+                return
+            self._refused.add((sender, why))
+        LOG.warning("channel %s: refused a message of %s: %s", self.channel, _plain(sender)[:200], _plain(why)[:300])
+
+    def end_typing(self, loop: int) -> None:
+        """An answer is complete, or waits for a decision."""
+        with self._guard:
+            metadata = self._typed.pop(loop, None)
+            is_last = metadata is not None and metadata not in self._typed.values()
+        if self._typist is not None and metadata is not None and is_last:
+            self._typist.typing(metadata, False)
+
+    # -- judging --------------------------------------------------------------------------------------
+
+    def _is_known(self, key: str) -> bool:
+        """Whether the inbox has this message, so that a repeat costs one read."""
+        sql = "SELECT 1 FROM inbox WHERE channel = ? AND message_id = ?"
+        return self._parts.store.value(sql, (self.channel, key)) is not None
+
+    def _find_fault(self, received: Received) -> str:
+        """Why a message is refused; "" when it is not."""
+        if not received.message_id or not received.sender.strip():
+            return "malformed: it has no id or no sender"
+        if received.room and self._admission.rooms and received.room not in self._admission.rooms:
+            return f"the room {received.room} is not listed"
+        if len(received.text) > MAX_TEXT:
+            return f"{len(received.text)} characters are too many, the limit is {MAX_TEXT}"
+        if not received.text.strip() and not received.attachments:
+            return "it is empty"
+        person = self._parts.people.find_linked(self.channel, received.sender)
+        if person and not received.is_proven:
+            return f"nothing proves that it is from {received.sender}, which is an address of {person}"
+        return self._find_stranger(received, is_linked=bool(person))
+
+    def _is_aside(self, received: Received) -> bool:
+        """Whether people talk among themselves in a room: that is not ours to read, and no news."""
+        return bool(received.room) and self._admission.policy == "mention" and not received.is_addressed
+
+    def _find_stranger(self, received: Received, *, is_linked: bool) -> str:
+        """Why the policy keeps a sender out; "" when it does not. An unknown policy lets nobody in."""
+        policy, sender, allowed = self._admission.policy, received.sender, self._admission.allow_from
+        if self._admission.folds_case:
+            sender, allowed = sender.casefold(), tuple(one.casefold() for one in allowed)
+        is_listed = is_linked or sender in allowed
+        if policy == "open" or (policy == "mention" and received.room and received.is_addressed):
+            return ""
+        return "" if policy in ("mention", "allowlist") and is_listed else "the sender is not listed"
+
+    def _spend(self, sender: str) -> None:
+        """Busy when a sender has written more than is taken at a time: the channel keeps the message for later."""
+        now = monotonic_s()
+        with self._guard:
+            left, at_s = self._budgets.pop(sender, (float(BURST), now))
+            left = min(float(BURST), left + (now - at_s) * PER_MINUTE / 60)
+            while len(self._budgets) >= MAX_LOGGED:
+                self._budgets.pop(next(iter(self._budgets)))
+            self._budgets[sender] = (max(0.0, left - 1), now)
+        if left < 1:
+            raise Busy(f"{sender} writes more than {PER_MINUTE} messages a minute", hint="they are taken one after the other")
+
+    # -- what is stored -------------------------------------------------------------------------------
+
+    def _build_inbound(self, received: Received, key: str, person: str, group: str) -> Inbound:
+        own = received.text.strip() or "(no text)"
+        quoted_from = min(len(own), len(own) if received.own_chars is None else max(0, received.own_chars))
+        inbound = Inbound(
+            self.channel,
+            received.sender,
+            own,
+            key,
+            received.at_ms or now_ms(),
+            metadata={**received.metadata, "reply_to": received.message_id},
+            own_chars=quoted_from,
+            marks=self._list_marks(received, person),
+            context=f"group:{group}" if group else "",
+            shared_session=f"{LOCAL}:{person}" if person and not group else "",
+        )
+        if not received.attachments:
+            return inbound
+        lines = [self._save_attachment(inbound.session, one) for one in received.attachments[:MAX_ATTACHMENTS]]
+        if len(received.attachments) > MAX_ATTACHMENTS:
+            lines.append(f"[{len(received.attachments) - MAX_ATTACHMENTS} more attachments were left out]")
+        return replace(inbound, text=f"{own}\n\n" + "\n".join(lines))
+
+    def _list_marks(self, received: Received, person: str) -> Marked:
+        """From whom untrusted words are: everybody but a person whose address is linked and proven."""
+        if person and received.is_proven:
+            return received.marks
+        whose = f"person:{UNFIT.sub('_', received.sender)[:128]}"
+        return (*received.marks, (whose, self.channel))
+
+    def _save_attachment(self, session: str, attached: Attached) -> str:
+        """Keep a file where the session's tools find it, under the hash of its bytes; the line that tells of it."""
+        name = _plain(attached.name)[:120] or "unnamed"
+        said = f"{name!r} ({_plain(attached.mime)[:80]}"
+        if attached.problem or len(attached.data) > MAX_ATTACHMENT_BYTES:
+            return f"[attachment {said}) is not there: {attached.problem or 'it is too large'}]"
+        suffix = SUFFIX.fullmatch(Path(name).suffix)
+        kept = f"owlbox-{hashlib.sha256(attached.data).hexdigest()[:8]}{suffix[0].lower() if suffix else ''}"
+        try:
+            _write_inside(self._parts.data_folder(session) / INCOMING, kept, attached.data)
+        except OSError as error:
+            return f"[attachment {said}) is not there: {error.strerror or error}]"
+        return f"[attachment {said}, {len(attached.data)} bytes): {INSIDE}/{INCOMING}/{kept}]"
+
+    def _find_thread(self, received: Received, inbound: Inbound) -> str:
+        """The thread that a message continues, or a new one; within the transaction that accepts it."""
+        for reference in received.references:
+            if (run := self._thread_of(reference, inbound)) is not None:
+                return run
+        if not received.is_new_thread and not received.references:
+            latest = self._parts.runs.list_runs(kind="chat", session=inbound.session, limit=1)
+            if latest and latest[0].updated_ms > now_ms() - CONTINUES_MS:
+                return latest[0].id
+        return self._parts.runs.begin(inbound.session, "chat").id
+
+    def _thread_of(self, reference: str, inbound: Inbound) -> str | None:
+        """The thread of an earlier message of this session, by the id of that message or of our answer to it."""
+        sql = (
+            "SELECT r.id FROM runs r WHERE r.session = ?1 AND r.deleted_ms IS NULL AND (r.id = ?2 OR r.id IN "
+            "(SELECT run FROM inbox WHERE channel = ?3 AND message_id = ?4)) LIMIT 1"
+        )
+        key = f"{inbound.sender_id}/{reference}"
+        found = self._parts.store.value(sql, (inbound.session, reference, self.channel, key))
+        return None if found is None else str(found)
+
+
+def _plain(text: str) -> str:
+    """An untrusted text on one line, without characters that cannot be seen."""
+    return escape_invisible(" ".join(text.split()))
+
+
+def _write_inside(folder: Path, name: str, data: bytes) -> None:
+    """Write a file of a folder that tools may have changed: nothing is followed out of it, an existing file of ours stays."""
+    folder.parent.mkdir(mode=0o770, parents=True, exist_ok=True)
+    top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            os.mkdir(folder.name, 0o770, dir_fd=top)
+        except FileExistsError:
+            pass
+        inner = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        part = f".{name}.part"
+        try:
+            os.unlink(part, dir_fd=inner)
+        except FileNotFoundError:
+            pass
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640, dir_fd=inner)
+        with open(file, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, name, src_dir_fd=inner, dst_dir_fd=inner)
+    finally:
+        os.close(inner)
