@@ -49,7 +49,7 @@ models.catalogue: subprocess
 models.providers.template_process: subprocess
 tools: importlib
 agent.plugins: importlib
-channels.connections: importlib
+channels.connections: importlib dataclasses.fields
 channels.mail.servers: smtplib imapclient
 channels.markdown_html: markdown_it
 channels.http: websockets

@@ -59,12 +59,12 @@ def read_tables(settings: Channels) -> dict[str, Any]:
     return {**files, **own, **settings.connectors}
 
 
-def admission(table: Any) -> Admission:
+def admission(table: Any, *, folds_case: bool = False) -> Admission:
     """Who may write in a channel, as its table says; with keys of its own a table has `policy`, `allow_from` and `rooms`."""
     keys = table.keys if isinstance(table, Connector) else vars(table)
     given = {name: keys[name] for name in ("policy", "allow_from", "rooms") if name in keys}
     allowed, rooms = (tuple(str(one) for one in given.get(name, ())) for name in ("allow_from", "rooms"))
-    return Admission(str(given.get("policy", "allowlist")), allowed, rooms)
+    return Admission(str(given.get("policy", "allowlist")), allowed, rooms, folds_case)
 
 
 def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
@@ -231,7 +231,7 @@ class Connections:
     def _start_one(self, name: str, table: Any) -> None:
         try:
             connection = connect(name, table, self._services)
-            gateway = Gateway(name, admission(table), self._parts, connection)
+            gateway = Gateway(name, admission(table, folds_case=connection.folds_case), self._parts, connection)
         except (OwlError, OSError) as error:
             LOG.error("channel %s is not open: %s", name, error)
             self._broken[name] = str(error)

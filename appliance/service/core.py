@@ -103,10 +103,9 @@ class Core:
         self.servers = build_mcp_servers(base, self.policy, models)
         web = build_web(base, self.policy, models, known, self.servers)
         self.web, self.intake = web.web, web.intake
-        workspace = build_workspace(base, known, web.intake)
+        workspace, queue = build_workspace(base, known, web.intake), QueueParts(base, self.broker)
         self.project, self.verbs = workspace.project, workspace.verbs
-        queue = self.queue = QueueParts(base, self.broker)
-        self.tasks, self.outbox = self.queue.tasks, self.queue.outbox
+        self.queue, self.tasks, self.outbox = queue, queue.tasks, queue.outbox
         self.offers = ModelOffers(base.home, base.settings, self.local, self.queue.tell, is_lasting=is_shared)
         self.commands = CommandParts(base, self.policy, models, known, workspace, self.queue)
         roles = build_roles(base)
@@ -125,8 +124,8 @@ class Core:
         self.plugins = build_plugins(base, known, self.toolbox, services)
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
-        self.inbox = build_inbox(base, known, self.packets, self.queue, tools, self.loops)
-        self.connections = build_connections(base, self.inbox, queue, self.vault.get, self.commands.bench.folder)
+        inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)
+        self.connections = build_connections(base, inbox, queue, self.vault.get, self.commands.bench.folder)
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)

@@ -23,7 +23,7 @@ from appliance.sessions.history import Owner, is_one_of
 from appliance.store import visibility
 from appliance.store.database import Store
 
-LOCAL = "local"
+LOCAL, EMAIL = "local", "email"
 NAME = re.compile(r"[\w@+-][\w.@+-]{0,63}")
 UNNAMED = re.compile(r"[^\w.@+-]+")
 MOST = 10_000
@@ -168,7 +168,7 @@ class People:
     def assign_room(
         self, group: GroupName, room: Annotated[str, "CHANNEL/ROOM, such as matrix/!abc:example.org"]
     ) -> dict[str, Any]:
-        """Say that a room of a channel is this group's, which is made when there is none. What was said before stays where it is."""
+        """Say that a room of a channel is this group's, made when missing. What was said before stays where it is."""
         channel, place = _split_identity(room)
         _check_name(group, "group")
         with self._store.write(durable=True) as execute:
@@ -295,4 +295,4 @@ def _split_identity(identity: str) -> tuple[str, str]:
     channel, _, address = identity.partition("/")
     if not channel or not address.strip() or ":" in channel:
         raise BadInput(f"address {identity!r}", hint="write it as CHANNEL/ADDRESS, such as matrix/@ann:example.org")
-    return channel, address
+    return channel, address.casefold() if channel == EMAIL else address  # the one channel whose addresses have no case

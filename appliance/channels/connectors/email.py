@@ -27,6 +27,7 @@ class EmailChannel(Connection):
     """A mailbox."""
 
     is_live = False  # nobody wants a copy of every answer by mail
+    folds_case = True
 
     def __init__(self, settings: Email, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
         self._settings = settings

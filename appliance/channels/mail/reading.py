@@ -12,7 +12,7 @@ from email import message_from_bytes
 from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
-from email.utils import getaddresses, mktime_tz, parsedate_tz
+from email.utils import mktime_tz, parsedate_tz
 
 from msgspec import Struct
 
@@ -22,16 +22,18 @@ from appliance.errors import BadInput
 
 MAX_BYTES = 25 * 1024 * 1024
 MAX_DEPTH, MAX_PARTS = 20, 200
-MAX_TEXT, MAX_QUOTED = 60_000, 8000
+MAX_READ, MAX_TEXT, MAX_QUOTED = 400_000, 60_000, 8000
 MAX_HOPS = 50
 NO_TEXT = "(no text)"
-OWN_ID = re.compile(r"<owlbox\.[0-9a-f]{20}\.([0-9a-zA-Z-]{1,64})@[^<>\s]{1,255}>")  # of mails that we wrote
+OWN_ID = re.compile(r"<owlbox\.[0-9a-f]{16}\.([0-9a-zA-Z-]{1,64})@[^<>\s]{1,255}>")  # of mails that we wrote
 MESSAGE_ID = re.compile(r"<[^<>\s]{1,400}>")
 ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,10}")
 ROBOT = re.compile(r"(?:mailer-daemon|postmaster|no-?reply|do-?not-?reply|bounces?|listserv|majordomo)(?:[+.-].*)?", re.IGNORECASE)
 LISTS = ("List-Id", "List-Unsubscribe", "List-Post", "List-Help", "Mailing-List", "X-Mailing-List", "X-BeenThere")
 ROBOTS = ("X-Autoreply", "X-Autorespond", "X-Autoresponder", "Auto-Reply")
-WROTE = re.compile(r"\s*(?:On|Am|Le|El|Il|Op|Em)\s.{1,200}(?:wrote|schrieb|écrit|escribió|scritto|schreef|escreveu)\b.{0,200}:\s*")
+SENDER = re.compile(rf'(?:"[^"\\]*"|[^"<>,;:()\\]*) ?<({ADDRESS.pattern})>|({ADDRESS.pattern})')
+ON = ("On ", "Am ", "Le ", "El ", "Il ", "Op ", "Em ")  # how a line begins that introduces what is repeated, and what it says
+WROTE = ("wrote", "schrieb", "écrit", "escribió", "scritto", "schreef", "escreveu")
 FORWARDED = re.compile(
     r"\s*-{2,}\s*(?:Original Message|Forwarded message|Ursprüngliche Nachricht|Weitergeleitete Nachricht)\b.*", re.I
 )
@@ -73,7 +75,7 @@ def _read(message: "Message[str, str]", data: bytes, own_address: str, trusted_s
     sender = _find_sender(message)
     content = _Content(html)
     content.gather(message, 0)
-    words, quoted = split_quotation(content.text or NO_TEXT)
+    words, quoted = split_quotation(content.text[:MAX_READ] or NO_TEXT)
     message_ids = MESSAGE_ID.findall(_header(message, "Message-ID"))
     date = parsedate_tz(_header(message, "Date"))
     return Mail(
@@ -123,13 +125,12 @@ def split_quotation(text: str) -> tuple[str, str]:
     own: list[str] = []
     quoted: list[str] = []
     for i, line in enumerate(lines):
-        joined = f"{line} {lines[i + 1]}" if i + 1 < len(lines) and len(line) < 200 else line
         if line in ("-- ", "--"):
             break
         if FORWARDED.fullmatch(line[:500]) or (line.startswith("_____") and lines[i + 1 : i + 2] and ":" in lines[i + 1][:20]):
             quoted += lines[i:]
             break
-        if WROTE.fullmatch(line[:500]) or WROTE.fullmatch(joined[:500]):
+        if _introduces(line) or (i + 1 < len(lines) and not line.endswith(":") and _introduces(f"{line} {lines[i + 1]}")):
             if not any(rest.strip() and not rest.startswith(">") for rest in lines[i + 2 :]):
                 quoted += lines[i:]
                 break
@@ -138,6 +139,12 @@ def split_quotation(text: str) -> tuple[str, str]:
     while own and (not own[-1].strip() or MOBILE.fullmatch(own[-1].strip()[:200])):
         own.pop()
     return "\n".join(own).strip(), "\n".join(quoted).strip()
+
+
+def _introduces(line: str) -> bool:
+    """Whether a line says that what follows was written by somebody."""
+    line = line.strip()
+    return len(line) < 400 and line.endswith(":") and line.startswith(ON) and any(word in line for word in WROTE)
 
 
 class _Content:
@@ -205,11 +212,11 @@ def _parts_of(part: "Message[str, str]") -> Iterator["Message[str, str]"]:
 
 def _find_sender(message: "Message[str, str]") -> str:
     """The one bare address of the sender, in small letters."""
-    given = message.get_all("From") or []
-    found = [address for _, address in getaddresses([str(one) for one in given])]
-    if len(given) != 1 or len(found) != 1 or not ADDRESS.fullmatch(found[0]):
+    given = [" ".join(str(one).split()) for one in message.get_all("From") or []]
+    found = SENDER.fullmatch(given[0]) if len(given) == 1 and len(given[0]) < 1000 else None
+    if found is None:
         raise BadInput("a mail without exactly one plain address of a sender", hint="nothing of it is used")
-    return found[0].casefold()
+    return str(found[1] or found[2]).casefold()
 
 
 def _header(message: "Message[str, str]", name: str) -> str:

@@ -142,8 +142,8 @@ class Mailbox:
             end_s = monotonic_s() + longest_s
             while not stop.is_set() and (left_s := end_s - monotonic_s()) > 0:
                 said = client.idle_check(timeout=left_s)
-                if any(len(one) > 1 and one[1] == b"EXISTS" for one in said if isinstance(one, tuple)):
-                    break
+                if not said or any(len(one) > 1 and one[1] == b"EXISTS" for one in said if isinstance(one, tuple)):
+                    break  # nothing said: the time is over, or the server is gone, which ending the wait shows
             if not stop.is_set():
                 client.idle_done()
 

@@ -22,6 +22,7 @@ from appliance.records import Outbound
 NAME = "Owlbox"
 REPLY = re.compile(r"\s*re\s*:", re.IGNORECASE)
 MAX_SUBJECT, MAX_REFERENCES = 78, 20
+LONG_LINES = SMTP.clone(max_line_length=900)  # else long ids in References are folded into encoded words, which nobody reads
 FRAME = '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body>{}</body></html>'
 
 
@@ -40,7 +41,7 @@ def build(message: Outbound, own_address: str, attached: tuple[str, bytes] | Non
     """The mail that tells a notification; `attached` is the name and the bytes of its file."""
     mail = message.metadata.get("mail")
     answered = mail if isinstance(mail, dict) and "seq" in message.metadata else {}
-    made = EmailMessage(policy=SMTP)
+    made = EmailMessage(policy=LONG_LINES)
     made["From"] = formataddr((NAME, own_address))
     made["To"] = find_recipient(message)
     made["Subject"] = _subject(message.text, answered)
@@ -66,7 +67,7 @@ def build(message: Outbound, own_address: str, attached: tuple[str, bytes] | Non
 
 def message_id(message: Outbound, own_address: str) -> str:
     """The id of the mail that tells a notification, always the same."""
-    digest = hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:20]
+    digest = hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:16]
     return f"<owlbox.{digest}.{message.run or '0'}@{own_address.rpartition('@')[2] or 'localhost'}>"
 
 

@@ -72,7 +72,9 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     """Whether the channels that are switched on are open, as a running core says, and everything was delivered."""
     states = status.get("channels", {})
     broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str)]
-    enabled = [name for name, table in settings.channels.connectors.items() if table.enabled]
+    own = settings.channels
+    tables = {"email": own.email, "matrix": own.matrix, "slack": own.slack, **own.connectors}
+    enabled = [name for name, table in tables.items() if table.enabled]
     if broken:
         return Finding("channels", "problem", "; ".join(broken), "mend its table in owlbox.toml, then restart the core")
     if status and (closed := [name for name in enabled if states.get(name) is False]):

@@ -1,0 +1,128 @@
+"""A core in this process with channels that run, a scripted model beside it; and a program that is one and kills itself.
+
+`python channel_rig.py HOME STEP` serves channels until it passes STEP, where it ends as by kill -9; without STEP until its standard
+input ends.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from process import clean_environ, until
+from stores import new_home
+
+from appliance.clock import new_id
+from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.paths import Home
+from appliance.service.core import Core
+
+PLAY = """
+[[turns]]
+match = "long"
+repeat = true
+text = "one two three four five six seven eight nine ten"
+chunk_size = 4
+chunk_delay_s = 0.1
+[[turns]]
+repeat = true
+text = "**Hoot** hoot <b>."
+"""
+SAID = "**Hoot** hoot <b>."
+
+
+@dataclass
+class Rig:
+    """A core and what is asked of it in tests of channels."""
+
+    core: Core
+
+    def messages(self) -> list[str]:
+        """Everything that people said and was stored."""
+        rows = self.core.store.rows("SELECT content FROM events WHERE kind = 'message' AND role = 'user' ORDER BY id")
+        return [str(row[0]) for row in rows]
+
+    def state(self, name: str) -> Any:
+        """What a channel says of itself."""
+        return next(one for one in self.core.connections.list_states() if one.name == name)
+
+    def until_connected(self, name: str) -> None:
+        """Wait for it."""
+        until(lambda: self.state(name).state == "connected", f"{name}: {self.state(name)}", 30)
+
+    def quiet(self) -> bool:
+        """Whether nothing is answered and nothing waits to be sent."""
+        counts = self.core.outbox.counts()
+        return not self.core.inbox.busy() and not counts.get("waiting") and not counts.get("sending")
+
+    def marks(self, text: str) -> list[str]:
+        """The origins of untrusted text in the thread in which somebody said this."""
+        sql = "SELECT run FROM events WHERE kind = 'message' AND role = 'user' AND content LIKE ? ORDER BY id DESC LIMIT 1"
+        run = self.core.store.value(sql, (f"%{text}%",))
+        return [mark.origin for mark in self.core.runs.marks.of(f"run:{run}")]
+
+    def session_of(self, text: str) -> tuple[str, str, str]:
+        """Session, context and run in which somebody said this."""
+        sql = (
+            "SELECT s.id, s.context, e.run FROM events e JOIN runs r ON r.id = e.run JOIN sessions s ON s.id = r.session "
+            "WHERE e.kind = 'message' AND e.role = 'user' AND e.content LIKE ? ORDER BY e.id DESC LIMIT 1"
+        )
+        row = self.core.store.row(sql, (f"%{text}%",))
+        assert row is not None, f"nobody said {text}: {self.messages()}"
+        return str(row[0]), str(row[1]), str(row[2])
+
+
+def settings(table: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Keys of a table as variables of the environment."""
+    import json
+
+    shown = {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
+    return {f"OWLBOX__{table.replace('.', '__').upper()}__{key.upper()}": value for key, value in shown.items()}
+
+
+@contextmanager
+def running(
+    folder: Path, environ: Mapping[str, str], *, passed: Passed = nobody, prepare: Callable[[Core], None] = lambda core: None
+) -> Iterator[Rig]:
+    """A core whose channels and sender run, on the home in a folder, made when there is none yet."""
+    runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
+    runtime.mkdir(0o700)
+    home = Home(folder / "home")
+    if not home.database.exists():
+        new_home(home)
+    (folder / "script.toml").write_text(PLAY)
+    given = {"OWLBOX__MODELS__SCRIPT": str(folder / "script.toml"), "OWLBOX__RUNS__TITLES": "words"}
+    core = Core(home, clean_environ(folder, runtime) | given | environ, process="cli", is_shared=False, passed=passed)
+    core.recover()
+    prepare(core)
+    core.queue.courier.start()
+    core.connections.start()
+    core.inbox.start_waiting()
+    try:
+        yield Rig(core)
+        core.connections.close()
+        assert core.close("the test is over") == []
+    finally:
+        shutil.rmtree(runtime, ignore_errors=True)
+
+
+def main() -> None:
+    """Serve as a process of its own."""
+    folder, step = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
+
+    def passed(reached: Step) -> None:
+        if reached.name == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    environ = {name: value for name, value in os.environ.items() if name.startswith("OWLBOX__")}
+    with running(folder, environ, passed=passed):
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
