@@ -39,7 +39,10 @@ Name = Annotated[str, "the name of a channel"]
 
 
 class ChannelState(Struct, frozen=True):
-    """A channel as people see it. `state` is off, connecting, connected, failing or broken, which no retry mends."""
+    """A channel as people see it.
+
+    `state` is off, on where no core serves it, connecting, connected, failing, or broken, which no retry mends.
+    """
 
     name: str
     state: str
@@ -89,6 +92,12 @@ def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
         raise ConfigError(f"{key}: {error.message}", key=key, hint=error.hint) from None
     made: Connection = function(**bound, **{service: services[service] for service in wanted_arguments.services})
     return made
+
+
+def _list_missing(name: str, table: Any) -> list[str]:
+    """The needed keys of a channel's table that nobody has set."""
+    keys = [] if isinstance(table, Connector) else [key for key, value in vars(table).items() if value == ""]
+    return [key for key in (f"channels.{name}.{one}" for one in keys) if config.described(key).is_needed]
 
 
 class Runner:
@@ -250,7 +259,7 @@ class Connections:
         """For each channel whether it is connected, or why it is not although it is switched on."""
         short: dict[str, bool | str] = {}
         for one in self.list_states():
-            short[one.name] = one.state == "connected" or (one.state != "off" and (one.problem or one.state))
+            short[one.name] = one.state in ("connected", "on") or (one.state != "off" and (one.problem or one.state))
         return short
 
     @method("channel.list")
@@ -264,7 +273,7 @@ class Connections:
             return runner.state()
         if name in self._broken:
             return ChannelState(name, "broken", self._broken[name])
-        return ChannelState(name, "connecting" if table.enabled and self._is_started else "off")
+        return ChannelState(name, ("connecting" if self._is_started else "on") if table.enabled else "off")
 
     @method("channel.test", is_long=True)
     def test(self, name: Name) -> dict[str, Any]:
@@ -272,6 +281,9 @@ class Connections:
         tables = read_tables(self._settings())
         if name not in tables:
             raise NotFound(f"no channel {name}", hint=f"there are {', '.join(tables)}")
+        if missing := _list_missing(name, tables[name]):
+            hint = f"owlbox config set {missing[0]} VALUE"
+            raise ConfigError(f"{' and '.join(missing)} must be set first", key=missing[0], hint=hint)
         connection = connect(name, tables[name], self._services)
         try:
             return {"channel": name, "tried": connection.check(), "warnings": connection.warnings()}

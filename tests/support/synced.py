@@ -25,7 +25,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxkbuM7qc7qUmAMcwjSaxEP3yFcYjnLbVsWz
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
-login.check login.list call.list event.follow event.publish
+channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
@@ -141,6 +141,8 @@ def main() -> None:
     call("people.unlink", identity="email/bob@example.org")
     call("people.remove_key", key=call("people.add_key", person="bob", key=KEY)["fingerprint"])
     call("group.change", group="home", add=["bob"])
+    call("group.activate", group="home", is_active=False)
+    call("group.room", group="home", room="matrix/!tea:example.org")
     invite = call("login.invite", person="bob")["invite"]
     call("login.leave", token=call("login.redeem", invite=invite)["token"])
     call("login.set_password", person="bob", password="ten letters or more")

@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
+from appliance.channels.connections import Connections
 from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.command_output import CommandOutput
@@ -98,6 +99,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: decisions", (ApprovalMethods,)),
     ("Core: packets", (PacketInspector,)),
     ("Core: people and groups", (People, Logins, SshKeys)),
+    ("Core: channels to people elsewhere", (Connections,)),
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),

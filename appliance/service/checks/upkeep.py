@@ -73,8 +73,8 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     states = status.get("channels", {})
     broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str)]
     own = settings.channels
-    tables = {"email": own.email, "matrix": own.matrix, "slack": own.slack, **own.connectors}
-    enabled = [name for name, table in tables.items() if table.enabled]
+    enabled = [name for name, table in own.connectors.items() if table.enabled]
+    enabled += [name for name in ("email", "matrix", "slack") if getattr(own, name).enabled]
     if broken:
         return Finding("channels", "problem", "; ".join(broken), "mend its table in owlbox.toml, then restart the core")
     if status and (closed := [name for name in enabled if states.get(name) is False]):
