@@ -64,6 +64,8 @@ def _print_event(event: dict[str, Any]) -> None:
 
 
 def thread_view(args: argparse.Namespace, home: Home) -> int:
+    if args.follow:
+        return thread_follow(args, home)
 
     only = [role.strip() for role in args.only.split(",") if role.strip()]
     with connected(home) as way:

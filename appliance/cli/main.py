@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from appliance.cli import listings, talk
-from appliance.cli.console import help_pages, terminal, tool_command
+from appliance.cli.console import help_pages, terminal, tool_command, watch
 from appliance.cli.console.parser import Command, Handler, Parser, root_parser
 from appliance.cli.console.terminal import say
 from appliance.errors import BadInput, OwlError
@@ -32,6 +32,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("backup", "restore"), ("backup",)),
     (("update",), ("care.update",)),
     (("entry",), ("knowledge.entry",)),
+    (("search",), ("knowledge.search",)),
     (("skill",), ("knowledge.skill",)),
     (("memory",), ("knowledge.memory",)),
     (("model", "usage"), ("model", "usage")),
@@ -51,6 +52,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("document", "capabilities"), ("knowledge.document",)),
     (("mcp",), ("mcp",)),
     (("mcp-serve",), ("mcp_serve",)),
+    (("call",), ("call",)),
     (("heartbeat", "mute"), ("heartbeat",)),
     (("help", "door", "docs"), ()),
 )
@@ -68,7 +70,8 @@ def main(argv: list[str] | None = None) -> int:
         args = parser(words).parse_args(words)
         handler: Handler = args.handler
         os.environ |= {CONTEXT: args.acting} if args.acting else {}
-        code = handler(args, paths.find_home(args.home, os.environ))
+        home = paths.find_home(args.home, os.environ)
+        code = watch.repeat(lambda: handler(args, home), args.watch) if args.watch else handler(args, home)
         sys.stdout.flush()
         return code
     except OwlError as error:

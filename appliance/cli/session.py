@@ -20,6 +20,8 @@ from appliance.cli.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
+CONVERSATIONS = "conversations: list, view, follow, search, rename, fork, export"
+RUN = "its name or id, or the beginning or end of the id"
 THREAD = "its id, or the beginning or end of it"
 Command = Callable[..., Any]
 SUFFIX = ".jsonl"
@@ -46,9 +48,9 @@ def add(command: Command) -> None:
     def below(made: Any) -> Any:
         return made.add_subparsers(metavar="ACTION", parser_class=type(made))
 
-    _add_threads(command, below(command("thread", listings.threads, "earlier conversations")))
+    _add_threads(command, below(command("thread", listings.threads, CONVERSATIONS)))
     _add_sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))
-    _add_runs(command, below(command("run", listings.threads, "threads as work: names, settings, branches")))
+    _add_runs(command, below(command("run", listings.threads, "thread, with the settings of its work")))
 
 
 def _add_threads(command: Command, known: Any) -> None:
@@ -61,6 +63,8 @@ def _add_threads(command: Command, known: Any) -> None:
     view = command("view", listings.thread_view, "everything in one thread", known)
     view.add_argument("id", help=THREAD)
     view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
+    view.add_argument("--follow", action="store_true", help="go on as it grows, as thread follow does")
+    view.set_defaults(interval=500)
     search = command("search", thread_search, "find text in what was said, exactly as it was written, the newest first", known)
     search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
     search.add_argument("--days", type=int, default=0, help="only messages of so many days")
@@ -70,6 +74,7 @@ def _add_threads(command: Command, known: Any) -> None:
     follow = command("follow", listings.thread_follow, FOLLOW, known)
     follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
     follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+    _add_work(command, known)
     export = command("export", thread_export, "a thread as JSON lines, after those it was forked off", known)
     export.add_argument("id", help=THREAD)
     export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
@@ -110,21 +115,26 @@ def _add_runs(command: Command, known: Any) -> None:
     listing = command("list", listings.threads, "newest first", known)
     listing.add_argument("--limit", type=int, default=20)
     listing.add_argument("--offset", type=int, default=0)
+    command("view", run_view, "what a thread is set to, and what waits in it", known).add_argument("run", help=RUN)
+    _add_work(command, known)
+
+
+def _add_work(command: Command, known: Any) -> None:
+    """What can be done with a thread as work, by `owlbox thread` and by its other name `owlbox run`."""
     words: dict[str, tuple[Any, str]] = {
-        "view": (run_view, "what a run is set to, and what waits in it"),
-        "tree": (run_tree, "every branch of a run and of its forks"),
+        "tree": (run_tree, "every branch of a thread and of its forks"),
         "abort": (run_do, "end only what is being answered; what is queued comes next"),
-        "rename": (run_do, "give a run another name"),
-        "inject": (run_do, "say something to a run"),
-        "fork": (run_do, "a new run that begins where this one stands"),
-        "jump": (run_do, "go on after another event of a run"),
-        "config": (run_config, "what a run is set to; change it"),
+        "rename": (run_do, "give a thread another name"),
+        "inject": (run_do, "say something to a thread, also while it is answering"),
+        "fork": (run_do, "a new thread that begins where this one stands"),
+        "jump": (run_do, "go on after another event of a thread"),
+        "config": (run_config, "what a thread is set to; change it"),
     }
     made = {}
     for name, (handler, text) in words.items():
         made[name] = command(name, handler, text, known)
         made[name].set_defaults(verb=name)
-        made[name].add_argument("run", help="its name or id, or the beginning or end of the id")
+        made[name].add_argument("run", help=RUN)
     made["rename"].add_argument("alias", help="letters, digits and _")
     made["inject"].add_argument("text", nargs="+", help="what is said")
     made["fork"].add_argument("--at", type=int, default=0, metavar="NUMBER", help="after this event (default: where it stands)")

@@ -40,6 +40,8 @@ def add(command: Command) -> None:
                 one.add_argument(option, dest=field.name, action="append", type=kind, metavar="A,B", help=field.help)
             else:
                 tool_command.add_option(one, field, many=("name",))
+    known.choices["view"].set_defaults(handler=view, interval=500)
+    known.choices["view"].add_argument("--follow", action="store_true", help="go on until it ends, as task watch does")
     watch = command("watch", show_until_it_ends, WATCH, known)
     watch.add_argument("id", type=int, help="the task's number")
     watch.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
@@ -98,6 +100,11 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
 
 HEADS = ["id", "state", "priority", "created", "name"]
 HANDLERS: dict[str, Callable[[argparse.Namespace, Home], int]] = {"list": show_list}
+
+
+def view(args: argparse.Namespace, home: Home) -> int:
+    """Print one task, or follow it."""
+    return show_until_it_ends(args, home) if args.follow else call(args, home)
 
 
 def show_until_it_ends(args: argparse.Namespace, home: Home) -> int:

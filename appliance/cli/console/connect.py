@@ -93,6 +93,8 @@ class InProcess:
 
     def call(self, method: str, params: dict[str, Any] | None = None, listen: Listen | None = None) -> Any:
         """The result; notifications go to `listen`."""
+        if method == "discover":
+            return self._core.table.describe()
         if method == "message.send":
             if (params or {}).get("wait", True):
                 self._check_path(str(self._core.broker.socket))  # before anything is recorded

@@ -28,12 +28,12 @@ REST = (
         "The installation",
         ("init", "config", "reload", "doctor", "backup", "restore", "update", "maintain", "nuke", "serve", "broker", "door", "web"),
     ),
-    ("For programs", ("mcp-serve", "sql", "docs")),
+    ("For programs", ("call", "mcp-serve", "sql", "docs")),
 )
 # Names of the designs and of earlier versions that still work, and what says the same.
 OTHER_NAMES = {
     "tui": "chat, the full screen alone",
-    "run": "thread, with the settings and branches of its work",
+    "run": "thread",
     "cron": "schedule, of messages in a conversation",
     "remind": "schedule, in one sentence: owlbox remind call mum at six",
     "entry": "context, by whole addresses and patterns, and as one thread sees it",

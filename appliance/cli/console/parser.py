@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance import __version__
-from appliance.cli.console import help_pages, tool_command
+from appliance.cli.console import help_pages, tool_command, watch
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
@@ -85,13 +85,16 @@ def root_parser(handler: Handler) -> "tuple[Parser, Command, argparse._SubParser
     """The command line without commands, how one is added, and those that were."""
     root = _add_common(Root(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="")
+    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", watch=0.0)
     words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
         made: Parser = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
         made.set_defaults(handler=handler)
         tool_command.add_acting(made)
+        if made.prog.removeprefix("owlbox ") in watch.WATCHED:
+            given = {"type": float, "const": watch.PAUSE_S, "default": argparse.SUPPRESS, "metavar": "SECONDS"}
+            made.add_argument("--watch", nargs="?", help=f"again and again, every so many seconds ({watch.PAUSE_S:g})", **given)
         return made
 
     return root, command, words_of_all
