@@ -58,7 +58,8 @@ def call(args: argparse.Namespace, home: Home) -> int:
 def read_params(words: list[str], schema: dict[str, Any]) -> dict[str, Any]:
     """Arguments from words; BadInput for one that the method has not, or that is not of its type."""
     if words == ["-"]:
-        return _parse(sys.stdin.read(MAX_INPUT_CHARS), "standard input", dict)
+        read: dict[str, Any] = _parse(sys.stdin.read(MAX_INPUT_CHARS), "standard input", dict)
+        return read
     known: dict[str, Any] = schema.get("properties", {})
     params = {}
     for word in words:

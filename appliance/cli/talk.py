@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from appliance.cli.console import line_talk, terminal, tool_command
+from appliance.cli.console import terminal, tool_command
 from appliance.cli.console.connect import Reach, connected, reach
 from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say, say_json
@@ -111,6 +111,8 @@ def open_screen(args: argparse.Namespace, home: Home) -> int:
 
 
 def _open_chat(args: argparse.Namespace, home: Home) -> int:
+    from appliance.cli.console import line_talk
+
     _require_model(home)
     is_person = sys.stdin.isatty() and sys.stdout.isatty() and not (args.json or args.prompt or args.thread)
     with connected(home) as way:
