@@ -5,6 +5,7 @@ JSON-ready values and back; unknown fields are ignored, missing ones take their 
 written by an older version load unchanged.
 """
 
+import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -58,6 +59,11 @@ class Image(Struct, frozen=True):
     name: str
     media_type: str
     data: str
+
+    @classmethod
+    def of_bytes(cls, name: str, media_type: str, data: bytes) -> "Image":
+        """A picture from its bytes."""
+        return cls(name, media_type, base64.b64encode(data).decode("ascii"))
 
     @property
     def reference(self) -> str:
@@ -132,6 +138,7 @@ class Inbound(Struct, frozen=True):
     marks: Marked = ()
     context: str = ""
     shared_session: str = ""
+    images: tuple[Mapping[str, Any], ...] = ()  # name, mime and size_bytes of uploads that are pictures
 
     @property
     def session(self) -> str:

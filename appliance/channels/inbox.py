@@ -121,6 +121,8 @@ class Inbox:
         shown: dict[str, Any] = {k: v for k, v in (("relevant", self._relevant(inbound)), ("metadata", inbound.metadata)) if v}
         if inbound.own_chars is not None and inbound.own_chars < len(inbound.text):
             shown["own"] = max(0, inbound.own_chars)
+        if inbound.images:
+            shown["images"] = [dict(one) for one in inbound.images]
         marks = list(inbound.marks)
         if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
             marks.append(("document", "piped in with the message"))

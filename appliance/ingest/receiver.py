@@ -109,7 +109,7 @@ class Intake:
         self._fetch = fetch
         self._load = load
         self._deadline_s = deadline_s
-        self._staging = Staging()
+        self.staging = Staging()
 
     @method("ingest.known", access="all", is_quiet=True)
     def known(self, refs: Annotated[list[str], "stored paths"]) -> dict[str, Known]:
@@ -136,7 +136,7 @@ class Intake:
     ) -> dict[str, Any]:
         """Hand in a part of something large; parts of one name follow each other. `ingest.keep` takes them."""
         try:
-            return {"size_bytes": self._staging.add(caller_name(call), key, base64.b64decode(data, validate=True))}
+            return {"size_bytes": self.staging.add(caller_name(call), key, base64.b64decode(data, validate=True))}
         except (binascii.Error, ValueError) as error:
             raise BadInput(f"a piece is not base64: {error}", hint="encode the bytes") from None
 
@@ -151,14 +151,14 @@ class Intake:
         """Fetch a page or document for the caller: `size_bytes`, `mime`, `charset`, and the `key` for `ingest.part`."""
         found = self._fetch(url) if self._load is None else self._load(url, addition, call.cancel)
         key = new_id()
-        self._staging.add(caller_name(call), key, found.data)
+        self.staging.add(caller_name(call), key, found.data)
         about = {name: getattr(found, name) for name in ("mime", "charset", "title", "server")}
         return {"key": key, "size_bytes": len(found.data), **about}
 
     @method("ingest.part", access="all", is_quiet=True)
     def part(self, key: Annotated[str, Range(1, 64), "of ingest.page"], *, call: Call) -> dict[str, Any]:
         """The next bytes of a fetched page in base64, which are forgotten then; empty after the last."""
-        return {"data": base64.b64encode(self._staging.cut(caller_name(call), key, PART_BYTES)).decode()}
+        return {"data": base64.b64encode(self.staging.cut(caller_name(call), key, PART_BYTES)).decode()}
 
     @method("ingest.keep", access="all")
     def keep(
@@ -190,7 +190,7 @@ class Intake:
 
     def _build_item(self, given: Mapping[str, str], caller: str) -> Item:
         """The item with what has come in pieces under the names it gives."""
-        came = {name: self._staging.take_data(caller, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
+        came = {name: self.staging.take_data(caller, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
             body = came.pop("body").decode() if "body" in came else given.get("body")
         except UnicodeDecodeError as error:

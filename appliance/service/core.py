@@ -42,7 +42,13 @@ from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
 from appliance.service.parts.base import build_base, merge_services
 from appliance.service.parts.box_folder import BoxFolder
-from appliance.service.parts.channels import build_connections, build_inbox, build_scheduled_messages, build_session_control
+from appliance.service.parts.channels import (
+    build_connections,
+    build_inbox,
+    build_scheduled_messages,
+    build_session_control,
+    build_uploads,
+)
 from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.knowledge import build_knowledge
@@ -144,6 +150,7 @@ class Core:
     def _list_methods(self) -> tuple[object, ...]:
         """The objects whose marked functions a socket offers, and a command without a core calls."""
         models, queue, made = self.model_parts, self.queue, self.control
+        uploads = build_uploads(self.base, models, self.intake)
         workspace = WorkspaceControl(self.project, self.verbs, self.sight.require_room)
         sizes = Sizes(self.models, self.packets, self.roles, self.role_service.menu, lambda: self.live.current.models.pool)
         states = RunStates(self.runs, self.views)
@@ -186,7 +193,8 @@ class Core:
             ),
             *(self.servers.hub, self.guests, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
             *(
-                ThreadMethods(self.inbox, self.runs),
+                uploads,
+                ThreadMethods(self.inbox, self.runs, uploads),
                 SessionMethods(made, states),
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),

@@ -7,7 +7,7 @@ its head, whichever runs it leads through. Knows nothing about loops or models.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
-from appliance.records import Event, Message, ToolCall
+from appliance.records import Event, Image, Message, ToolCall
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
 from appliance.text.fences import is_origin
 
+NO_IMAGES: Mapping[int, tuple[Image, ...]] = {}
 COLUMNS = (
     "id, run, seq, parent, turn, kind, role, content, tool, input, call_id, duration_ms, tokens, "
     "status, outcome, channel, sender_id, correlation, at_ms"
@@ -198,8 +199,11 @@ def origin_of(event: Event) -> str:
     return origin if is_origin(origin) else ""
 
 
-def as_messages(events: Sequence[Event]) -> list[Message]:
-    """The conversation a model is shown, thoughts with what they led to; a result whose call was cut off by a limit is left out."""
+def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]] = NO_IMAGES) -> list[Message]:
+    """The conversation a model is shown, thoughts with what they led to, `images` by the id of the message they came with.
+
+    A result whose call was cut off by a limit is left out.
+    """
     messages: list[Message] = []
     known: set[str] = set()
     waiting: set[str] = set()  # calls without their results yet: nothing may come between
@@ -249,6 +253,7 @@ def as_messages(events: Sequence[Event]) -> list[Message]:
                 Message(
                     *(role, text, (), "", reasoning, event.at_ms, event.channel, event.sender_id),
                     own_chars=(event.input or {}).get("own") if event.role == "user" else None,
+                    images=images.get(event.id, ()),
                 )
             )
             thought = ""

@@ -9,7 +9,7 @@ is `channels.inbox`.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy.taint_marks import Marks
-from appliance.records import Event, Inbound, Message, RunSettings, from_plain, to_plain
+from appliance.records import Event, Image, Inbound, Message, RunSettings, from_plain, to_plain
 from appliance.runtime.methods import method
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
@@ -378,13 +378,19 @@ class Runs(Turns):
         first = spoken[-limit] if 0 < limit <= len(spoken) else 0
         while first and events[first - 1].kind == "thinking":
             first -= 1
-        return as_messages(compacted(self._as_answered(events[first:]), self.record.compaction(run, head)))
+        shown = compacted(self._as_answered(events[first:]), self.record.compaction(run, head))
+        return as_messages(shown, self._images(run, shown))
 
     def question(self, run: str) -> list[Message]:
         """Only the newest prompt of a run, for when nothing else of it can be read."""
         prompt = self._store.value("SELECT prompt FROM loops WHERE run = ? AND status <> 100 ORDER BY seq DESC LIMIT 1", (run,))
         event = None if prompt is None else self.record.get(int(prompt))
-        return [] if event is None else as_messages([event])
+        return [] if event is None else as_messages([event], self._images(run, [event]))
+
+    def _images(self, run: str, events: Sequence[Event]) -> Mapping[int, tuple[Image, ...]]:
+        """The pictures that came with these messages."""
+        has_images = self._uploads is not None and any(event.input and event.input.get("images") for event in events)
+        return self._uploads.load_images(self.get(run).session, events) if self._uploads is not None and has_images else {}
 
     def _as_answered(self, events: list[Event]) -> list[Event]:
         """Each prompt right before its answer: one that arrived during another's answer is not part of that one."""

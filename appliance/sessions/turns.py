@@ -19,6 +19,7 @@ from appliance.records import Event, Mode
 from appliance.runtime.events import Events as PartEvents
 from appliance.sessions.events import Events
 from appliance.sessions.sessions import ALL_APART, Identities, Rules, Sessions
+from appliance.sessions.uploads import UploadFiles
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, PROPOSED, STOPPED, FAILED = 100, 102, 200, 202, 499, 500
@@ -82,14 +83,17 @@ class Turns:
         rules: Callable[[], Rules] = Rules,
         events: PartEvents | None = None,
         identities: Identities = ALL_APART,
+        uploads: UploadFiles | None = None,
     ) -> None:
         """New runs and their changes are published once they are committed.
 
         `identities` says whose the addresses of channels are; without it each address is a person of that name.
+        `uploads` has the pictures that came with messages; without it models are told their names alone.
         """
         self._store = store
         self.process = process
         self.record = Events(store)
+        self._uploads = uploads
         self.people = Sessions(store, process, rules, identities)
         self.news = events or PartEvents()
         self._begun: set[int] = set()  # what this process is answering now, whatever the rows say

@@ -76,6 +76,11 @@ class Browser:
         """Type into an element."""
         self.command("POST", f"/element/{self.find(css)}/value", {"text": text})
 
+    def choose(self, css: str, *paths: Path) -> None:
+        """Choose files in an input, shown or not."""
+        found = self.run("return document.querySelector(arguments[0])", css)[ELEMENT]
+        self.command("POST", f"/element/{found}/value", {"text": "\n".join(map(str, paths))})
+
     def keys(self, *keys: str) -> None:
         """Press keys, wherever the focus is."""
         pressed = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]

@@ -43,6 +43,7 @@ ELSEWHERE = {
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
     "document.write": "a file of box/",
+    "upload.keep": "a file of the session",
     "skill.prepare": "a folder of the home, made by other programs",
     **dict.fromkeys(("interview.answer", "interview.next"), "files of box/"),
     **dict.fromkeys(("model.answer_offer", "model.fetch_offer"), "a file of the home, and a model file"),

@@ -73,6 +73,7 @@ BY_METHOD = {
     **{f"skill.{verb}.name": "skill" for verb in ("view", "call", "remove", "trust")},
     **{f"skill_{verb}.name": "skill" for verb in ("read", "edit", "delete")},
     **{f"ingest.{verb}.key": "" for verb in ("part", "piece")},
+    "upload.keep.key": "",
     "view_thread.id": "run",
     "login.end.id": "login",
     "people.add_key.key": "",
@@ -105,7 +106,8 @@ PLAIN = set(
     responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings severity soonest
     source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title
     tool tools top_k turn type until_ms uri url visibility wait wanted when words
-    token invite password topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
+    token invite password uploads
+    topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {

@@ -195,6 +195,29 @@ def test_a_question_is_answered_with_a_button_and_the_answer_goes_on(page: Page)
     assert browser.text("#log").count("So it is red.") == 1 and browser.problems() == []
 
 
+@pytest.mark.covers("A-179", "A-180")
+def test_files_are_sent_with_a_message_told_to_the_model_and_their_names_are_inert(page: Page, tmp_path: Path) -> None:
+    browser = page.begin()
+    hostile = tmp_path / EVIL.replace("/", "").replace("'", "")[:100]
+    hostile.write_text(f"The peas are ripe. {EVIL}")
+    picture = tmp_path / "owl.png"
+    browser.run("document.querySelector('#attach').focus()")
+    browser.screenshot(picture)
+    browser.choose("#file", hostile, picture)
+    browser.shows("owl.png, ", "sees no pictures", css="#uploads")
+    browser.shows("<img src=x", css="#uploads li:first-child")
+    browser.press("Leave out owl.png")
+    browser.choose("#file", picture)
+    browser.shows("owl.png, ", "sees no pictures", css="#uploads")
+    page.say("read these")
+    browser.shows("Hoot hoot.", css="#log")
+    browser.run("document.querySelectorAll('#log details').forEach(one => one.open = true)")
+    browser.shows("read these", "The peas are ripe.", "/work/uploads/owl.png", css="#log")
+    assert is_inert(browser) and browser.text("#uploads") == "" and browser.problems() == []
+    [folder] = (page.box.home.root / "sessions").glob("local-ann*")
+    assert (folder / "data/uploads/owl.png").read_bytes() == picture.read_bytes()
+
+
 def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arrives_once(page: Page) -> None:
     browser = page.begin()
     page.say("before")

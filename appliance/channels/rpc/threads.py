@@ -4,11 +4,13 @@ The caller's identity is what the kernel says, never what it claims. Whoever may
 thread of the box. Streams are notifications: `accepted` after the commit, then those of `inbox.relay`.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import replace
 
 from appliance.channels.inbox import Inbox, fit, relay
+from appliance.channels.rpc.uploads import Uploads
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Lost
 from appliance.records import Inbound, to_plain
@@ -26,8 +28,9 @@ TURNS = 1000
 class ThreadMethods:
     """Messages and threads of an inbox and its record."""
 
-    def __init__(self, inbox: Inbox, runs: Runs) -> None:
+    def __init__(self, inbox: Inbox, runs: Runs, uploads: Uploads | None = None) -> None:
         self._inbox = inbox
+        self._uploads = uploads
         self._runs = runs
 
     @method("message.send", access="own", is_long=True)
@@ -40,6 +43,7 @@ class ThreadMethods:
         message_id: Annotated[str, "the same id is accepted once"] = "",
         wait: Annotated[bool, "stream the answer; false returns once the message is safe"] = True,
         own_chars: Annotated[int, "characters that the person typed, when a document follows them; -1 for all"] = -1,
+        uploads: Annotated[Sequence[str], "files that came with it, as upload.keep names them"] = (),
     ) -> dict[str, Any]:
         """Hand in a message. It is committed before `accepted` is sent; a caller that leaves does not stop the answer."""
         user = caller_name(call)
@@ -48,6 +52,10 @@ class ThreadMethods:
         inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind, context=group_context())
         if own_chars >= 0:
             inbound = replace(inbound, own_chars=own_chars)
+        if uploads and self._uploads is not None:
+            attached = self._uploads.attach(call, uploads)
+            own = own_chars if own_chars >= 0 else len(text)
+            inbound = replace(inbound, text=f"{text}\n\n{attached.text}", own_chars=own, images=attached.images)
         accepted = self._inbox.accept(inbound, call.correlation)
         known = {"run": accepted.run, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         subscription = self._inbox.feed.subscribe(accepted.loop)

@@ -28,6 +28,7 @@ from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
+from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.session_control import Control
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
 from appliance.ingest.document_methods import PromptDocuments
@@ -91,7 +92,7 @@ DIVISOR = 3.3
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core", (Core, CallLog, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
     ("Core: memory", (MemoryService,)),
-    ("Core: threads", (ThreadMethods, Undo)),
+    ("Core: threads", (ThreadMethods, Uploads, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
     ("Core: entries", (EntryMethods,)),
     ("Core: adding", (Intake,)),

@@ -18,6 +18,7 @@ from appliance.runtime.settings import Config
 from appliance.runtime.users import user_name
 from appliance.sessions.people import People, PersonRules
 from appliance.sessions.runs import Runs
+from appliance.sessions.uploads import UploadFiles
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 
@@ -33,6 +34,7 @@ class BaseParts(Struct, frozen=True):
     store: Store
     leases: Leases
     people: People
+    uploads: UploadFiles
     runs: Runs
     events: Events
     hooks: Hooks
@@ -70,9 +72,11 @@ def build_base(
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
     events, people = Events(), People(store, lambda: person_rules(live.current))
-    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current), events, people)
+    uploads = UploadFiles(home.root / "sessions")
+    runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current), events, people, uploads)
     return BaseParts(
-        *(home, environ, runtime, live, redactor, store, Leases(store), people, runs, events, Hooks(events), passed, is_shared)
+        *(home, environ, runtime, live, redactor, store, Leases(store), people, uploads),
+        *(runs, events, Hooks(events), passed, is_shared),
     )
 
 

@@ -9,8 +9,11 @@ from appliance.channels import session_control
 from appliance.channels.connections import Connections
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.inbox import Inbox
+from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.scheduled_messages import ScheduledMessages
 from appliance.channels.session_control import Control
+from appliance.errors import OwlError
+from appliance.ingest.receiver import Intake
 from appliance.memory.session_review import SessionReview
 from appliance.prompt.packet import Packets
 from appliance.records import Inbound, Part
@@ -94,3 +97,18 @@ def build_session_control(
         is_served=base.is_shared,
         review=review,
     )
+
+
+def build_uploads(base: BaseParts, models: ModelParts, intake: Intake) -> Uploads:
+    """Files that come with messages."""
+
+    def sees_images() -> bool:
+        """Whether the route that would answer now is one whose models see pictures; False where none could."""
+        try:
+            routes = models.models.plan()
+        except OwlError:
+            return False
+        provider = base.settings().providers.get(routes[0].provider) if routes else None
+        return provider is not None and provider.images
+
+    return Uploads(base.uploads, intake, base.environ, sees_images)

@@ -6,6 +6,8 @@ const byId = (id) => document.getElementById(id);
 const PAGE = 200;
 const PIECE_BYTES = 384 * 1024; // of a file, in one frame
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
+const MAX_PICTURE_BYTES = 1024 * 1024;
+const MAX_SIDE = 1568; // pixels: models look at no more
 const NEAR_PX = 120; // so near the end of the log, it follows what is added
 
 export class Chat {
@@ -415,14 +417,16 @@ export class Chat {
     this.uploads.push(entry);
     byId("uploads").append(row);
     try {
-      if (file.size > MAX_FILE_BYTES) throw new Error(`${file.name} is over ${MAX_FILE_BYTES / 1048576} MB`);
+      const name = file.name;
+      file = await smaller(file);
+      if (file.size > MAX_FILE_BYTES) throw new Error(`${name} is over ${MAX_FILE_BYTES / 1048576} MB`);
       const key = newId();
       for (let at = 0; at < file.size || at === 0; at += PIECE_BYTES) {
         const data = await base64(file.slice(at, at + PIECE_BYTES));
         await this.app.core.call("ingest.piece", { key, data });
-        state.textContent = `${file.name} ${Math.min(100, Math.round(((at + PIECE_BYTES) / Math.max(1, file.size)) * 100))} %`;
+        state.textContent = `${name} ${Math.min(100, Math.round(((at + PIECE_BYTES) / Math.max(1, file.size)) * 100))} %`;
       }
-      const kept = await this.app.core.call("upload.keep", { key, name: file.name });
+      const kept = await this.app.core.call("upload.keep", { key, name });
       entry.name = kept.name;
       state.textContent = `${kept.name}, ${Math.max(1, Math.round(kept.size_bytes / 1024))} kB${kept.note ? `: ${kept.note}` : ""}`;
       if (kept.is_image) {
@@ -435,6 +439,21 @@ export class Chat {
       drop();
       this.tell(error);
     }
+  }
+}
+
+// A photograph in a size that models take; anything else, and what the browser cannot read, as it is.
+async function smaller(file) {
+  if (!/^image\/(jpeg|png|webp)$/.test(file.type) || file.size <= MAX_PICTURE_BYTES) return file;
+  try {
+    const picture = await createImageBitmap(file);
+    const scale = Math.min(1, MAX_SIDE / Math.max(picture.width, picture.height));
+    const canvas = element("canvas", { width: Math.round(picture.width * scale), height: Math.round(picture.height * scale) });
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    const made = await new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.85));
+    return made && made.size < file.size ? made : file;
+  } catch {
+    return file;
   }
 }
 
