@@ -45,9 +45,12 @@ def add(command: Command) -> None:
     made = command("password", password_set, "set a password for the web page; asks for it, or reads standard input", known)
     made.add_argument("person", help=PERSON)
     made.add_argument("--remove", action="store_true", help="remove it: only invites are left")
-    made = command("logins", logins, "who is logged in to the web page, and since when", known)
+    made = command("token", token_made, "make a token for a program; it is shown once. logins lists them, logout ends one", known)
+    made.add_argument("name", help="the program, such as home-assistant")
+    made.add_argument("--person", default="", help="as whom it works, else as you; made where there is none")
+    made = command("logins", logins, "who is logged in to the web page and which programs have a token, and since when", known)
     made.add_argument("person", nargs="?", default="", help=PERSON)
-    made = command("logout", logged_out, "end a login of the web page", known)
+    made = command("logout", logged_out, "end a login of the web page, or a program's token", known)
     made.add_argument("id", help="as logins shows it, or its beginning")
     made = command("group", group, "groups and who is in them; with a name, make or change one", known)
     made.add_argument("name", nargs="?", default="", help="the name of a group")
@@ -145,6 +148,12 @@ def password_set(args: argparse.Namespace, home: Home) -> int:
         raise BadInput("no password was given", hint="type one, or owlbox people password NAME --remove")
     found = once(home, "login.set_password", {"person": args.person, "password": words})
     return show(args, found, [f"{'removed' if args.remove else 'set'}; {args.person} is logged out everywhere"])
+
+
+def token_made(args: argparse.Namespace, home: Home) -> int:
+    """Make a token for a program."""
+    found = once(home, "login.token", {"name": args.name, "person": args.person})
+    return show(args, found, [found["token"], f"for {args.name}, as {found['person']}; nobody can show it again"])
 
 
 def logins(args: argparse.Namespace, home: Home) -> int:

@@ -90,7 +90,11 @@ def raise_error(error: dict[str, Any]) -> None:
     data = error.get("data") or {}
     if error.get("code") == METHOD_NOT_FOUND:
         raise NotFound(str(error.get("message")), hint=str(data.get("hint", "")))
-    raised = from_outcome(str(data.get("outcome", "failed")), str(error.get("message")), str(data.get("hint", "")))
+    outcome, message, hint = str(data.get("outcome", "failed")), str(error.get("message")), str(data.get("hint", ""))
+    raised = from_outcome(outcome, message, hint)
+    if raised.outcome != outcome:  # a label of one's own, which no class has
+        raised = (Refused if data.get("status") == Refused.status else OwlError)(message, hint=hint, outcome=outcome)
+        raised.status = int(data.get("status") or raised.status)
     if isinstance(raised, ProviderError):
         raised.kind, raised.retry_after_s = data.get("kind", ""), data.get("retry_after_s")
     raise raised

@@ -185,6 +185,11 @@ def core_socket(runtime: Path) -> Path:
     return runtime / "core.sock"
 
 
+def programs_socket(runtime: Path) -> Path:
+    """Where programs of this machine ask by HTTP."""
+    return runtime / "programs.sock"
+
+
 def broker_socket(runtime: Path) -> Path:
     """Where the core's broker listens."""
     return runtime / "broker.sock"

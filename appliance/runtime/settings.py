@@ -308,6 +308,12 @@ class Web(Keys):
     max_connections: int = setting(64, "Connections at a time.", within=(4, 1000))
 
 
+class Programs(Keys):
+    """Programs that speak OpenAI's interface, and webhooks: docs/programs.md."""
+
+    enabled: bool = setting(False, "Let programs with a token ask at the web page's port too; needs `channels.web.enabled`.")
+
+
 class Connector(Keys):
     """A channel that is a file in `appliance/channels/connectors/`, under the file's name."""
 
@@ -322,6 +328,7 @@ class Channels(Keys):
     email: Email = setting(Email(), "")
     slack: Slack = setting(Slack(), "", mark="later")
     web: Web = setting(Web(), "")
+    programs: Programs = setting(Programs(), "")
     connectors: Mapping[str, Connector] = setting({}, "", mark="rest", folder="channels/connectors")
 
 

@@ -24,6 +24,7 @@ from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.ingest.document_methods import PromptDocuments
+from appliance.models.raw_chat import RawChat
 from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.static_size import Sizes
 from appliance.records import Event, to_plain
@@ -153,7 +154,7 @@ class Core:
         uploads = build_uploads(self.base, models, self.intake)
         workspace = WorkspaceControl(self.project, self.verbs, self.sight.require_room)
         sizes = Sizes(self.models, self.packets, self.roles, self.role_service.menu, lambda: self.live.current.models.pool)
-        states = RunStates(self.runs, self.views)
+        states, raw_chat = RunStates(self.runs, self.views), RawChat(self.models, self.local.names)
         undo = Undo(self.store, self.entries, self.runs, (self.project, self.knowledge.folder), self.events)
         return (
             *(
@@ -168,6 +169,7 @@ class Core:
                 made.transcripts,
                 undo,
                 self.models,
+                raw_chat,
                 models.accounts,
                 sizes,
                 self.sight,

@@ -22,12 +22,13 @@ from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, Sto
 from appliance.runtime import config, paths, sd_notify
 from appliance.runtime.jsonrpc import NOBODY, Peer
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_server import Listener, listen
+from appliance.runtime.rpc_server import Gate, Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
 from appliance.service import home_faults
 from appliance.service.core import Core
+from appliance.service.parts.programs import open_programs
 from appliance.sessions.logins import LoginsEnded
 from appliance.store import storage_errors
 
@@ -182,6 +183,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.policy.ssh_keys.write_file()
         listener.start()
         lock.tell(listener.sock.getsockname())
+        if (programs := open_programs(core, build_gate(core))) is not None:
+            core.shutdown.before("programs", programs.close)
+            programs.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
         core.schedules.runner.start()
@@ -199,6 +203,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
         if listener is not None and given is None:
             paths.core_socket(core.runtime).unlink(missing_ok=True)
+        paths.programs_socket(core.runtime).unlink(missing_ok=True)
 
 
 def _serve_reading(core: Core, listener: Listener) -> None:
@@ -261,11 +266,9 @@ def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str)
         return False
 
 
-def open_listener(core: Core, given: socket.socket | None) -> Listener:
-    """A listener that serves the core's methods at its socket once it is started, or at the one that systemd gave us."""
-    settings = core.live.current
+def build_gate(core: Core) -> Gate:
+    """Says as whom a caller of the core works, by what the kernel says of them and a token; Refused for a stranger."""
     allowed = {os.getuid(), 0}
-
     sshd = core.base.environ.get("OWLBOX_SSH_USER", "")  # whom sshd runs `owlbox door` as
     guest = core.base.environ.get("OWLBOX_WEB_USER", "")  # the HTTP server's user, which serves strangers
 
@@ -288,6 +291,12 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         # By itself it may do what everybody may, whoever the admins are: only a session's token makes it more.
         return Peer(peer.pid, NOBODY, NOBODY, person=guest) if guest and user_name(peer.uid) == guest else None
 
+    return gate
+
+
+def open_listener(core: Core, given: socket.socket | None) -> Listener:
+    """A listener that serves the core's methods at its socket once it is started, or at the one that systemd gave us."""
+    settings = core.live.current
     path = paths.core_socket(core.runtime)
     try:
         sock = listen(path) if given is None else given
@@ -296,7 +305,7 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
     return Listener(
         sock,
         name="core",
-        gate=gate,
+        gate=build_gate(core),
         table=core.table,
         calls=core.calls,
         alarms=Alarms(),

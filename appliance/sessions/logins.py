@@ -30,6 +30,7 @@ from appliance.store.visibility import own_people
 COLUMNS = "id, person, agent, address, created_ms, seen_ms, expires_ms"
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 SEEN_MS = HOUR_MS  # between two notes of when a session was last used: each is a write
+PROGRAM_PREFIX, TOKEN_DAYS = "owl-", 3650  # of a program's token, which is ended and does not run out
 MIN_PASSWORD = 10
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 5  # 16 MB and about a quarter of a second on x86-64, a second on a Pi
 WINDOW_S = 900.0
@@ -150,7 +151,7 @@ class Logins:
         rows = self._store.rows(f"SELECT {COLUMNS} FROM logins WHERE token_hash = ?", (_hash_token(token),))
         found = Login(*rows[0]) if rows else None
         if found is None or found.expires_ms <= now_ms():
-            raise Refused("this session is over", hint="log in again")
+            raise Refused("this session is over", hint="log in again", outcome="not_logged_in")
         if found.seen_ms < now_ms() - SEEN_MS and not self._store.is_read_only:
             with self._store.write() as execute:
                 execute("UPDATE logins SET seen_ms = ? WHERE id = ?", (now_ms(), found.id))
@@ -169,6 +170,23 @@ class Logins:
             execute("INSERT INTO invites VALUES (?, ?, ?)", (_hash_token(token), person, expires_ms))
         self._ledger.note("login_invited", actor=f"user:{person}", detail={"expires_ms": expires_ms})
         return Invite(person, token, expires_ms, f"{validity.address}/#invite={token}" if validity.address else "")
+
+    @method("login.token", access="own")
+    def make_token(
+        self,
+        name: Annotated[str, Range(1, 100), "the program that is to use it, for the list"],
+        person: Annotated[str, Range(0, 128), "as whom it works; empty for oneself"] = "",
+        *,
+        call: Call,
+    ) -> Begun:
+        """A token for a program, which holds until it is ended as a login is: whoever has it is that person."""
+        who, now, token = person or caller_name(call), now_ms(), f"{PROGRAM_PREFIX}{secrets.token_urlsafe(32)}"
+        with self._store.write(durable=True) as execute:
+            self._people.ensure_person(who)
+            values = (new_id(), who, _hash_token(token), f"program: {name}", "", now, now, now + TOKEN_DAYS * DAY_MS)
+            execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._ledger.note("token_made", actor=f"user:{caller_name(call)}", detail={"person": who, "program": name})
+        return Begun(who, token, now + TOKEN_DAYS * DAY_MS)
 
     @method("login.set_password", access="own")
     def set_password(

@@ -50,6 +50,8 @@ def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped
 
     DeadlineExceeded when it takes too long, Cancelled when it is stopped.
     """
+    if "\0" in sql:
+        raise BadInput("a query holds no NUL character", hint="write it without")
     end_s, heads = monotonic_s() + deadline_s, list[tuple[str, ...]]()
 
     def count(cursor: apsw.Cursor, statement: str, bindings: Any) -> bool:

@@ -25,6 +25,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxkbuM7qc7qUmAMcwjSaxEP3yFcYjnLbVsWz
 SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
+model.names model.chat model.embed
 channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
@@ -146,6 +147,7 @@ def main() -> None:
     call("group.room", group="home", room="matrix/!tea:example.org")
     invite = call("login.invite", person="bob")["invite"]
     call("login.leave", token=call("login.redeem", invite=invite)["token"])
+    call("login.token", name="kitchen", person="bob")
     call("login.set_password", person="bob", password="ten letters or more")
     call("login.enter", name="bob", password="ten letters or more")
     call("login.end", id=table.call("login.list", {"person": "bob"})[0]["id"])

@@ -94,7 +94,8 @@ BY_METHOD = {
 }
 # Arguments that name no object of a context: words, numbers, switches, what is the installation's.
 PLAIN = set(
-    """action add addition address after agent all args arguments attributes before body by column command content
+    """states messages temperature max_tokens stop texts kinds
+    action add addition address after agent all args arguments attributes before body by column command content
     content_base64 context_type created_after_ms created_before_ms data days deadline description digest document
     drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody exit_code expected_hash expires_ms
     files filter folder force fork format kinds states frequency fresh fusion glob id ignore_case inner is_accepted is_alone
@@ -128,6 +129,8 @@ WORDS: Mapping[str, Any] = {
     "seconds": 0.01,
     "frequency": "daily at 9",
     "data": {},
+    "messages": [{"role": "user", "content": "x"}],
+    "texts": [],
     "schedule": "0 9 * * *",
     "kind": "web",
     "server": "none",
@@ -147,6 +150,7 @@ LEFT_OUT = {
     "model.remote": "asks servers",
     "notice.follow": "streams until its caller leaves; `everybody` is refused below",
     "event.follow": "streams until its caller leaves; asked below",
+    "model.chat": "asks a model, and nothing of anybody is in it",
     "core.broker": "starts one",
     "fetch_url": "asks servers",
     "web_search": "asks servers",

@@ -4,7 +4,7 @@ This process has no rights beyond those of its user. A connection that says hell
 whose session it is; the core says who that is. Knows nothing about HTTP.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from appliance.runtime.jsonrpc import Wire, connect
 from appliance.runtime.rpc_client import Client
 
 CALL_S = 20.0
+STREAM_S = 3600.0
 NAME = "web"
 WHO = "login.check"
 
@@ -28,6 +29,14 @@ class CoreLink:
         try:
             with Client(str(self._find()), name=NAME, token=session, timeout_s=CALL_S) as client:
                 return client.call(method, params)
+        except Lost:
+            raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
+
+    def stream(self, method: str, params: dict[str, Any], session: str) -> Generator[tuple[str, dict[str, Any]], None, Any]:
+        """Notifications of one call as they come, then its result; closing it hangs up, which cancels the call."""
+        try:
+            with Client(str(self._find()), name=NAME, token=session, timeout_s=CALL_S) as client:
+                return (yield from client.stream(method, params, deadline_s=STREAM_S))
         except Lost:
             raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
+from appliance.runtime.jsonrpc import Peer
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEADERS = 64
@@ -44,6 +45,7 @@ class Request(Struct, frozen=True):
     address: str = ""  # of the peer, or the one that a trusted proxy names
     person: str = ""  # who is logged in, where the route asks for a login
     session: str = ""  # the token in the cookie, "" for none
+    peer: Peer | None = None  # as the kernel says, where the connection is a Unix socket
 
     def header(self, name: str) -> str:
         """A header's value, "" for none."""
@@ -199,4 +201,6 @@ def _phrase(status: int) -> str:
 
 def status_of(error: OwlError) -> int:
     """The HTTP status of an error; what only says that a part is away is 503."""
+    if error.outcome == "not_logged_in":
+        return 401
     return 503 if isinstance(error, Unavailable) else error.status if 400 <= error.status < 600 else 500

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from appliance import __version__
 from appliance.channels.http.core_link import CoreLink
 from appliance.channels.http.login_routes import LoginRoutes
+from appliance.channels.http.openai_routes import OpenAiRoutes
 from appliance.channels.http.page_routes import PageRoutes
+from appliance.channels.http.program_calls import TokenCalls
 from appliance.channels.http.server import HttpServer, listen
 from appliance.channels.http.site import build_site, is_loopback
 from appliance.errors import ConfigError, Refused
@@ -25,7 +27,7 @@ from appliance.runtime.signals import Signals
 LOG = logging.getLogger(__name__)
 
 
-def build_server(home: Home, environ: Mapping[str, str], keys: Web) -> HttpServer:
+def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, has_programs: bool = False) -> HttpServer:
     """A server as configured, listening and not yet accepting. Further routes are objects in the list here."""
     if not is_loopback(keys.host) and not keys.certificate and not keys.address.startswith("https:"):
         raise ConfigError(
@@ -37,7 +39,9 @@ def build_server(home: Home, environ: Mapping[str, str], keys: Web) -> HttpServe
     sock = listen(keys.host, keys.port)
     site = build_site(keys.host, int(sock.getsockname()[1]), has_tls=tls is not None, address=keys.address)
     core = CoreLink(lambda: paths.find_core(home, environ))
-    routes = [LoginRoutes(site, core), PageRoutes(core)]
+    routes: list[object] = [LoginRoutes(site, core), PageRoutes(core)]
+    if has_programs:
+        routes.append(OpenAiRoutes(TokenCalls(core)))
     return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls, max_connections=keys.max_connections)
 
 
@@ -52,7 +56,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     logging.getLogger("websockets").setLevel(logging.WARNING)  # it tells of each connection and its end
     notifier = sd_notify.Notifier(environ)
     signals = Signals((signal.SIGTERM, signal.SIGINT))
-    server = build_server(home, environ, keys)
+    server = build_server(home, environ, keys, has_programs=settings.channels.programs.enabled)
     server.start()
     print(f"owlbox {__version__} web page at {server.site.address}", file=sys.stderr, flush=True)
     notifier.ready(f"serves {server.site.address}")

@@ -45,6 +45,7 @@ from appliance.channels.http.message import (
 from appliance.channels.http.site import Site
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, DeadlineExceeded, Lost, NotFound, OwlError, Refused
+from appliance.runtime.jsonrpc import Wire
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -167,7 +168,7 @@ class HttpServer:
                 LOG.error("accept failed: %s", error)
                 sleep_s(ACCEPT_PAUSE_S)
                 continue
-            address = str(peer[0]) if isinstance(peer, tuple) else "local"
+            address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
             if not self._admit(sock, address):
                 LOG.warning("connection refused", extra={"sender": address, "result": "too many connections"})
                 sock.close()
@@ -214,7 +215,8 @@ class HttpServer:
         started_s, request, person = monotonic_s(), None, ""
         try:
             request, begun = read_head(sock)
-            request = replace(request, address=self._address_of(request, address))
+            peer = Wire(sock).peer() if sock.family == socket.AF_UNIX else None
+            request = replace(request, address=self._address_of(request, address), peer=peer)
             found = self._find_route(request)
             self._check_origin(request, found.mark)
             if found.mark.access == "person":

@@ -48,6 +48,11 @@ def build_site(host: str, port: int, *, has_tls: bool, address: str = "") -> Sit
     return Site(own, frozenset(hosts), frozenset(origins), own.startswith("https:"), is_proxied)
 
 
+def build_local_site() -> Site:
+    """The site of a Unix socket, where clients name whatever host they like of these."""
+    return Site("http://localhost", frozenset({"localhost", "owlbox"}), frozenset(), is_encrypted=False, is_proxied=False)
+
+
 def page_address(keys: Web) -> str:
     """Where people open the page of a configuration."""
     return build_site(keys.host, keys.port, has_tls=bool(keys.certificate), address=keys.address).address

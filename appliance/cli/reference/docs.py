@@ -37,6 +37,7 @@ from appliance.mcp.hub import Hub
 from appliance.memory.memory_service import MemoryService
 from appliance.models.broker import Service
 from appliance.models.client import Models
+from appliance.models.raw_chat import RawChat
 from appliance.models.usage import Accounts
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
@@ -105,7 +106,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),
     ("Core: the vault", (VaultClient,)),
-    ("Core: usage and models", (Accounts, Models, LocalModels, ModelOffers)),
+    ("Core: usage and models", (Accounts, Models, RawChat, LocalModels, ModelOffers)),
     ("Core: the queue", (QueueParts, Crew, Outbox)),
     ("Core: other agents", (Guests,)),
     ("Core: MCP servers", (Hub, McpServers)),

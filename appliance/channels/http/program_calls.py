@@ -1,0 +1,124 @@
+"""The methods of the core for programs that speak HTTP: whom a request is from, and one call with what it streams.
+
+Two ways: in the core's own process for its Unix socket, where the kernel says who asks or a token does; and from the process of
+the HTTP server over the core's socket, where only a token does. Knows nothing about what the programs speak.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from appliance.channels.http.core_link import CoreLink
+from appliance.channels.http.message import Request
+from appliance.errors import OwlError, Refused
+from appliance.runtime.jsonrpc import Peer
+from appliance.runtime.methods import LocalCall, MethodTable
+from appliance.runtime.rpc_client import Notification
+from appliance.runtime.subscriptions import Box
+
+CLIENT = "program"
+PREFIX = "owl-"  # of the tokens of programs
+Told = Generator[Notification, None, Any]
+Gate = Callable[[Peer, dict[str, Any]], Peer | None]
+
+
+class ProgramCalls(Protocol):
+    """A way to the core for requests of programs."""
+
+    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+        """Notifications as they come, then the method's result; closing it cancels the call."""
+        ...
+
+    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+        """The result alone."""
+        ...
+
+
+def token_of(request: Request) -> str:
+    """The bearer token of a request, "" for none."""
+    kind, _, token = request.header("authorization").partition(" ")
+    return token.strip()[:128] if kind.lower() == "bearer" else ""
+
+
+def no_token() -> Refused:
+    """What a request without a good token is answered."""
+    error = Refused("this needs a token", hint="owlbox people token NAME makes one", outcome="not_logged_in")
+    error.status = 401
+    return error
+
+
+class TokenCalls:
+    """Over the core's socket, with the token that the request brings."""
+
+    def __init__(self, core: CoreLink) -> None:
+        self._core = core
+
+    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+        """As `ProgramCalls` says."""
+        if not (token := token_of(request)):
+            raise no_token()
+        return self._core.stream(method, params, token)
+
+    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+        """As `ProgramCalls` says."""
+        return take_result(self.stream(request, method, params))
+
+
+class DirectCalls:
+    """In the core's own process: the Unix socket's peer, or whoever the token stands for."""
+
+    def __init__(self, table: MethodTable, gate: Gate) -> None:
+        """`gate` says as whom a caller works who brings a token or none; Refused for a stranger."""
+        self._table = table
+        self._gate = gate
+
+    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+        """As `ProgramCalls` says."""
+        if request.peer is None:
+            raise no_token()
+        token = token_of(request)
+        # Clients of this interface must send some token; without a good one it is whoever the kernel says.
+        who = self._gate(request.peer, {"token": token} if token.startswith(PREFIX) else {}) or request.peer
+        box: Box[Notification] = Box()
+        call = LocalCall(lambda name, value: box.put((name, value)), client=CLIENT, uid=who.uid, person=who.person)
+        return _run_beside(lambda: self._table.call(call, method, params), call, box)
+
+    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+        """As `ProgramCalls` says."""
+        return take_result(self.stream(request, method, params))
+
+
+def take_result(told: Told) -> Any:
+    """The result at the end of a stream, whose notifications nobody wants."""
+    while True:
+        try:
+            next(told)
+        except StopIteration as end:
+            return end.value
+
+
+def _run_beside(work: Callable[[], Any], call: LocalCall, box: Box[Notification]) -> Told:
+    """Run a call in a thread of its own and hand on what it tells; its error is raised here."""
+    done: list[Any] = []
+    failed: list[OwlError] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except OwlError as error:
+            failed.append(error)
+        finally:
+            box.close()
+
+    thread = threading.Thread(target=run, name="program-call", daemon=True)
+    thread.start()
+    try:
+        yield from box
+    finally:
+        call.cancel.set()  # over, or nobody listens any more
+    thread.join()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise OwlError("the request failed inside the core", hint="the log has the details")
+    return done[0]
