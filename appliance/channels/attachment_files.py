@@ -28,10 +28,10 @@ def read_attachment(folder: Path, path: str) -> tuple[str, bytes]:
         raise NotFound(f"there is no file {path}") from None
     except OSError as error:
         raise Refused(f"attachment {path!r}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise Refused(f"attachment {path!r} is no plain file")
     with open(file, "rb") as stream:
-        status = os.fstat(stream.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"attachment {path!r} is no plain file")
         data = stream.read(MAX_ATTACHMENT_BYTES + 1)
     if len(data) > MAX_ATTACHMENT_BYTES:
         raise TooLarge(f"attachment {path!r} has more than {MAX_ATTACHMENT_BYTES} bytes")

@@ -1,0 +1,157 @@
+"""Who may write in a channel, whose a message is, and which group a room is: asked of the gateway, which is the same for all."""
+
+import logging
+from collections.abc import Iterator
+
+import channel_rig
+import pytest
+from channel_rig import Rig
+from process import until
+
+from appliance.channels.contract import Received
+from appliance.channels.gateway import BURST, Admission, Gateway
+from appliance.errors import Busy
+
+ANN, BEN, EVE = "@ann:x.org", "@ben:x.org", "@eve:evil.test"
+
+
+@pytest.fixture(scope="module", name="rig")
+def a_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with channel_rig.running(tmp_path_factory.mktemp("gateway"), {}) as rig:
+        rig.core.base.people.add_person("ann")
+        rig.core.base.people.link_identity(f"chat/{ANN}", "ann")
+        yield rig
+
+
+def gateway(rig: Rig, **admission: object) -> Gateway:
+    return Gateway("chat", Admission(**admission), rig.core.connections._parts)  # type: ignore[arg-type]
+
+
+count = iter(range(10_000))
+
+
+def said(sender: str = BEN, text: str = "hello", **more: object) -> Received:
+    return Received(f"m{next(count)}", sender, text, 1, **more)  # type: ignore[arg-type]
+
+
+ROOM = {"room": "!r:x.org", "room_name": "Tea & cake"}
+ASIDE = {**ROOM, "is_addressed": False}
+POLICIES = [
+    ("open", EVE, {}, True),
+    ("open", EVE, ASIDE, True),
+    ("mention", EVE, ROOM, True),
+    ("mention", EVE, ASIDE, False),
+    ("mention", EVE, {}, False),
+    ("mention", BEN, {}, True),
+    ("allowlist", BEN, {}, True),
+    ("allowlist", BEN, ASIDE, True),
+    ("allowlist", EVE, ROOM, False),
+    ("allowlist", ANN, {"is_proven": True}, True),
+    ("open", ANN, {"is_proven": False}, False),
+    ("mention", ANN, {**ROOM, "is_proven": True}, True),
+    ("everybody", BEN, {}, False),
+]
+
+
+@pytest.mark.covers("S-105")
+@pytest.mark.parametrize(("policy", "sender", "more", "is_taken"), POLICIES)
+def test_a_policy_says_who_is_taken(rig: Rig, policy: str, sender: str, more: dict[str, object], is_taken: bool) -> None:
+    before = len(rig.messages())
+    assert gateway(rig, policy=policy, allow_from=(BEN,)).take(said(sender, **more)) is is_taken
+    assert len(rig.messages()) == before + is_taken
+
+
+@pytest.mark.covers("S-104")
+def test_rooms_that_are_not_listed_ids_seen_before_and_empty_or_long_messages_are_refused(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    entrance = gateway(rig, policy="open", rooms=("!other:x.org",))
+    before = len(rig.messages())
+    with caplog.at_level(logging.WARNING):
+        for one in (
+            said(**ROOM),
+            said(**ROOM),
+            said(text=" "),
+            said(text="x" * 200_000),
+            said(sender=" "),
+            Received("", BEN, "hi", 1),
+        ):
+            assert not entrance.take(one)
+    assert len(rig.messages()) == before and entrance.refused == 6
+    assert len([one for one in caplog.records if "is not listed" in one.getMessage()]) == 1
+    once = said(text="once")
+    assert [entrance.take(one) for one in (once, once)] == [True, True] and rig.messages().count("once") == 1
+
+
+@pytest.mark.covers("A-182", "A-181")
+def test_a_room_is_a_group_made_when_first_addressed_and_silent_when_deactivated(rig: Rig) -> None:
+    people, entrance = rig.core.base.people, gateway(rig, policy="mention", allow_from=(BEN,))
+    assert not entrance.take(said(EVE, "aside", room="!new:x.org", room_name="New", is_addressed=False))
+    assert "!new:x.org" not in {one.room for one in people.list_rooms()}
+    entrance.take(said(EVE, "in the room", room="!new:x.org", room_name="New"))
+    [group] = [one.group for one in people.list_rooms() if one.room == "!new:x.org"]
+    assert rig.session_of("in the room")[:2] == (f"chat:group:{group}", f"group:{group}") and group.startswith("new-")
+    entrance.take(said(BEN, "to you alone"))
+    assert rig.session_of("to you alone")[:2] == (f"chat:{BEN}", f"user:chat:{BEN.replace(':', '%3A')}")
+    people.activate_group(group, is_active=False)
+    assert not entrance.take(said(BEN, "not heard", room="!new:x.org", is_proven=True)) and "not heard" not in rig.messages()
+    assert "in the room" in rig.messages()
+    people.activate_group(group, is_active=True)
+    assert entrance.take(said(BEN, "heard again", room="!new:x.org"))
+    people.assign_room("family", "chat/!new:x.org")
+    entrance.take(said(BEN, "as family", room="!new:x.org"))
+    assert rig.session_of("as family")[1] == "group:family"
+
+
+def test_a_room_cannot_take_the_name_of_a_group(rig: Rig) -> None:
+    rig.core.base.people.change_group("admins")
+    entrance = gateway(rig, policy="open")
+    entrance.take(said(EVE, "let me in", room="!evil:x", room_name="admins"))
+    assert rig.session_of("let me in")[1] != "group:admins"
+
+
+@pytest.mark.covers("A-266")
+def test_linked_addresses_share_a_session_and_others_see_its_answers(rig: Rig) -> None:
+    people = rig.core.base.people
+    until(lambda: not rig.core.inbox.busy(), "nothing of before is answered")
+    last = rig.core.store.value("SELECT COALESCE(MAX(id), 0) FROM outbox")
+    sql = "SELECT channel, metadata FROM outbox WHERE session = 'local:ann' AND id > ? ORDER BY id"
+    people.link_identity("other/ann-2", "ann")
+    assert people.find_linked("other", "ann-2") == "ann"
+    Gateway("other", Admission(), rig.core.connections._parts).take(
+        Received("o1", "ann-2", "from elsewhere", 1, is_proven=True, metadata={"place": "there"})
+    )
+    gateway(rig).take(said(ANN, "from the chat", is_proven=True, metadata={"place": "here"}))
+    one, two = rig.session_of("from elsewhere"), rig.session_of("from the chat")
+    assert one[:2] == two[:2] == ("local:ann", "user:ann") and one[2] == two[2]
+    assert rig.marks("from the chat") == []
+    until(lambda: not rig.core.inbox.busy(), "it is answered")
+    rows = rig.core.store.rows(sql, (last,))
+    assert [str(row[0]) for row in rows] == ["other", "chat"] and '"here"' in str(
+        rows[1][1]
+    )  # none for those that are not connected
+
+    class Live:
+        is_idempotent = True
+
+        def deliver(self, message: object) -> None:
+            """Taken."""
+
+    rig.core.queue.courier.register("other", Live(), is_live=True)  # type: ignore[arg-type]
+    gateway(rig).take(said(ANN, "again", is_proven=True, metadata={"place": "here"}))
+    until(lambda: not rig.core.inbox.busy(), "it is answered")
+    rows = rig.core.store.rows(sql, (last,))[2:]
+    assert [str(row[0]) for row in rows] == ["chat", "other"] and '"there"' in str(rows[1][1])
+    origins = "SELECT channel FROM events WHERE content IN ('from elsewhere', 'from the chat') ORDER BY id"
+    assert [str(row[0]) for row in rig.core.store.rows(origins)] == ["other", "chat"]
+    rig.core.queue.courier.unregister("other")
+
+
+def test_words_of_others_are_marked_and_one_sender_cannot_fill_everything(rig: Rig) -> None:
+    entrance = gateway(rig, policy="open")
+    entrance.take(said("@zoe:x.org", "zoe says"))
+    assert rig.marks("zoe says") == ["person:@zoe_x.org"]
+    with pytest.raises(Busy):
+        for i in range(BURST + 5):
+            entrance.take(said("@flood:x.org", f"f{i}"))
+    assert entrance.take(said("@quiet:x.org", "still heard"))
