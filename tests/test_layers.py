@@ -63,6 +63,7 @@ service.bench: subprocess
 service.repair: subprocess
 service.checks: subprocess
 service.updates: subprocess
+service.watching: subprocess
 text.markdown: yaml
 text.patterns: regex
 text.jsonpaths: jsonpath regex

@@ -31,6 +31,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("config", "onboard"), ("config", "onboard")),
     (("backup", "restore"), ("backup",)),
     (("update",), ("care.update",)),
+    (("metrics", "logs"), ("care.watch",)),
     (("entry",), ("knowledge.entry",)),
     (("search",), ("knowledge.search",)),
     (("skill",), ("knowledge.skill",)),

@@ -59,6 +59,8 @@ class Service:
         self._end_when_idle = end_when_idle
         self._vault_status = vault_status
         self._is_confined = is_confined
+        self._born_s = monotonic_s()
+        self._spawn_s = _age_s()
         self._guard = threading.Lock()
         self._served = 0
 
@@ -165,7 +167,8 @@ class Service:
     @method("status")
     def status(self, call: Call) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
-        mine = {"served": self._served, "pid": os.getpid(), "is_confined": self._is_confined}
+        mine: dict[str, Any] = {"served": self._served, "pid": os.getpid(), "is_confined": self._is_confined}
+        mine |= {"uptime_s": round(monotonic_s() - self._born_s, 1), "spawn_s": self._spawn_s}
         return {**self._pool.status(), **_measure_memory(), **mine, "vault": self._vault_status()}
 
 
@@ -310,6 +313,12 @@ def _measure_memory() -> dict[str, int]:
     page, total = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     held = int(Path("/proc/self/statm").read_text().split()[1])
     return {"rss_mb": page * held // MB, "free_mb": memory_room.free_bytes() // MB, "total_mb": page * total // MB}
+
+
+def _age_s() -> float:
+    """How long ago this process was started, as the kernel says."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return round(float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK"), 2)
 
 
 def _ms_since(started_s: float) -> int:

@@ -23,6 +23,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 
 LOG = logging.getLogger(__name__)
+CONNECT_S = 5.0
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
 MEET_S = 60.0
@@ -38,11 +39,13 @@ class BrokerMet(Struct, frozen=True):
 
 
 class ModelAnswered(Struct, frozen=True):
-    """A request was answered, by the route that `finish` names."""
+    """A request was answered, by the route that `finish` names: after so many seconds, the first of them without a word."""
 
     route: Route
     ask: Ask
     finish: Finish
+    first_s: float = 0.0
+    total_s: float = 0.0
 
 
 class BrokerAccess(Protocol):
@@ -171,13 +174,14 @@ class Models:
         """Any other short method of the broker, which is waited for when it has to start first."""
         return self._call_broker(method, params)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, limit_s: float | None = None) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""
-        with Client(str(self._broker.socket), name="core", token=self._broker.token) as client:
-            return dict(client.call("status"))
+        with Client(str(self._broker.socket), name="core", token=self._broker.token, timeout_s=limit_s or CONNECT_S) as client:
+            return dict(client.call("status", deadline_s=limit_s))
 
     def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
+        began_s, first_s = monotonic_s(), 0.0
         with self._connect_broker() as client:
             left_s = max(1.0, end_s - monotonic_s())
             if ask.is_background:
@@ -196,16 +200,18 @@ class Models:
                     name, value = next(stream)
                 except StopIteration as end:
                     finish = from_plain(Finish, end.value)
-                    self._record_usage(route, ask, finish)
+                    total_s = monotonic_s() - began_s
+                    self._record_usage(ModelAnswered(route, ask, finish, first_s or total_s, total_s))
                     yield finish
                     return
                 if name == "piece":
+                    first_s = first_s or monotonic_s() - began_s
                     yield from_plain(Piece, value)
 
-    def _record_usage(self, route: Route, ask: Ask, finish: Finish) -> None:
+    def _record_usage(self, answered: ModelAnswered) -> None:
         """Put it down before the answer is handed on, which may be the last that we do."""
         try:
-            self._events.publish(ModelAnswered(route, ask, finish))
+            self._events.publish(answered)
         except OwlError as error:
             LOG.error("what a request took is not put down: %s", error)
 

@@ -81,6 +81,11 @@ class Scheduler:
         """True while somebody computes."""
         return self._holder is not None
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
     @contextmanager
     def turn(self, wish: Wish, cancel: CancelToken, deadline_s: float) -> Iterator[Turn]:
         """Hold a turn for a with block; Cancelled or DeadlineExceeded when it does not come in time."""

@@ -168,6 +168,7 @@ class Pool:
             encoder = self._encoder if self._encoder is not None and self._encoder.is_loaded else None
         return {
             "is_busy": self._scheduler.is_taken,
+            "waiting": self._scheduler.waiting,
             "model": loaded[0].model if loaded else "",
             "provider": loaded[0].name if loaded else "",
             "window": loaded[0].window if loaded else 0,

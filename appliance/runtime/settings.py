@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
-from appliance.runtime.upkeep_settings import Backups, Retention, Updates
+from appliance.runtime.upkeep_settings import Backups, Metrics, Retention, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -234,12 +234,8 @@ class Orchestrator(Keys):
         1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
     )
     health_interval_ms: int = setting(30_000, "Pause between two probes.", seed="A health_check.interval", within=(100, DAY_MS))
-    health_timeout_ms: int = setting(
-        5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS), mark="later"
-    )
-    health_failures: int = setting(
-        3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000), mark="later"
-    )
+    health_timeout_ms: int = setting(5000, "Time a part has to answer a probe.", seed="A health_check.timeout", within=(10, DAY_MS))
+    health_failures: int = setting(3, "Failed probes in a row before a restart.", seed="A failure_threshold", within=(1, 1000))
     disk_warn: float = setting(0.90, "Part of the disk in use that gives a warning.", seed="A disk warning", within=(0.1, 1))
     disk_refuse: float = setting(0.95, "Part of the disk in use that is a problem.", seed="A disk limit", within=(0.1, 1))
 
@@ -585,6 +581,7 @@ class Config(Keys):
     backups: Backups = Backups()
     retention: Retention = Retention()
     updates: Updates = Updates()
+    metrics: Metrics = setting(Metrics(), "", mark="restart")
     context: Context = setting(Context(), "", mark="restart")
     screen: Screen = Screen()
 

@@ -35,3 +35,9 @@ class Updates(Keys):
     key: str = setting("", "Public key that must have signed a bundle, in base64; empty means the one that was installed.")
     folder: str = setting("/opt/owlbox", "Where the versions lie, with the link `current`.")
     check_s: float = setting(5, "Longest time that asking the source may take.", within=(0.1, 600))
+
+
+class Metrics(Keys):
+    """Figures for Prometheus: docs/watching.md."""
+
+    port: int = setting(0, "Port of 127.0.0.1 that answers /metrics and /health; 0 opens none.", within=(0, 65_535))

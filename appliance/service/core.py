@@ -160,6 +160,7 @@ class Core:
             *(
                 self,
                 self.calls,
+                models.watching,
                 self.runs,
                 self.base.people,
                 self.policy.logins,
@@ -212,6 +213,7 @@ class Core:
         shutdown = Shutdown(keys.shutdown_s, keys.hook_s)
         shutdown.component("inbox", lambda: self.inbox.close(shutdown.reason))
         steps: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("watching", self.model_parts.watching.stop),
             ("offers", self.offers.close),
             ("heartbeat", self.heartbeat.close),
             ("scheduled messages", self.scheduled_messages.close),

@@ -27,7 +27,8 @@ SERVING = ("MainThread", "tool", "waiting")
 READS = """
 model.names model.chat model.embed
 channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
-audit.list core.status document.list document.view entry.history entry.list entry.view entry.waiting grant.list guest.tools
+audit.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view entry.waiting
+grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
 model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list

@@ -58,6 +58,7 @@ from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.mcp_servers import McpServers
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.roles import RoleService
+from appliance.service.parts.watching import Watching
 from appliance.service.undo import Undo
 from appliance.sessions.branches import Branches
 from appliance.sessions.logins import Logins
@@ -91,7 +92,7 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, CallLog, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
+    ("Core", (Core, Watching, CallLog, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
     ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Uploads, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),

@@ -120,7 +120,7 @@ def check_wear(home: Home, root: Path = ROOT) -> Finding:
         used = max(int(part, 16) for part in lives.split())
         if used >= SPENT_PART:
             return Finding("wear", "warning", f"{folder.name} says {min(used, 10) * 10} % of its life is used", "replace it soon")
-    written, up_s = read_written(folder), _uptime_s(root)
+    written, up_s = read_written(folder), read_uptime(root)
     size = int(_read_text(folder / "size") or 0) * SECTOR_BYTES
     if not (written and up_s and size):
         return Finding("wear", "ok", f"{folder.name} tells no more")
@@ -164,7 +164,8 @@ def check_units(home: Home) -> Finding:
     return Finding("units", "ok", "none has failed")
 
 
-def _uptime_s(root: Path) -> float:
+def read_uptime(root: Path = ROOT) -> float:
+    """Seconds since the machine started; 0 when it does not tell."""
     return float((_read_text(root / "proc/uptime") or "0").split()[0])
 
 

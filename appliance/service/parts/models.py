@@ -15,6 +15,7 @@ from appliance.service.broker_process import Broker, ExternalBroker, Keeper
 from appliance.service.broker_renewal import Renewal
 from appliance.service.local_models import LocalModels
 from appliance.service.parts.base import BaseParts
+from appliance.service.parts.watching import Watching
 
 
 class ModelParts(Struct, frozen=True):
@@ -27,6 +28,7 @@ class ModelParts(Struct, frozen=True):
     local: LocalModels
     vault: VaultClient
     renewal: Renewal
+    watching: Watching
 
 
 def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -> ModelParts:
@@ -60,7 +62,7 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
 
     base.events.subscribe(ConfigReloaded, use)
     local = LocalModels(base.home, base.settings, models, keeper)
-    return ModelParts(keeper, models, patient, accounts, local, vault, renewal)
+    return ModelParts(keeper, models, patient, accounts, local, vault, renewal, Watching(base, keeper, patient))
 
 
 def choose_keeper(base: BaseParts, process: str) -> Keeper:

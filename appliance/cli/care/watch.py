@@ -1,0 +1,57 @@
+"""`owlbox metrics` and `owlbox logs`: figures for programs, and what all processes wrote about a run."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from appliance.cli.console.connect import connected, require_owner
+from appliance.cli.console.terminal import say_json, say_line
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+KNOWN = ("at", "level", "process", "pid", "where", "correlation", "message")
+
+
+def add(command: Command) -> None:
+    """Add both commands."""
+    command("metrics", metrics, "figures in the text format of Prometheus")
+    made = command("logs", logs, "lines of the logs of all processes, oldest first")
+    made.add_argument("--run", default="", metavar="ID", help="only of this run, in every process; or a correlation id")
+    made.add_argument("--level", default="", choices=["", "info", "warning", "error"], help="from this one on")
+    made.add_argument("--process", default="", metavar="NAME", help="only of this one, such as core or broker")
+    made.add_argument("--limit", type=int, default=200)
+    made.add_argument("--follow", action="store_true", help="also what comes, until Ctrl+C")
+
+
+def metrics(args: argparse.Namespace, home: Home) -> int:
+    with connected(home) as way:
+        told = way.call("core.metrics")
+    if args.json:
+        return say_json(told)
+    for line in told["text"].splitlines():
+        say_line(line)
+    return 0
+
+
+def logs(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service.watching import log_reader
+
+    require_owner(home)
+    ids = log_reader.find_ids(home, args.run) if args.run else []
+    wanted = log_reader.Wanted(ids, args.level, args.process)
+    for line in log_reader.read(home, wanted, args.limit):
+        _show_line(args, line)
+    for line in log_reader.follow(home, wanted) if args.follow else ():
+        _show_line(args, line)
+        sys.stdout.flush()
+    return 0
+
+
+def _show_line(args: argparse.Namespace, line: dict[str, Any]) -> None:
+    if args.json:
+        say_json(line)
+        return
+    rest = " ".join(f"{name}={value}" for name, value in line.items() if name not in KNOWN and value not in ("", None, []))
+    said = str(line["message"]) + (f"  {rest}" if rest else "")
+    say_line(f"{line['at'][11:23]} {line['level']:<7} {line['process']:<8} {line.get('where', '')}: {said}")

@@ -1,0 +1,1 @@
+"""Watching an installation: figures, health, logs of a run."""

@@ -1,0 +1,105 @@
+"""Whether the parts of a core are well: each answers a probe, and one that does not answer three times in a row is started anew.
+
+A part is probed only while it runs: stopping it ends the probing, and a stopped one is never started by it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from appliance.clock import monotonic_s, now_ms, sleep_s
+from appliance.errors import OwlError
+from appliance.runtime.periodic import Rounds
+from appliance.runtime.settings import Orchestrator
+
+LOG = logging.getLogger(__name__)
+Status = Literal["healthy", "degraded", "unhealthy"]
+START_S, START_EVERY_S = 60.0, 2.0
+
+
+class Health(Struct, frozen=True):
+    """What a part answers to a probe."""
+
+    status: Status
+    message: str = ""
+    uptime_s: float = 0.0
+    metrics: dict[str, str] = {}
+
+
+class Part(Protocol):
+    """A part that is probed: whether it runs, its answer within so many seconds, and what starts it anew."""
+
+    name: str
+
+    def is_running(self) -> bool: ...
+    def probe(self, limit_s: float) -> Health: ...
+    def restart(self, why: str) -> object: ...
+
+
+class Prober:
+    """Probes one part every so often, in a thread of its own that sleeps between."""
+
+    def __init__(self, part: Part, keys: Callable[[], Orchestrator]) -> None:
+        self._part = part
+        self._keys = keys
+        self._rounds = Rounds(f"probe-{part.name}", self.look, f"probes of {part.name}", LOG)
+        self.failures = 0
+        self.healthy_ms = 0
+        self.last = Health("unhealthy", "not asked yet")
+
+    def start(self) -> None:
+        """Begin to probe."""
+        self._rounds.start()
+
+    def stop(self) -> None:
+        """Probe no more, and start nothing any more."""
+        self._rounds.stop()
+
+    def look(self) -> float:
+        """One probe; the seconds until the next one."""
+        keys = self._keys()
+        if self._part.is_running() and not self._rounds.is_closing:
+            self._probe(keys.health_timeout_ms / 1000)
+            if self.failures >= keys.health_failures:
+                why = f"it did not answer {self.failures} probes in a row"
+                LOG.error(
+                    "%s is started anew: %s", self._part.name, why, extra={"part": self._part.name, "probe": self.last.message}
+                )
+                self.failures = 0
+                self._part.restart(why)
+        else:
+            self.failures = 0
+        return keys.health_interval_ms / 1000
+
+    def wait_healthy(self, limit_s: float = START_S, every_s: float = START_EVERY_S) -> bool:
+        """Probe a part that is being started until it is healthy; one that is not in time is warned of, and is no error."""
+        end_s = monotonic_s() + limit_s
+        while True:
+            self._probe(min(every_s, self._keys().health_timeout_ms / 1000))
+            if self.last.status == "healthy":
+                return True
+            if monotonic_s() + every_s > end_s:
+                LOG.warning("%s is not healthy after %g s: %s", self._part.name, limit_s, self.last.message)
+                return False
+            sleep_s(every_s)
+
+    def _probe(self, limit_s: float) -> None:
+        try:
+            self.last = self._part.probe(limit_s)
+        except OwlError as error:
+            self.last = Health("unhealthy", error.message)
+        if self.last.status == "unhealthy":
+            self.failures += 1
+        else:
+            self.failures, self.healthy_ms = 0, now_ms()
+
+
+def describe_broker(told: dict[str, Any]) -> Health:
+    """A broker's status as the answer to a probe."""
+    metrics: dict[str, str] = {
+        name: str(told[name]) for name in ("model", "memory_mb", "rss_mb", "served", "is_busy", "waiting") if name in told
+    }
+    problem = str(told.get("vault", {}).get("problem") or "")
+    return Health("degraded" if problem else "healthy", problem or "answers", float(told.get("uptime_s", 0)), metrics)
