@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday image image-test docs clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday image image-test docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -117,6 +117,9 @@ image: install model ## the image of a card for a Raspberry Pi (ARCH=amd64: for 
 
 image-test: ## boot the image in an emulator and use it over ssh (ARCH=amd64, KILLS=50: power cuts)
 	$(PYTHON) image-build/image_test.py --kills $(or $(KILLS),0) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+
+captures: dev model ## pictures of the screen for README and docs/, played to a scripted and to the small model
+	$(python) tests/support/captures.py
 
 docs: install ## write the reference documents from the code
 	$(bin)/owlbox docs --table --write docs/
