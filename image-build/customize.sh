@@ -22,7 +22,7 @@ site=$(chroot "$root" "$env/bin/python" -c 'import sysconfig; print(sysconfig.ge
 ln -sfn "versions/$version" "$root/opt/owlbox/current"
 chroot "$root" "$env/bin/python" -m compileall -q -j 0 "$site" || true # some packages bring files for other Pythons
 
-"$here/../systemd/install.sh" --destdir "$root" --ssh >/dev/null 2>&1
+"$here/../systemd/install.sh" --destdir "$root" --ssh --machine >/dev/null 2>&1
 chroot "$root" systemd-sysusers
 chroot "$root" systemd-tmpfiles --create owlbox.conf owlbox-owl.conf || true # /run is not here
 mkdir -p "$root/var/lib/owlbox/models"
@@ -32,7 +32,7 @@ chmod 644 "$root"/var/lib/owlbox/models/*.gguf
 chroot "$root" usermod -aG owlbox admin
 chroot "$root" systemctl enable --quiet owlbox-grow owlbox-first-boot owlbox-boot-secrets owlbox-console ssh avahi-daemon systemd-networkd \
     systemd-resolved systemd-timesyncd owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox-bridge.socket owlbox.service \
-    owlbox-broker.service owlbox-maintenance.timer owlbox-backup.timer owlbox-heartbeat.timer
+    owlbox-broker.service owlbox-maintenance.timer owlbox-backup.timer owlbox-heartbeat.timer owlbox-recovery.service nftables.service
 chroot "$root" systemctl disable --quiet regenerate-ssh-host-keys 2>/dev/null || true
 chroot "$root" systemctl mask --quiet systemd-networkd-wait-online.service apt-listchanges.timer 2>/dev/null || true
 

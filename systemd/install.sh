@@ -2,23 +2,25 @@
 # Puts the units, users and folders of Owlbox into a system. Run by a person, on purpose; nothing else runs it.
 # Starts and enables nothing: it ends by saying what to type. Running it again brings the files up to date.
 #
-#   sudo systemd/install.sh [--destdir DIR] [--python FILE] [--ssh]
+#   sudo systemd/install.sh [--destdir DIR] [--python FILE] [--ssh] [--machine]
 #
 #   --destdir DIR   install below DIR instead of /, for an image
 #   --python FILE   the Python that has owlbox installed, as it is called on the target
 #                   (default /opt/owlbox/current/bin/python)
 #   --ssh           also the user owl and the drop-in for sshd (docs/ssh.md)
+#   --machine       also what hardens a machine that does nothing else: firewall, journal, swap, watchdog, security updates
 #
 # To undo: systemctl disable --now the units, remove the files listed by this script; /var/lib/owlbox is yours.
 set -eu
 cd "$(dirname "$0")"
 
-destdir='' python=/opt/owlbox/current/bin/python ssh=no
+destdir='' python=/opt/owlbox/current/bin/python ssh=no machine=no
 while [ $# -gt 0 ]; do
     case $1 in
         --destdir) destdir=${2:?--destdir needs a folder}; shift 2 ;;
         --python) python=${2:?--python needs a file}; shift 2 ;;
         --ssh) ssh=yes; shift ;;
+        --machine) machine=yes; shift ;;
         *) echo "install.sh: unknown option $1; see the head of this file" >&2; exit 2 ;;
     esac
 done
@@ -63,6 +65,19 @@ if [ "$ssh" = yes ]; then
     put 644 sysusers-owl.conf /etc/sysusers.d/owlbox-owl.conf
     put 644 tmpfiles-owl.conf /etc/tmpfiles.d/owlbox-owl.conf
     put 644 sshd-owlbox.conf /etc/ssh/sshd_config.d/50-owlbox.conf
+fi
+
+if [ "$machine" = yes ]; then
+    if [ -e "$destdir/etc/nftables.conf" ] && ! cmp -s machine/nftables.conf "$destdir/etc/nftables.conf"; then
+        mv "$destdir/etc/nftables.conf" "$destdir/etc/nftables.conf.before-owlbox"
+    fi
+    put 755 machine/nftables.conf /etc/nftables.conf
+    put 644 machine/journald.conf /etc/systemd/journald.conf.d/50-owlbox.conf
+    put 644 machine/zram-generator.conf /etc/systemd/zram-generator.conf
+    put 644 machine/watchdog.conf /etc/systemd/system.conf.d/50-owlbox-watchdog.conf
+    put 644 machine/sysctl.conf /etc/sysctl.d/50-owlbox.conf
+    put 644 machine/unattended-upgrades.conf /etc/apt/apt.conf.d/52owlbox-upgrades
+    echo "  systemctl enable --now nftables.service; packages: nftables systemd-zram-generator unattended-upgrades" >&2
 fi
 
 # One program for the units, for sshd and for people. It names the home, so that there is no global configuration.

@@ -112,7 +112,7 @@ class QuickHost(Host):
         return json.loads(path.read_text()) if path.exists() else None
 
 
-def installation(folder: Path) -> tuple[Path, Home]:
+def installation(folder: Path, below: str = "") -> tuple[Path, Home]:
     """A home with something in it, and a folder of versions in which the present one is in use."""
     home = Home(folder / "home")
     new_home(home)
@@ -120,11 +120,11 @@ def installation(folder: Path) -> tuple[Path, Home]:
     Entries(store).set("memory://notes/well", "the well is deep")
     store.close()
     versions = folder / "versions"
-    (versions / __version__ / "bin").mkdir(parents=True)
-    python = versions / __version__ / "bin/python"
+    python = versions / below / __version__ / "bin/python"
+    python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\n[ "$1" = -I ] && shift\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    (versions / "current").symlink_to(__version__)
+    (versions / "current").symlink_to(f"{below}{__version__}")
     return versions, home
 
 
@@ -280,11 +280,11 @@ def test_a_machine_that_stops_at_any_moment_starts_with_a_version_that_works(tmp
 
 
 def test_a_real_environment_is_built_and_asked(tmp_path: Path) -> None:
-    versions, home = installation(tmp_path)
+    versions, home = installation(tmp_path, "versions/")
     stick = make_bundle(tmp_path / "stick")
     done = Updater(versions, home, Host(home, os.environ)).apply(stick, PUBLIC, __version__)
     assert done.is_applied, done
-    assert state(versions, home) == NEW
+    assert state(versions, home) == (f"versions/{NEW[0]}", *NEW[1:])
     said = subprocess.run(
         [versions / "current/bin/python", "-I", "-c", "import appliance; print(appliance.__version__)"], capture_output=True
     )

@@ -152,6 +152,38 @@ def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+# -- the machine --------------------------------------------------------------------------------------
+
+MACHINE = UNITS / "machine"
+
+
+def test_the_firewall_lets_in_ssh_and_the_name_alone():
+    text = (MACHINE / "nftables.conf").read_text()
+    opened = re.findall(r"^ +(?:ip6? daddr \S+ )?(tcp|udp) dport (\d+)", text, re.MULTILINE)
+    assert opened == [("tcp", "22"), ("udp", "5353"), ("udp", "5353")]
+    assert text.count("policy drop;") == 2 and text.count("{") == text.count("}")
+    nft = shutil.which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if nft and os.geteuid() == 0:
+        done = subprocess.run(["unshare", "--net", nft, "-c", "-f", str(MACHINE / "nftables.conf")], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_file_for_the_machine_is_installed_on_request_alone(tmp_path: Path):
+    for options, count in (((), 0), (("--machine",), len(list(MACHINE.iterdir())))):
+        root = tmp_path / f"root{count}"
+        command = [str(UNITS / "install.sh"), "--destdir", str(root), "--python", "/usr/bin/python3", *options]
+        subprocess.run(command, capture_output=True, check=True)
+        there = {path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
+        assert sum(path.read_bytes() in there for path in MACHINE.iterdir()) == count
+
+
+def test_the_model_is_given_up_before_the_core():
+    order = ("owlbox-tool@.service", "owlbox-broker.service", "owlbox-worker@.service", "owlbox.service")
+    scores = [int(read(UNITS / name)["Service.OOMScoreAdjust"][0]) for name in order]
+    assert scores == sorted(scores, reverse=True) and len(set(scores)) == 4
+    assert read(UNITS / "owlbox-broker.service")["Service.MemoryMax"] == ["85%"]
+
+
 # -- installing ---------------------------------------------------------------------------------------
 
 

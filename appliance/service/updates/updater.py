@@ -59,11 +59,11 @@ class Updater:
                 journal = self._begin(Step.BUILDING, self._file.read(), old=old, new=found.version, saved="")
                 try:
                     self._progress(f"building version {found.version}")
-                    self._host.remove(self._folder / found.version)
-                    wheels = self._folder / found.version / "wheels"
+                    self._host.remove(self._place(found.version))
+                    wheels = self._place(found.version) / "wheels"
                     wheels.mkdir(parents=True)
                     files = bundle.unpack(found, archive, wheels, path.name)
-                    self._host.build(self._folder / found.version, files)
+                    self._host.build(self._place(found.version), files)
                     self._host.remove(wheels)
                     self._passed("built")
                     journal = self._begin(Step.TRYING, journal)
@@ -77,7 +77,7 @@ class Updater:
         with self._alone():
             self.recover()
             journal = self._file.read()
-            if not journal.previous or not (self._folder / journal.previous).is_dir():
+            if not journal.previous or not self._place(journal.previous).is_dir():
                 raise Refused("there is no version before this one here", hint="owlbox update status shows what there is")
             new = Path(os.readlink(self._folder / CURRENT)).name
             return self._take_back(self._begin(Step.ROLLING_BACK, journal, old=journal.previous, new=new), "taken back as asked")
@@ -121,7 +121,7 @@ class Updater:
         """From the old version to the new one; back again when that is not well."""
         now = f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m%dT%H%M%SZ}"
         saved = paths.unused(self._home.backups, f"before-update-{journal.old}-{now}", ".db")
-        _link(self._folder / RECOVERY, journal.old)
+        self._link(RECOVERY, journal.old)
         journal = self._begin(Step.STOPPING, journal, saved=str(saved))
         self._progress("stopping the services")
         try:
@@ -134,7 +134,7 @@ class Updater:
             self._host.start(self._python(journal.old))
             return self._drop(journal, f"not applied, nothing has changed: {getattr(error, 'message', error)}")
         journal = self._begin(Step.SWITCHING, journal)
-        _link(self._folder / CURRENT, journal.new)
+        self._link(CURRENT, journal.new)
         self._passed("switched")
         journal = self._begin(Step.MIGRATING, journal)
         self._progress("bringing the database to the new version")
@@ -158,7 +158,7 @@ class Updater:
         self._passed("started")
         journal = self._begin(Step.TIDYING, journal)
         (self._folder / RECOVERY).unlink(missing_ok=True)
-        for path in self._folder.iterdir():
+        for path in self._place("").iterdir():
             is_version = (path / "pyvenv.cfg").is_file() and not path.is_symlink()
             if is_version and path.name not in (journal.old, journal.new):
                 self._host.remove(path)
@@ -176,7 +176,7 @@ class Updater:
         if journal.saved and Path(journal.saved).exists():
             self._host.step(self._python(journal.old), "restore", Path(journal.saved))
         self._passed("restored")
-        _link(self._folder / CURRENT, journal.old)
+        self._link(CURRENT, journal.old)
         self._passed("link is back")
         self._host.start(self._python(journal.old))
         (self._folder / RECOVERY).unlink(missing_ok=True)
@@ -186,7 +186,7 @@ class Updater:
         """Remove the new version; the old one is in use."""
         self._host.remove(self._trial)
         if journal.new and journal.new != Path(os.readlink(self._folder / CURRENT)).name:
-            self._host.remove(self._folder / journal.new)
+            self._host.remove(self._place(journal.new))
         self._passed("dropped")
         (self._folder / RECOVERY).unlink(missing_ok=True)
         ended = self._file.end(journal, said, is_applied=False)
@@ -199,7 +199,20 @@ class Updater:
         return self._home.root / TRIAL
 
     def _python(self, version: str) -> Path:
-        return self._folder / version / "bin/python"
+        return self._place(version) / "bin/python"
+
+    def _place(self, version: str) -> Path:
+        """The folder of a version: beside the one that `current` leads to."""
+        return (self._folder / os.readlink(self._folder / CURRENT)).parent / version
+
+    def _link(self, name: str, version: str) -> None:
+        """Have a link lead to a version from one moment to the next, also after a power cut."""
+        path, target = self._folder / name, os.path.relpath(self._place(version), self._folder)
+        part = path.with_name(f".{name}.part")
+        part.unlink(missing_ok=True)
+        part.symlink_to(target)
+        os.replace(part, path)
+        paths.flush(self._folder)
 
     def _require_room(self, size_bytes: int) -> None:
         """DiskFull unless the version and three copies of the database fit."""
@@ -220,12 +233,3 @@ class Updater:
             raise Busy("another update is under way", hint="owlbox update status shows it") from None
         finally:
             os.close(handle)
-
-
-def _link(path: Path, target: str) -> None:
-    """Have a link lead to a version from one moment to the next, also after a power cut."""
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    part.symlink_to(target)
-    os.replace(part, path)
-    paths.flush(path.parent)
