@@ -53,6 +53,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("document", "capabilities"), ("knowledge.document",)),
     (("mcp",), ("mcp",)),
     (("mcp-serve",), ("mcp_serve",)),
+    (("acp",), ("acp",)),
     (("call",), ("call",)),
     (("heartbeat", "mute"), ("heartbeat",)),
     (("help", "door", "docs"), ()),

@@ -51,7 +51,7 @@ def serve(args: argparse.Namespace, home: Home) -> int:
     if sys.stdin.isatty():
         raise BadInput("mcp-serve talks to a program, and this is a terminal", hint="name it in your agent: docs/mcp-serve.md")
     person = _peer_name(0) if args.peer else ""
-    taken, given = _claim_descriptor(0, os.O_RDONLY), _claim_descriptor(1, os.O_WRONLY)
+    taken, given = claim_descriptor(0, os.O_RDONLY), claim_descriptor(1, os.O_WRONLY)
     talk(taken, given, Owl(home, args.tasks, person))
     return 0
 
@@ -110,7 +110,7 @@ def _stream_call(client: Client, method: str, params: dict[str, Any], cancel: Ca
 
 def talk(taken: int, given: int, owl: Owl) -> None:
     """Answer what comes on one descriptor on another, until there is no more."""
-    conversation = Conversation(owl, lambda line: _write_line(given, line))
+    conversation = Conversation(owl, lambda line: write_line(given, line))
     try:
         for line in lines(taken):
             if isinstance(line, int):
@@ -148,13 +148,13 @@ def lines(taken: int) -> Iterator[bytes | int]:
             held.clear()
 
 
-def _write_line(given: int, line: bytes) -> None:
+def write_line(given: int, line: bytes) -> None:
     left = memoryview(line)
     while left:
         left = left[os.write(given, left) :]
 
 
-def _claim_descriptor(number: int, flags: int) -> int:
+def claim_descriptor(number: int, flags: int) -> int:
     """A copy of standard input or output for us alone; from now on the number itself leads to nothing, or to the log."""
     kept = os.dup(number)
     other = os.open(os.devnull, flags) if number == 0 else os.dup(2)

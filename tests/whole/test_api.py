@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -84,12 +84,13 @@ class Follower:
 
 
 @contextmanager
-def serving(folder: Path, answers: dict[str, Any] = ANSWERS) -> Iterator[Served]:
+def serving(folder: Path, answers: dict[str, Any] = ANSWERS, furnish: Callable[[Home], object] = bool) -> Iterator[Served]:
     """A core in this process behind a socket of its own."""
     runtime = Path(f"/tmp/owl-{new_id()[-12:]}")
     runtime.mkdir(0o700)
     home = Home(folder / "home")
     new_home(home)
+    furnish(home)
     given = {"OWLBOX__MODELS__SCRIPT": script(folder, answers), "OWLBOX__MODELS__CONTEXT": "200000"}
     given |= {"OWLBOX__POOLS__SWIFT": '["local"]'}
     core = Core(home, clean_environ(folder, runtime) | given, process="cli", is_shared=False)
