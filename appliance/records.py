@@ -71,11 +71,22 @@ class Image(Struct, frozen=True):
         return f"[picture {self.name}, {self.media_type}, {max(1, len(self.data) * 3 // 4000)} kB: this model cannot see it]"
 
 
+class ShortForm(Struct, frozen=True):
+    """What a skill asks of a tiny or small model: the first of these sentences that can be followed; none for what it cannot do.
+
+    An empty sentence says that the words behind the name are missing. `instruction` is the skill's own text, which is no answer.
+    """
+
+    sentences: tuple[str, ...] = ()
+    instruction: str = ""
+
+
 class Message(Struct, frozen=True):
     """One message of a conversation (S-005); channel and sender are empty where unknown.
 
     `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
-    `own_chars` is how much of a prompt the person typed where a document follows, None for all of it.
+    `own_chars` is how much of a prompt the person typed where a document follows, None for all of it. `short_form` is what a
+    skill that was called by its name asks of a model that cannot follow its steps.
     """
 
     role: Role
@@ -89,6 +100,7 @@ class Message(Struct, frozen=True):
     images: tuple[Image, ...] = ()
     origin: str = ""
     own_chars: int | None = None
+    short_form: "ShortForm | None" = None
 
 
 class RunSettings(Struct, frozen=True):

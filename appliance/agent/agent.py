@@ -417,7 +417,7 @@ class Agent:
 
     def _listen_plainly(self, talk: Talk, plain: Chat, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream the answer of a tiny or small model: whole sentences, none twice, nothing that is not meant for a person."""
-        stream, finish, count = SentenceStream(plain.system), Finish("stop"), 0
+        stream, finish, count = SentenceStream(f"{plain.system}\n{plain.forbidden}"), Finish("stop"), 0
         size = 0 if talk.packet is None else talk.packet.tokens
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         pieces = self._model.generate(route, ask, talk.cancel)

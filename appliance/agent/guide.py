@@ -66,6 +66,7 @@ COURTESY = re.compile(
     re.IGNORECASE,
 )
 WITHOUT_TIME = 400
+POINTING = 80  # characters of a request that only points to the text it is about
 
 
 class Chat(Struct, frozen=True):
@@ -77,6 +78,7 @@ class Chat(Struct, frozen=True):
     temperature: float
     repeat_penalty: float
     is_silent: bool = False  # nobody sees the answer before it is checked
+    forbidden: str = ""  # an instruction that is no answer, beside `system`
 
 
 class Say(Struct, frozen=True):
@@ -148,8 +150,9 @@ class Guide:
 
     def no_answer(self, messages: Sequence[Message]) -> str:
         """What is said when the model said nothing that can be shown."""
-        prompt = next((m.content for m in reversed(messages) if m.role == "user"), "")
-        return self._router.languages.detect(strip_notes(prompt))[0].say("no_answer")
+        prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
+        phrase = "no_answer" if prompt.short_form is None else "skill_unable"
+        return self._router.languages.detect(strip_notes(prompt.content))[0].say(phrase)
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -274,9 +277,9 @@ class Guide:
         return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
     def _say_courtesy(self, scene: "Scene", intent: Intent) -> Plan:
-        """A greeting, thanks, who one is: by the program where the model knows too little of the language, or of itself."""
+        """A greeting, thanks, who one is, the weather: by the program where the model knows too little of it."""
         is_english = intent.language.name == self._router.languages.english.name
-        if intent.name != "who" and is_english and (scene.tier == "small" or intent.name == "greeting"):
+        if intent.name not in ("who", "outside") and is_english and (scene.tier == "small" or intent.name == "hello"):
             return self._build_chat(scene)
         return Say(intent.language.say(intent.name))
 
@@ -457,7 +460,19 @@ class Guide:
         return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
 
     def _write_text(self, scene: "Scene", intent: Intent) -> Plan:
+        if self._points_back(intent):
+            if not scene.last_answer:
+                return Say(intent.language.say("which_text"))
+            scene = replace(scene, text=f"{scene.text.rstrip(' .!?')}:\n\n{scene.last_answer}")
+            if set(words_in(intent.text)) & intent.language.words["shorter"]:
+                return self._shorten_text(scene, scene.last_answer, intent)
         return self._build_chat(scene, is_text=True)
+
+    @staticmethod
+    def _points_back(intent: Intent) -> bool:
+        """Whether the text that is to be worked on is not there but meant: "make it shorter", "translate that into German"."""
+        words = words_in(intent.parts.get("text", ""))[:1]
+        return bool(words) and words[0] in intent.language.words["again"] and ":" not in intent.text and len(intent.text) < POINTING
 
     def _rewrite_text(self, scene: "Scene", intent: Intent) -> Plan:
         """A text in other words, asked for in the one form that the examples show."""
@@ -465,8 +480,12 @@ class Guide:
         return self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
 
     def _summarize_text(self, scene: "Scene", intent: Intent) -> Plan:
+        if self._points_back(intent):
+            return self._write_text(scene, intent)
+        return self._shorten_text(scene, intent.parts["text"], intent)
+
+    def _shorten_text(self, scene: "Scene", text: str, intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
-        text = intent.parts["text"]
         chosen = self._finder.central(text)
         if not chosen or len(sentences.split(text)) < 2:
             return self._build_chat(scene, is_text=True)
@@ -521,6 +540,11 @@ class Scene(Struct, frozen=True):
     def last_question(self) -> str:
         """What the person said last before this."""
         return next((strip_notes(m.content) for m in reversed(self.before) if m.role == "user"), "")
+
+    @property
+    def last_answer(self) -> str:
+        """What was answered last, without its sources."""
+        return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
 
     @property
     def statements(self) -> list[str]:

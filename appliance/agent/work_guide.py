@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from appliance.agent import reports
 from appliance.agent.guide import (
     DEFINITE,
     LEAST,
@@ -29,12 +30,14 @@ from appliance.agent.guide import (
 from appliance.knowledge import evidence
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
+from appliance.prompt.routing import router
 from appliance.prompt.routing.languages import Language
 from appliance.prompt.routing.router import EFFECTS, Intent
-from appliance.records import Message, Outcome, Tier
+from appliance.records import Message, Outcome, ShortForm, Tier
 from appliance.text import extract_summary, work_request
 
 OF_NOTES = ("collect_note", "collect", "digest_note", "digest")
+REPORTS = ("standup", "todos")
 # What work may ask for, in the order in which it is looked for. Nothing that ends or deletes what a person made.
 ORDER = (
     *(
@@ -43,6 +46,7 @@ ORDER = (
         "digest_text",
         "digest_note",
         "digest",
+        *REPORTS,
         "tasks",
         "reminders",
         "memories",
@@ -57,6 +61,8 @@ LISTS = {
     "tasks": ("list_tasks", "tasks", {"status": "pending"}),
     "reminders": ("list_schedules", "schedules", {"status": "active"}),
 }
+# What a skill may ask for: nothing that changes anything.
+OF_SKILLS = tuple(name for name in (*OF_NOTES, *REPORTS, *router.ORDER) if name not in EFFECTS)
 QUIET = "HEARTBEAT_OK"
 MOST_LINES = 60  # of a collection
 TEXT_CHARS = 4000  # of a text that a model is shown
@@ -72,8 +78,10 @@ class WorkGuide(Guide):
         """As for any message; "collect everything about ... into a note" and "summarise the note about ..." come first."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
         text = strip_notes(prompt.content).strip()
-        if prompt.own_chars is None and (intent := self._router.cue(text, OF_NOTES)) is not None:
-            plan = self._of_notes(Scene(tier, text, ()), intent)
+        if prompt.short_form is not None:
+            return self._follow_skill(Scene(tier, text, (), extra), prompt.short_form)
+        if prompt.own_chars is None and (intent := self._router.cue(text, (*OF_NOTES, *REPORTS))) is not None:
+            plan = self._plan_intent(Scene(tier, text, ()), intent, "")
             if not (isinstance(plan, Say) and plan.outcome):
                 return plan
         return super().plan(tier, messages, extra)
@@ -98,6 +106,8 @@ class WorkGuide(Guide):
         return self._say_unable(request.name)
 
     def _plan_intent(self, scene: Scene, intent: Intent, texts: str) -> Plan:
+        if intent.name in REPORTS:
+            return self._report(intent, texts)
         if intent.name == "digest_text":
             return self._digest_text(scene, intent, texts)
         if intent.name in OF_NOTES:
@@ -111,6 +121,38 @@ class WorkGuide(Guide):
 
     def _say_unable(self, text: str) -> Say:
         return Say(self._router.languages.detect(text)[0].say("unable"), "unable")
+
+    # -- skills and reports ------------------------------------------------------------------------
+
+    def _follow_skill(self, scene: Scene, form: ShortForm) -> Plan:
+        """What a skill asks for that was called by its name: the first of its sentences that comes to something."""
+        said: Say | None = None
+        for sentence in form.sentences:
+            if not sentence:
+                return Say(self._router.languages.english.say("skill_words"))
+            intent = self._router.cue(sentence, OF_SKILLS)
+            if intent is None:
+                continue
+            plan = self._plan_intent(replace(scene, text=sentence), intent, "")
+            if not (isinstance(plan, Say) and plan.outcome):
+                return replace(plan, forbidden=form.instruction) if isinstance(plan, Chat) else plan
+            said = replace(plan, outcome="")
+        if said is not None or not form.sentences:
+            return said or Say(self._router.languages.detect(scene.text)[0].say("skill_unable"))
+        plain = self._build_chat(replace(scene, text=form.sentences[-1]), is_text=True)
+        return replace(plain, forbidden=form.instruction) if isinstance(plain, Chat) else plain
+
+    def _report(self, intent: Intent, texts: str) -> Plan:
+        """A report that the program writes itself."""
+        if intent.name == "todos":
+            return Say(reports.write_todos(intent.parts.get("text") or texts, intent.language))
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            return Say(reports.write_standup((outcome.data or {}).get("tasks", ()), self._now(), intent.language))
+
+        return Do(tool_call("list_tasks", limit=1000), told)
 
     # -- notes ------------------------------------------------------------------------------------
 

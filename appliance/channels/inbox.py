@@ -127,7 +127,7 @@ class Inbox:
         if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
             marks.append(("document", "piped in with the message"))
         if called := self._parse_call(inbound):
-            shown |= {"rendered": called["text"], "own": 0}
+            shown |= {"rendered": called["text"], "own": 0, "short": called["short"]}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]
         with self._store.write(durable=True) as execute:
             seen = execute(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
-from appliance.records import Event, Image, Message, ToolCall
+from appliance.records import Event, Image, Message, ShortForm, ToolCall
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
@@ -254,12 +254,19 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
                     *(role, text, (), "", reasoning, event.at_ms, event.channel, event.sender_id),
                     own_chars=(event.input or {}).get("own") if event.role == "user" else None,
                     images=images.get(event.id, ()),
+                    short_form=_short_form(event) if event.role == "user" else None,
                 )
             )
             thought = ""
     if later:
         give_up()
     return messages
+
+
+def _short_form(event: Event) -> ShortForm | None:
+    """What a skill that was called by its name asks of a small model; None for a message that called none."""
+    given = (event.input or {}).get("short")
+    return None if given is None else ShortForm(tuple(given["sentences"]), given["instruction"])
 
 
 def _estimate_tokens(event: Event) -> int:

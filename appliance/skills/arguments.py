@@ -8,9 +8,13 @@ import re
 from collections.abc import Sequence
 
 from appliance.errors import BadInput
+from appliance.records import ShortForm
 from appliance.skills.skill_file import IDENTIFIER, Argument, Skill
 
 WORD = re.compile(r'"([^"]*)"|(\S+)')
+MAX_PLAIN = 600  # characters of a text that is one request
+STEPS = re.compile(r"^\s*(?:2[.)]|[-*]\s)|`[a-z]+(?:_[a-z]+)*`", re.MULTILINE)  # a list, or the name of a tool
+ANY_PLACEHOLDER = re.compile(r"\$\w+")
 PLACEHOLDER = re.compile(r"\$(ARGUMENTS\b|[1-9])")
 
 
@@ -42,6 +46,26 @@ def render(skill: Skill, typed: str) -> str:
 
     Without any placeholder the words are added below the text, so that nothing a person typed is lost.
     """
+    body, count = _fill(skill, skill.body, typed)
+    return f"{body}\n\n{typed.strip()}" if typed.strip() and not count else body
+
+
+def short_form(skill: Skill, typed: str) -> ShortForm:
+    """What a model is given for `/name typed` that can follow one sentence and no steps.
+
+    The skill's own `small` sentences; else its text, when that is short and names no tool; else nothing.
+    """
+    if skill.small:
+        made = [_fill(skill, one, typed) for one in skill.small]
+        is_missing = not typed.strip() and all(count for _, count in made)
+        sentences = ("",) if is_missing else tuple(text for text, count in made if typed.strip() or not count)
+        return ShortForm(sentences, skill.body)
+    is_plain = len(skill.body) <= MAX_PLAIN and not STEPS.search(skill.body)
+    return ShortForm((render(skill, typed),) if is_plain else (), ANY_PLACEHOLDER.sub("", skill.body))
+
+
+def _fill(skill: Skill, text: str, typed: str) -> tuple[str, int]:
+    """A text with what was typed in place of its placeholders, and how many there were."""
     words = split_arguments(typed)
     values: dict[str, str] = {}
     for number, one in enumerate(skill.arguments):
@@ -72,8 +96,7 @@ def render(skill: Skill, typed: str) -> str:
         return values[skill.arguments[place].name] if place < len(skill.arguments) else ""
 
     # One pass: what a person typed is never taken for a placeholder itself.
-    body, count = pattern.subn(value_of, skill.body)
-    return f"{body}\n\n{typed.strip()}" if typed.strip() and not count else body
+    return pattern.subn(value_of, text)
 
 
 def _identifiers(arguments: Sequence[Argument]) -> list[str]:

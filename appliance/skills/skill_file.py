@@ -10,6 +10,7 @@ top level or within `metadata`, where the reference validator allows anything:
 - `requires`: `bins` and `env` that must be there.
 - `addons`: `packages` and `env` for its scripts.
 - `arguments`: name, description, required, default, for `/name` with words after it.
+- `small`: the sentence, or several, that a model which cannot follow steps is given in place of the text.
 """
 
 import re
@@ -34,7 +35,7 @@ SOURCES = ("apt", "npm", "pip", "apk")
 # Names of commands: a skill of this name is listed and read, but `/name` is the command.
 RESERVED = frozenset(
     """help skills clear exit quit new threads resume status budget tree fork rename compact waiting approve reject abort stop
-    inject approval model offer sessions archive export skill session group""".split()
+    inject approval theme model offer sessions archive export skill session group""".split()
 )
 # What strict YAML turns down although other YAML readers take it: flow collections, anchors, aliases, tags, merge keys.
 LOOSE_VALUE = re.compile(r"^(?:[\[{]|[&*!](?=\S))")
@@ -73,6 +74,7 @@ class Skill(msgspec.Struct, frozen=True):
     script_env: tuple[str, ...] = ()
     license: str = ""
     agents: tuple[str, ...] = ()
+    small: tuple[str, ...] = ()
     body_start: int = 0  # where the front matter is over
 
     @property
@@ -126,6 +128,7 @@ def parse_skill(path: Path, text: str) -> Skill:
         script_env=_names(addons, "addons", "env"),
         license=str(front.get("license") or ""),
         agents=_names(front, "", "agents"),
+        small=_sentences(_field(front, "small")),
         body_start=text.rindex(body.strip()),
     )
 
@@ -252,6 +255,12 @@ def _field(front: Mapping[str, Any], key: str) -> Any:
     """A field of the top level, or of `metadata`."""
     inner = front.get("metadata")
     return front[key] if key in front else inner.get(key) if isinstance(inner, dict) else None
+
+
+def _sentences(value: object) -> tuple[str, ...]:
+    """One sentence or a list of them; what is no text is left out."""
+    given = value if isinstance(value, list) else [value]
+    return tuple(" ".join(one.split()) for one in given if isinstance(one, str) and one.strip())
 
 
 def _table(front: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.skills import editing
-from appliance.skills.arguments import has_placeholders, render, usage_of
+from appliance.skills.arguments import has_placeholders, render, short_form, usage_of
 from appliance.skills.catalog import FoundSkill, SkillLine, Skills
 from appliance.skills.environments import remove_unused
 from appliance.skills.package import Package, PackageFile, check_files, choose
@@ -45,12 +45,20 @@ class SkillView(TypedDict):
     usage: str
 
 
+class Short(TypedDict):
+    """What is asked in place of the text of a model that cannot follow steps: the first of the sentences that it can."""
+
+    sentences: list[str]
+    instruction: str
+
+
 class Called(TypedDict):
     """What a model is given for `/name words`."""
 
     name: str
     text: str
     is_trusted: bool
+    short: Short
 
 
 class Offered(TypedDict):
@@ -120,7 +128,9 @@ class SkillService:
             raise Refused(f"/{one.skill.name} cannot be used here: it needs {missing}", hint="install or set that first")
         text = render(one.skill, words)
         self._skills.count_use(one)
-        return Called(name=one.skill.name, text=text, is_trusted=self._skills.is_trusted(one))
+        form = short_form(one.skill, words)
+        short = Short(sentences=list(form.sentences), instruction=form.instruction)
+        return Called(name=one.skill.name, text=text, is_trusted=self._skills.is_trusted(one), short=short)
 
     def expand(self, message: str) -> Called | None:
         """What a message stands for that calls a skill; None for one that does not, or names none that there is."""

@@ -24,10 +24,13 @@ class SentenceStream:
     """What may be shown of an answer. `said` is all that was passed on; once `is_over`, nothing more is worth reading."""
 
     def __init__(self, forbidden: str = "") -> None:
-        """`forbidden` is a text no sentence of which is passed on: the model's own instructions."""
+        """`forbidden` is a text no sentence of which is passed on, nor one mostly made of it: the model's own instructions."""
         self._rest = ""  # behind the last whole sentence
         self._shown = 0  # characters of `_rest` that were passed on
         self._forbidden = _plain_words(forbidden)
+        told = self._forbidden.split()
+        self._told_words = frozenset(told)
+        self._told_runs = {tuple(told[n : n + RUN]) for n in range(len(told) - RUN + 1)}
         self._runs: set[tuple[str, ...]] = set()
         self._counts: dict[str, int] = {}
         self.said = ""
@@ -79,7 +82,8 @@ class SentenceStream:
         if not shown and (is_again or is_inner or (runs and repeated > len(runs) * REPEATED)):
             self.is_over = True
             return ""
-        if not shown and len(words) > RUN and key in self._forbidden:
+        recited = sum(run in self._told_runs for run in runs)
+        if not shown and ((len(words) > RUN and key in self._forbidden) or (runs and recited > len(runs) * REPEATED)):
             return ""
         self._runs.update(runs)
         return text[shown:]
@@ -94,6 +98,10 @@ class SentenceStream:
         end = self._rest.rfind(" ") if " " in begun else len(self._rest)
         words = [word.lower() for word in WORDS.findall(self._rest[:end])]
         if words and f" {' '.join(words[: RUN + 2])}" in f" {self._forbidden}":  # the last may be half a word
+            return ""
+        if words and words[0] in self._told_words and sum(word not in self._told_words for word in words) <= 1:
+            return ""  # "Owlbox is a helpful assistant ...": judged when it is whole
+        if any(tuple(words[n : n + RUN]) in self._told_runs for n in range(len(words) - RUN + 1)):
             return ""
         seen: set[tuple[str, ...]] = set()
         held = 0

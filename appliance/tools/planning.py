@@ -63,6 +63,7 @@ class Line(TypedDict):
     blocked_by: tuple[int, ...]
     open_blockers: int
     created_ms: int
+    ended_ms: int | None
 
 
 class Listed(TypedDict):

@@ -240,5 +240,19 @@ def test_a_courtesy_is_the_models_only_where_it_can(ask: Any, prompt: str, tier:
     assert text_of(ask(prompt, answers=[["Any time."]], tier=tier)[0]) == said
 
 
+def test_a_text_that_is_only_pointed_to_is_the_last_answer(ask: Any) -> None:
+    said = "The sea is wide and blue. Ships sail on the sea. A gull sits on a mast."
+    steps, model, _ = ask("Write a poem about the sea.", said, "Make it shorter.")
+    assert text_of(steps) == "The sea is wide and blue." and model.asked == []
+    _, model, _ = ask("Write a line to Ada.", "Ada, water the plants.", "Translate it into German", answers=[["Gut."]])
+    assert model.asked[0][1].messages[-1].content == "Translate it into German:\n\nAda, water the plants."
+    assert text_of(ask("Make it shorter")[0]).startswith("Which text do you mean?")
+
+
+def test_what_is_outside_is_not_made_up(ask: Any) -> None:
+    steps, model, _ = ask("What is the weather like today?", tier="small")
+    assert "today's weather" in text_of(steps) and model.asked == []
+
+
 def test_it_says_itself_who_it_is(ask: Any) -> None:
     assert text_of(ask("Who are you?", tier="small")[0]).startswith("I am Owlbox")

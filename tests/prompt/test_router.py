@@ -251,7 +251,10 @@ def test_a_look_at_its_times_is_told_from_a_reminder(prompt: str, rest: str, que
 @pytest.mark.parametrize(
     ("prompts", "language", "name"),
     [
-        (("hello", "Good morning!", "Hi there"), "en", "greeting"),
+        (("hello", "Hi there"), "en", "hello"),
+        (("Good morning!",), "en", "greeting"),
+        (("What's the weather like in Berlin?", "Will it rain tomorrow?"), "en", "outside"),
+        (("Wie wird das Wetter morgen?",), "de", "outside"),
         (("Thank you very much!", "Great, thanks."), "en", "thanks"),
         (("Who are you?", "What's your name?"), "en", "who"),
         (("Hallo", "Guten Morgen!"), "de", "greeting"),

@@ -55,7 +55,7 @@ def test_the_first_words_are_shown_at_once() -> None:
     stream = SentenceStream()
     assert [stream.feed(piece) for piece in ("Hel", "lo", " there", ", you")] == ["Hel", "lo", "", " there,"]
     held = SentenceStream("You are Owlbox.")
-    assert [held.feed(piece) for piece in ("You", " can", " go")] == ["", "", "You can"]
+    assert [held.feed(piece) for piece in ("You", " can", " go")] == ["", "", ""] and held.feed(" to") == "You can go"
     assert SentenceStream().feed("<") == "" and SentenceStream().feed(" {") == ""
 
 
@@ -64,6 +64,9 @@ def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:
     assert shown("<tool_call>{}</tool_call>") == ""
     told = "You are Owlbox, a helpful assistant on a small computer at home."
     assert shown(*pieces(f"{told} Hello!"), forbidden=told).strip() == "Hello!"
+    assert shown(*pieces("Owlbox is a helpful assistant on a small computer at home."), forbidden=told) == ""
+    steps = "First get the whole text, then choose the length, then write one sentence."
+    assert shown(*pieces("Get the whole text, then choose the length and write. Done."), forbidden=steps).strip() == "Done."
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from appliance.prompt.routing import sentence_templates
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
+WORDS = ("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter")  # lists that every language has
 TABLES = ("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike")
 TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -140,7 +141,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         return [given.get(table, {}) for given in (shipped, own)]
 
     words: dict[str, frozenset[str]] = {
-        key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you", "tell")
+        key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter")
     }
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}

@@ -48,7 +48,7 @@ ORDER = (
         "about",
     ),
 )
-COURTESIES = ("greeting", "thanks", "bye", "night", "how", "who")  # that ask for nothing but a word back
+COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 EFFECTS = frozenset(
     {
         "recurring",
