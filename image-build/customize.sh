@@ -30,7 +30,7 @@ cp "$OWLBOX_IMAGE_MODELS"/*.gguf "$root/var/lib/owlbox/models/"
 chroot "$root" chown -R owlbox:owlbox /var/lib/owlbox/models
 chmod 644 "$root"/var/lib/owlbox/models/*.gguf
 chroot "$root" usermod -aG owlbox admin
-chroot "$root" systemctl enable --quiet owlbox-grow owlbox-first-boot owlbox-boot-secrets owlbox-console ssh avahi-daemon systemd-networkd \
+chroot "$root" systemctl enable --quiet owlbox-grow owlbox-first-boot owlbox-after-start owlbox-console ssh avahi-daemon systemd-networkd \
     systemd-resolved systemd-timesyncd owlbox.socket owlbox-broker.socket owlbox-tool.socket owlbox-bridge.socket owlbox.service \
     owlbox-broker.service owlbox-maintenance.timer owlbox-backup.timer owlbox-heartbeat.timer owlbox-recovery.service nftables.service
 chroot "$root" systemctl disable --quiet regenerate-ssh-host-keys 2>/dev/null || true

@@ -218,7 +218,7 @@ def try_first_boot(box: Box) -> None:
 
 def look_over(box: Box) -> None:
     """doctor finds nothing that is wrong."""
-    done = box.ssh("admin", "sudo owlbox doctor --json", check=False)
+    done = box.ssh("admin", "sudo -u owlbox owlbox doctor --json", check=False)
     try:
         found = json.loads(done.stdout)
     except ValueError:

@@ -17,7 +17,7 @@ Start = Callable[..., str]
 def start(tmp_path: Path) -> Start:
     """Starts the box with these files on its boot partition; what it said."""
     root, boot = tmp_path / "root", tmp_path / "boot"
-    for folder in ("etc/ssh", "etc/wpa_supplicant", "home/owl/.ssh", "home/admin", "var/lib/owlbox/models"):
+    for folder in ("etc/ssh", "etc/wpa_supplicant", "home/admin", "var/lib/owlbox/models"):
         (root / folder).mkdir(parents=True)
     boot.mkdir()
 
@@ -33,10 +33,9 @@ def start(tmp_path: Path) -> Start:
 def test_keys_are_taken_over_and_rubbish_is_not(start: Start, tmp_path: Path) -> None:
     said = start(authorized_keys=f'# mine\r\n{KEY}\r\ncommand="sh" {KEY}\r\nnonsense\r\n')
     assert "1 key(s) taken over" in said
-    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == KEY + "\n"
     assert (tmp_path / "root/home/admin/.ssh/authorized_keys").read_text() == KEY + "\n"
     assert "no line of it is a public key" in start(authorized_keys="nonsense\n")
-    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == KEY + "\n", "those that were there stay"
+    assert (tmp_path / "root/home/admin/.ssh/authorized_keys").read_text() == KEY + "\n", "those that were there stay"
 
 
 def test_each_box_makes_keys_of_its_own_once(start: Start, tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_a_factory_reset_leaves_the_models_and_nothing_else(start: Start, tmp_pa
         (home / name).write_text("x")
     start(**{"factory-reset": ""})
     assert [path.relative_to(home).as_posix() for path in sorted(home.rglob("*"))] == ["models", "models/model.gguf"]
-    assert (tmp_path / "root/home/owl/.ssh/authorized_keys").read_text() == ""
+    assert not (tmp_path / "root/home/admin/.ssh").exists()
     assert not (tmp_path / "boot/factory-reset").exists()
     (home / "owlbox.db").write_text("new")
     start()
