@@ -47,7 +47,7 @@ for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.soc
     owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service owlbox-server.socket owlbox-server@.service \
     owlbox-worker@.service owlbox-worker.service owlbox-worker.timer owlbox-heartbeat.service owlbox-heartbeat.timer \
     owlbox-maintenance.service owlbox-maintenance.timer owlbox-backup.service owlbox-backup.timer \
-    owlbox-update.service owlbox-update.timer owlbox-recovery.service; do
+    owlbox-update.service owlbox-update.timer owlbox-recovery.service owlbox-web.service; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
 version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')

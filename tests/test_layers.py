@@ -59,6 +59,7 @@ runtime.config_edit: tomlkit
 runtime.log: systemd
 runtime.sd_notify: systemd
 service.broker_process: subprocess
+service.web_process: subprocess
 service.bench: subprocess
 service.repair: subprocess
 service.checks: subprocess

@@ -293,15 +293,15 @@ class Slack(Keys):
 class Web(Keys):
     """The web page and what else is asked by HTTP: docs/web-page.md."""
 
-    enabled: bool = setting(False, "Let `owlbox web` serve it.", seed="A channels.web.enabled")
-    host: str = setting("127.0.0.1", "Address to listen at; another than loopback needs `certificate` or `address`.")
-    port: int = setting(8420, "Port to listen at.", within=(0, 65_535))
-    address: str = setting("", "Where people reach it when a proxy is before it, such as `https://owl.lan`.")
-    certificate: str = setting("", "Certificates in PEM, for https; relative to the home.")
-    key: str = setting("", "Their private key; empty when it is in the same file.")
+    enabled: bool = setting(False, "Serve it.", seed="A channels.web.enabled", mark="restart")
+    host: str = setting("127.0.0.1", "Address to listen at; any but loopback needs `certificate` or `address`.", mark="restart")
+    port: int = setting(8420, "Port to listen at.", within=(0, 65_535), mark="restart")
+    address: str = setting("", "Where people reach it when a proxy is before it, such as `https://owl.lan`.", mark="restart")
+    certificate: str = setting("", "Certificates in PEM, for https; relative to the home.", mark="restart")
+    key: str = setting("", "Their private key; empty when it is in the same file.", mark="restart")
     session_days: float = setting(30, "How long a login holds.", within=(0.01, 366))
     invite_h: float = setting(24, "How long an invite holds.", within=(0.01, 720))
-    max_connections: int = setting(64, "Connections at a time.", within=(4, 1000))
+    max_connections: int = setting(64, "Connections at a time.", within=(4, 1000), mark="restart")
 
 
 class Programs(Keys):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from appliance import __version__
+from appliance.channels.http.site import page_address
 from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.entries import EntryMethods
@@ -311,13 +312,14 @@ class Core:
         processes = self.leases.listing(10)
         if visibility.asking() is not None:
             return {**known, "processes": sum(lease.ended_ms is None for lease in processes)}
+        web = settings.channels.web
         return {
             **known,
             "home": str(self.home.root),
             "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
-            "channels": self.connections.channel_states(),
+            "channels": {**self.connections.channel_states(), "web": web.enabled and page_address(web)},
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),

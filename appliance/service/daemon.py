@@ -29,6 +29,7 @@ from appliance.secrets import plaintext_migration
 from appliance.service import home_faults
 from appliance.service.core import Core
 from appliance.service.parts.programs import open_programs
+from appliance.service.web_process import build_web_process
 from appliance.sessions.logins import LoginsEnded
 from appliance.store import storage_errors
 
@@ -194,6 +195,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.indexer.start()
         core.offers.start()
         core.model_parts.watching.start()
+        if web := build_web_process(core.home, environ, is_enabled=core.live.current.channels.web.enabled):
+            core.shutdown.before("web page", web.stop)
+            web.start()
         again = core.inbox.start_waiting()
         _announce(core)
         LOG.info("core is up", extra={"home": str(home.root), "waiting": again})

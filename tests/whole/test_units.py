@@ -134,6 +134,9 @@ def test_core_and_broker_agree_on_where_they_meet():
     assert (gate["Socket.SocketUser"], gate["Socket.SocketMode"]) == (core["Service.User"], ["0600"])
     assert f"OWLBOX_CORE_USER={core['Service.User'][0]}" in bridge["Service.Environment"]
     assert bridge["Service.User"][0] not in (core["Service.User"][0], tool_unit.USER)
+    web = read(UNITS / "owlbox-web.service")
+    assert f"OWLBOX_WEB_USER={web['Service.User'][0]}" in core["Service.Environment"]
+    assert str(paths.SERVICE_HOME) in web["Service.InaccessiblePaths"][0].split()
     for name in ("owlbox-worker@.service", "owlbox-worker.service", "owlbox-heartbeat.service"):
         told = [value for value in core["Service.Environment"] if "SOCKET=" in value]
         assert [value for value in read(UNITS / name)["Service.Environment"] if "SOCKET=" in value] == told
@@ -258,7 +261,7 @@ def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_p
     assert "quick = local" in lines["pools"] and "default = local" in lines["pools"]
     assert lines["pools"].endswith("(default quick)")
     state = "127.0.0.1:1 cannot be reached: [Errno 111] Connection refused" if is_up else True
-    assert lines["channels"] == f"email {state if is_up else 'on'}, matrix off, slack off"
+    assert lines["channels"] == f"email {state if is_up else 'on'}, matrix off, slack off, web off"
     assert lines["workspace"] == str(tmp_path)
     status = box.json("status")
     assert (status["default_pool"], status["channels"]) == ("quick", {"email": state, "matrix": False, "slack": False})
@@ -311,7 +314,7 @@ def test_services_become_ready_and_answer(owlery: Machine):
     assert owlery.show("owlbox.service", "StatusText") == "serves /var/lib/owlbox"
     assert owlery.show("owlbox-broker.service", "StatusText") == "listens at /run/owlbox-broker/broker.sock"
     status = owlery.ok(LAUNCHER, "status")
-    assert "running, pid" in status and "default = local" in status and "matrix off, email off" in status
+    assert "running, pid" in status and "default = local" in status and "email off, matrix off, slack off, web off" in status
     assert owlery.ok(LAUNCHER, "ask", "hi") == "Hoot hoot."
     assert json.loads(owlery.ok(LAUNCHER, "status", "--json"))["broker"]["is_confined"]  # models.local_only, by the kernel
     assert owlery.ok("systemctl", "--failed", "--quiet", "--no-legend") == ""
@@ -395,6 +398,33 @@ def test_another_agent_is_served_in_the_name_of_who_connected(owlery: Machine):
     refused = owlery.run(machine.PYTHON, "-I", "-c", talk, user="mallory")
     assert refused.returncode != 0 and "Permission denied" in refused.stderr
     owlery.ok("systemctl", "stop", "owlbox-server.socket")
+
+
+@pytest.mark.covers("A-179")
+def test_the_web_page_is_served_by_a_user_that_has_no_rights_of_its_own(owlery: Machine):
+    unit, user = "owlbox-web.service", "owlbox-web"
+    owlery.ok(LAUNCHER, "config", "set", "channels.web.enabled", "true", user="owlbox")
+    owlery.ok("systemctl", "start", unit)
+    assert owlery.ok("stat", "-c", "%U", f"/proc/{owlery.show(unit, 'MainPID')}") == user
+    invite = json.loads(owlery.ok(LAUNCHER, "people", "invite", "carol", "--json"))["invite"]
+    visit = (
+        "from http.client import HTTPConnection as C; import sys; w = C('127.0.0.1', 8420); "
+        f"w.request('POST', '/login', '{{\"invite\": \"{invite}\"}}', "
+        "{'Content-Type': 'application/json', 'Origin': 'http://127.0.0.1:8420'}); a = w.getresponse(); "
+        "print(a.status, a.read().decode(), a.getheader('Set-Cookie'))"
+    )
+    answer = owlery.ok(machine.PYTHON, "-I", "-c", visit, user="mallory")
+    assert answer.startswith('200 {"person":"carol"} owlbox=') and "HttpOnly; SameSite=Strict" in answer
+    assert "carol" in owlery.ok(LAUNCHER, "people", "logins")
+    ask = (
+        "from appliance.runtime.rpc_client import Client; c = Client('/run/owlbox/core.sock', name='x'); print(c.call(METHOD, {}))"
+    )
+    for method in ("sql.query", "login.list", "people.list", "core.shutdown"):
+        as_web = ("setpriv", f"--reuid={user}", f"--regid={user}", "--groups=owlbox", machine.PYTHON, "-I", "-c")
+        done = owlery.run(*as_web, ask.replace("METHOD", repr(method)))
+        assert "carol" not in done.stdout and (done.returncode != 0 or done.stdout.strip() == "[]"), (method, done.stdout)
+    owlery.ok("systemctl", "stop", unit)
+    owlery.ok(LAUNCHER, "config", "set", "channels.web.enabled", "false", user="owlbox")
 
 
 @needs("bwrap", "perl")

@@ -4,7 +4,6 @@ One core, one server and one browser for the whole file; each test begins in a c
 """
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -73,7 +72,6 @@ class Page:
     core: Core
     browser: Browser
     port: int
-    server: "subprocess.Popen[bytes]"
 
     @property
     def address(self) -> str:
@@ -113,9 +111,8 @@ def page(shared_box: Box) -> Iterator[Page]:
     shared_box.environ |= {"OWLBOX__CHANNELS__WEB__ENABLED": "true", "OWLBOX__CHANNELS__WEB__PORT": str(port)}
     script(shared_box, PLAY)
     core = shared_box.serve()
-    server = shared_box.start("web")
     with browsing() as browser:
-        made = Page(shared_box, core, browser, port, server)
+        made = Page(shared_box, core, browser, port)
         until(lambda: _answers(made), "the page is served")
         invite = core.call("login.invite", person="ann")["address"]
         browser.open(invite)
@@ -124,7 +121,6 @@ def page(shared_box: Box) -> Iterator[Page]:
 
 
 def _answers(page: Page) -> bool:
-    assert page.server.poll() is None, page.server.stderr.read().decode() if page.server.stderr else ""
     try:
         return page.ask("GET", "/") == 200
     except OSError:

@@ -5,10 +5,13 @@ It opens no database and holds no secret but the key of its certificate; what pe
 """
 
 import logging
+import os
 import signal
 import ssl
 import sys
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from appliance import __version__
 from appliance.channels.http.core_link import CoreLink
@@ -25,17 +28,18 @@ from appliance.runtime.settings import Web
 from appliance.runtime.signals import Signals
 
 LOG = logging.getLogger(__name__)
+CHILD = "OWLBOX_WEB_CHILD"  # set by a core that has started us
 
 
-def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, has_programs: bool = False) -> HttpServer:
-    """A server as configured, listening and not yet accepting. Further routes are objects in the list here."""
+def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, folder: Path, has_programs: bool = False) -> HttpServer:
+    """A server as configured, listening and not yet accepting; `folder` has its certificate. Further routes go into the list."""
     if not is_loopback(keys.host) and not keys.certificate and not keys.address.startswith("https:"):
         raise ConfigError(
             f"channels.web.host is {keys.host}, which others reach, and nothing is encrypted",
             key="channels.web.host",
             hint="set channels.web.certificate and key, or channels.web.address to that of an https proxy before it",
         )
-    tls = _load_certificate(home, keys) if keys.certificate else None
+    tls = _load_certificate(folder, keys) if keys.certificate else None
     sock = listen(keys.host, keys.port)
     site = build_site(keys.host, int(sock.getsockname()[1]), has_tls=tls is not None, address=keys.address)
     core = CoreLink(lambda: paths.find_core(home, environ))
@@ -47,7 +51,8 @@ def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, has_progr
 
 def serve(home: Home, environ: Mapping[str, str]) -> int:
     """Serve until a signal; returns the exit code."""
-    settings = config.load(home.require(), environ)
+    given = Path(environ["CREDENTIALS_DIRECTORY"]) if environ.get("CREDENTIALS_DIRECTORY") else None
+    settings = config.load(home.require(), environ) if given is None else config.load(home, environ, path=given / "owlbox.toml")
     keys = settings.channels.web
     if not keys.enabled:
         raise Refused("the web page is switched off", hint="owlbox config set channels.web.enabled true")
@@ -56,8 +61,11 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     logging.getLogger("websockets").setLevel(logging.WARNING)  # it tells of each connection and its end
     notifier = sd_notify.Notifier(environ)
     signals = Signals((signal.SIGTERM, signal.SIGINT))
-    server = build_server(home, environ, keys, has_programs=settings.channels.programs.enabled)
+    has_programs = settings.channels.programs.enabled
+    server = build_server(home, environ, keys, folder=given or home.root, has_programs=has_programs)
     server.start()
+    if environ.get(CHILD):
+        threading.Thread(target=_end_with_parent, name="web-parent", daemon=True).start()
     print(f"owlbox {__version__} web page at {server.site.address}", file=sys.stderr, flush=True)
     notifier.ready(f"serves {server.site.address}")
     signals.wait(None)
@@ -67,11 +75,18 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _load_certificate(home: Home, keys: Web) -> ssl.SSLContext:
+def _end_with_parent() -> None:
+    """Ask this process to end when standard input does: the core at the other end of the pipe is gone."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _load_certificate(folder: Path, keys: Web) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(home.root / keys.certificate, home.root / (keys.key or keys.certificate))
+        context.load_cert_chain(folder / keys.certificate, folder / (keys.key or keys.certificate))
     except (OSError, ssl.SSLError) as error:
         why = error.strerror or str(error)
         raise ConfigError(f"channels.web.certificate cannot be used: {why}", key="channels.web.certificate") from None
