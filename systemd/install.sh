@@ -61,6 +61,11 @@ put 644 ../docs/systemd.md /opt/owlbox/share/docs/systemd.md
 put 644 ../docs/ssh.md /opt/owlbox/share/docs/ssh.md
 put 644 ../docs/backup.md /opt/owlbox/share/docs/backup.md
 put 644 ../docs/upgrade.md /opt/owlbox/share/docs/upgrade.md
+shells=../appliance/cli/shells
+put 644 $shells/owlbox.bash /usr/share/bash-completion/completions/owlbox
+put 644 $shells/owlbox.zsh /usr/share/zsh/vendor-completions/_owlbox
+put 644 $shells/owlbox.fish /usr/share/fish/vendor_completions.d/owlbox.fish
+put 644 $shells/owlbox.1 /usr/share/man/man1/owlbox.1
 if [ "$ssh" = yes ]; then
     put 644 sysusers-owl.conf /etc/sysusers.d/owlbox-owl.conf
     put 644 tmpfiles-owl.conf /etc/tmpfiles.d/owlbox-owl.conf

@@ -55,6 +55,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("mcp-serve",), ("mcp_serve",)),
     (("acp",), ("acp",)),
     (("call",), ("call",)),
+    (("completion",), ("completion",)),
     (("heartbeat", "mute"), ("heartbeat",)),
     (("help", "door", "docs"), ()),
 )
@@ -212,6 +213,7 @@ def _write_docs(args: argparse.Namespace, home: Home) -> int:
 
     if args.table:
         docs.write_table(whole_parser)
+        docs.write_shells(whole_parser())
     pages = docs.pages(whole_parser())
     if args.write:
         for name, text in pages.items():

@@ -30,7 +30,9 @@ from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.session_control import Control
+from appliance.cli.completion import FOLDER as SHELL_FILES
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
+from appliance.cli.reference import man_page, shells
 from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.mcp.hub import Hub
@@ -370,6 +372,18 @@ def write_table(whole_parser: Callable[[], argparse.ArgumentParser]) -> None:
     rows = tool_rows()
     _write([], rows)
     _write(command_rows(whole_parser()), rows)
+
+
+def shell_files(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """What shells and `man` read, by the names of the files."""
+    return {**{f"owlbox.{shell}": text for shell, text in shells.scripts(parser).items()}, "owlbox.1": man_page.man_page(parser)}
+
+
+def write_shells(parser: argparse.ArgumentParser) -> None:
+    """Write completion and the man page."""
+    SHELL_FILES.mkdir(exist_ok=True)
+    for name, text in shell_files(parser).items():
+        (SHELL_FILES / name).write_text(text, encoding="utf-8")
 
 
 def _write(commands: list[tuple[str, str]], rows: list[ToolCommand]) -> None:

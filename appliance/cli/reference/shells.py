@@ -1,0 +1,311 @@
+"""Completion for bash, zsh and fish, written from the command line: words, options and values of every command as tables.
+
+The scripts hold all that is fixed, so that completing starts no process; names of threads, tasks and so on are asked of
+`owlbox completion names KIND`, which answers when a core runs. The three differ in their language alone: each walks the words that
+were typed, and looks the place that it comes to up in the same tables. `docs --write` writes them; a test compares them.
+"""
+
+import argparse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+FILE = "file"
+# Whose names an argument takes: by its own name wherever it stands, or by the command and its name.
+KINDS = {
+    "thread": "thread",
+    "run": "thread",
+    "person": "person",
+    "user": "person",
+    "role": "role",
+    "server": "server",
+    "session": "session",
+    "model": "model",
+    "task_id": "task",
+    "blocked_by": "task",
+    "tool": "tool",
+    "ref": "entry",
+    "keyfile": FILE,
+    "inputs": FILE,
+    "file": FILE,
+    "output": FILE,
+    "socket": FILE,
+    "home": FILE,
+    "all": FILE,
+    "write": FILE,
+    "thread id": "thread",
+    "task id": "task",
+    "schedule id": "schedule",
+    "cron id": "schedule",
+    "job id": "job",
+    "worker id": "worker",
+    "session id": "session",
+    "session path": FILE,
+    "role name": "role",
+    "skill name": "skill",
+    "secret name": "secret",
+    "mcp name": "server",
+    "policy name": "tool",
+    "people name": "group",
+    "people add": "person",
+    "people leave": "person",
+    "people key": FILE,
+    "document name": "document",
+    "config key": "key",
+    "call method": "method",
+    "help words": "command",
+    "restore path": FILE,
+    "context path": "entry",
+}
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Place(NamedTuple):
+    """What may follow the words of a command: actions with their lines of help, options, and values of both kinds of arguments.
+
+    `options` are names, those that take a value with `=` behind them. `values` are words, or `@KIND`, by an option's name or by
+    the number of an argument from 1, `+` for all further ones.
+    """
+
+    words: dict[str, str]
+    options: list[str]
+    values: dict[str, str]
+
+
+def places(parser: argparse.ArgumentParser) -> dict[str, Place]:
+    """Every place of the command line by the words that lead there, "" for none."""
+    return dict(_walk(parser, ""))
+
+
+def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Place]]:
+    """A command and all below it."""
+    words: dict[str, str] = {}
+    options: list[str] = []
+    values: dict[str, str] = {}
+    below: list[tuple[str, argparse.ArgumentParser]] = []
+    number = 0
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            words = {one.dest: str(one.help) for one in action._choices_actions}
+            below = list(action.choices.items())
+        elif action.option_strings:
+            is_valued = action.nargs != 0
+            options += [f"{name}=" if is_valued else name for name in action.option_strings]
+            values |= {name: given for name in action.option_strings if is_valued and (given := _values(path, action))}
+        elif given := _values(path, action):
+            number += 1
+            values["+" if action.nargs in ("*", "+") else str(number)] = given
+        else:
+            number += 1
+    yield path, Place(words, options, values)
+    for word, sub in below:
+        yield from _walk(sub, f"{path} {word}".strip())
+
+
+def _values(path: str, action: argparse.Action) -> str:
+    """The words that an argument takes, or `@` and the kind of their names; "" for free text."""
+    if action.choices is not None:
+        return " ".join(str(one) for one in action.choices if one)
+    kind = KINDS.get(f"{path.split(' ')[0]} {action.dest}") or KINDS.get(action.dest)
+    if action.dest == "acting":
+        kind = "group" if "--group" in action.option_strings else "person"
+    return f"@{kind}" if kind else ""
+
+
+def scripts(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The script of each shell, by the shell."""
+    found = places(parser)
+    return {
+        "bash": BASH.replace("@HEAD@", HEAD).replace("@TABLES@", _bash_tables(found)),
+        "zsh": ZSH.replace("@HEAD@", HEAD).replace("@TABLES@", _zsh_tables(found)),
+        "fish": FISH.replace("@HEAD@", HEAD).replace("@TABLES@", _fish_tables(found)),
+    }
+
+
+def _quoted(text: str) -> str:
+    """A text as one word of bash and zsh."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _arrays(rows: Iterator[tuple[str, str]], name: str) -> str:
+    """An associative array of bash and zsh, a row a line."""
+    lines = (f"  [{_quoted(key)}]={_quoted(value)}" for key, value in rows if value)
+    return f"{name}=(\n" + "\n".join(lines) + "\n)"
+
+
+def _bash_tables(found: dict[str, Place]) -> str:
+    words = _arrays(((path or ".", " ".join(one.words)) for path, one in found.items()), "declare -gA _owlbox_words")
+    options = _arrays(((path or ".", " ".join(one.options)) for path, one in found.items()), "declare -gA _owlbox_options")
+    rows = ((f"{path or '.'} {key}", given) for path, one in found.items() for key, given in one.values.items())
+    return "\n".join([words, options, _arrays(rows, "declare -gA _owlbox_values")])
+
+
+def _zsh_tables(found: dict[str, Place]) -> str:
+    def pairs(name: str, rows: Iterator[tuple[str, str]]) -> str:
+        lines = (f"  {_quoted(key)} {_quoted(value)}" for key, value in rows if value)
+        return f"typeset -gA {name}\n{name}=(\n" + "\n".join(lines) + "\n)"
+
+    told = ((path or ".", "\n".join(f"{w}:{t.replace(':', ' ')}" for w, t in one.words.items())) for path, one in found.items())
+    options = ((path or ".", " ".join(one.options)) for path, one in found.items())
+    rows = ((f"{path or '.'} {key}", given) for path, one in found.items() for key, given in one.values.items())
+    return "\n".join([pairs("_owlbox_words", told), pairs("_owlbox_options", options), pairs("_owlbox_values", rows)])
+
+
+def _fish_tables(found: dict[str, Place]) -> str:
+    def quoted(text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def function(name: str, rows: Iterator[tuple[str, list[str]]]) -> str:
+        cases = ((quoted(key), " ".join(map(quoted, given))) for key, given in rows if given)
+        lines = [f"        case {key}\n            printf '%s\\n' {given}" for key, given in cases]
+        return f"function {name}\n    switch $argv[1]\n" + "\n".join(lines) + "\n    end\nend"
+
+    words = ((path or ".", [f"{w}\t{t}" for w, t in one.words.items()]) for path, one in found.items())
+    options = ((path or ".", one.options) for path, one in found.items())
+    rows = ((f"{path or '.'} {key}", given.split()) for path, one in found.items() for key, given in one.values.items())
+    return "\n".join([function("__owlbox_words", words), function("__owlbox_options", options), function("__owlbox_values", rows)])
+
+
+HEAD = "Written by `make docs` from the command line; do not edit."
+BASH = """\
+# Completion of owlbox for bash. @HEAD@
+@TABLES@
+
+_owlbox() {
+    local cur=${COMP_WORDS[COMP_CWORD]} line=${COMP_LINE:0:COMP_POINT} at=. pending= count=0 word given=
+    local -a typed
+    read -ra typed <<<"$line"
+    [[ $line == *[[:space:]] ]] && typed+=("")  # bash itself cuts words at colons, which addresses hold
+    local last=${typed[${#typed[@]}-1]}
+    for word in "${typed[@]:1:${#typed[@]}-2}"; do
+        if [[ -n $pending ]]; then
+            pending=
+        elif [[ $word == -* ]]; then
+            [[ " ${_owlbox_options[$at]-} " == *" $word= "* ]] && pending=$word
+        elif [[ " ${_owlbox_words[$at]-} " == *" $word "* ]]; then
+            [[ $at == . ]] && at=$word || at="$at $word"
+            count=0
+        else
+            count=$((count + 1))
+        fi
+    done
+    if [[ -n $pending ]]; then
+        given=${_owlbox_values["$at $pending"]-}
+    elif [[ $last == -* ]]; then
+        given=${_owlbox_options[$at]-}
+        given=${given//=/}
+    elif [[ -n ${_owlbox_words[$at]-} ]]; then
+        given=${_owlbox_words[$at]}
+    else
+        given=${_owlbox_values["$at $((count + 1))"]-${_owlbox_values["$at +"]-}}
+    fi
+    if [[ $given == @file ]]; then
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return
+    fi
+    COMPREPLY=()
+    if [[ $given == @* ]]; then  # no compgen -W: it would run what stands in a name
+        while IFS=$'\\t' read -r word _; do
+            [[ $word == "$last"* ]] && printf -v word %q "$word" && COMPREPLY+=("$word")
+        done < <(owlbox completion names "${given#@}" 2>/dev/null)
+    else
+        for word in $given; do
+            [[ $word == "$last"* ]] && COMPREPLY+=("$word")
+        done
+    fi
+    if [[ $last == *:* && $COMP_WORDBREAKS == *:* ]]; then  # what stands before the colon is there already
+        local before=${last%"${last##*:}"}
+        COMPREPLY=("${COMPREPLY[@]#"$before"}")
+    fi
+}
+complete -F _owlbox owlbox
+"""
+ZSH = """\
+#compdef owlbox
+# Completion of owlbox for zsh. @HEAD@
+@TABLES@
+
+_owlbox() {
+    local at=. pending= count=0 word given
+    local -a rows
+    for word in "${(@)words[2,CURRENT-1]}"; do
+        if [[ -n $pending ]]; then
+            pending=
+        elif [[ $word == -* ]]; then
+            [[ " ${_owlbox_options[$at]} " == *" $word= "* ]] && pending=$word
+        elif [[ -n ${(M)${(f)_owlbox_words[$at]}:#${(b)word}:*} ]]; then
+            [[ $at == . ]] && at=$word || at="$at $word"
+            count=0
+        else
+            (( count += 1 ))
+        fi
+    done
+    if [[ -n $pending ]]; then
+        given=${_owlbox_values[$at $pending]}
+    elif [[ $words[CURRENT] == -* ]]; then
+        given=${_owlbox_options[$at]//=/}
+    elif [[ -n ${_owlbox_words[$at]} ]]; then
+        rows=("${(@f)_owlbox_words[$at]}")
+        _describe command rows
+        return
+    else
+        given=${_owlbox_values[$at $((count + 1))]:-${_owlbox_values[$at +]}}
+    fi
+    if [[ $given == @file ]]; then
+        _files
+    elif [[ $given == @* ]]; then
+        rows=("${(@f)$(owlbox completion names ${given#@} 2>/dev/null)}")
+        compadd -- ${${rows%%$'\\t'*}:#}
+    else
+        compadd -- ${=given}
+    fi
+}
+
+if [[ $funcstack[1] == _owlbox ]]; then
+    _owlbox "$@"
+else
+    compdef _owlbox owlbox
+fi
+"""
+FISH = """\
+# Completion of owlbox for fish. @HEAD@
+@TABLES@
+
+function __owlbox_complete
+    set -l at .
+    set -l pending ''
+    set -l count 0
+    set -l last (commandline -ct)
+    for word in (commandline -opc)[2..]
+        if test -n "$pending"
+            set pending ''
+        else if string match -q -- '-*' $word
+            contains -- "$word=" (__owlbox_options $at); and set pending $word
+        else if contains -- $word (__owlbox_words $at | string replace -r '\\t.*' '')
+            test $at = .; and set at $word; or set at "$at $word"
+            set count 0
+        else
+            set count (math $count + 1)
+        end
+    end
+    set -l given
+    if test -n "$pending"
+        set given (__owlbox_values "$at $pending")
+    else if string match -q -- '-*' "$last"
+        set given (__owlbox_options $at | string replace = '')
+    else
+        set given (__owlbox_words $at)
+        test -n "$given"; or set given (__owlbox_values "$at "(math $count + 1))
+        test -n "$given"; or set given (__owlbox_values "$at +")
+    end
+    switch "$given[1]"
+        case @file
+            __fish_complete_path "$last"
+        case '@*'
+            owlbox completion names (string sub -s 2 -- $given[1]) 2>/dev/null
+        case '*'
+            test -n "$given"; and printf '%s\\n' $given
+    end
+end
+complete -c owlbox -f -a '(__owlbox_complete)'
+"""
