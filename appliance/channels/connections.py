@@ -240,7 +240,8 @@ class Connections:
     def _start_one(self, name: str, table: Any) -> None:
         try:
             connection = connect(name, table, self._services)
-            gateway = Gateway(name, admission(table, folds_case=connection.folds_case), self._parts, connection)
+            admitted = Admission("open") if connection.checks_senders else admission(table, folds_case=connection.folds_case)
+            gateway = Gateway(name, admitted, self._parts, connection)
         except (OwlError, OSError) as error:
             LOG.error("channel %s is not open: %s", name, error)
             self._broken[name] = str(error)
@@ -252,6 +253,13 @@ class Connections:
         self._broken.pop(name, None)
         if (runner := self._runners.pop(name, None)) is not None:
             runner.close()
+
+    def connection(self, name: str) -> Connection:
+        """The channel of this name, while it runs; NotFound when it does not."""
+        runner = self._runners.get(name)
+        if runner is None:
+            raise NotFound(f"channel {name} is not switched on", hint=f"owlbox channel enable {name}")
+        return runner.connection
 
     # -- what is said of them -------------------------------------------------------------------------
 

@@ -78,13 +78,15 @@ class Connection:
 
     `is_idempotent`: it knows notifications by their key and delivers each once. `is_streaming`: it takes pieces of an answer as
     they come. `is_live`: people see at once what is delivered, so that copies of an answer reach them there. `folds_case`:
-    addresses that differ in their case alone are the same.
+    addresses that differ in their case alone are the same. `checks_senders`: it hands in messages of senders alone whom it knows
+    and has authenticated, so that no list of them is needed.
     """
 
     is_idempotent = False
     is_streaming = False
     is_live = True
     folds_case = False
+    checks_senders = False
 
     def receive(self, running: Running) -> None:
         """Connect, say so, hand in messages until `stop`; any error ends it, and it is called again later."""

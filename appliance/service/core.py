@@ -21,6 +21,7 @@ from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
+from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
@@ -203,7 +204,7 @@ class Core:
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),
             ),
-            *(self.heartbeat, self.connections),
+            *(self.heartbeat, self.connections, WebhookMethods(self.connections)),
             EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )

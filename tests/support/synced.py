@@ -41,6 +41,7 @@ worker.view
 """.split()
 # What they change is no row of ours, or not by the time they answer: why.
 ELSEWHERE = {
+    "webhook.receive": "a message, as message.send accepts it; needs a channel that is switched on",
     **dict.fromkeys(("secret.expire", "secret.purge", "secret.remove", "secret.rotate", "secret.set", "secret.unlock"), "vault"),
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),

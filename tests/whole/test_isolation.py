@@ -94,7 +94,7 @@ BY_METHOD = {
 }
 # Arguments that name no object of a context: words, numbers, switches, what is the installation's.
 PLAIN = set(
-    """states messages temperature max_tokens stop texts kinds
+    """timestamp signature states messages temperature max_tokens stop texts kinds
     action add addition address after agent all args arguments attributes before body by column command content
     content_base64 context_type created_after_ms created_before_ms data days deadline description digest document
     drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody exit_code expected_hash expires_ms

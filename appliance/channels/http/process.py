@@ -15,6 +15,7 @@ from pathlib import Path
 
 from appliance import __version__
 from appliance.channels.http.core_link import CoreLink
+from appliance.channels.http.hook_routes import HookRoutes
 from appliance.channels.http.login_routes import LoginRoutes
 from appliance.channels.http.openai_routes import OpenAiRoutes
 from appliance.channels.http.page_routes import PageRoutes
@@ -45,7 +46,7 @@ def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, folder: P
     core = CoreLink(lambda: paths.find_core(home, environ))
     routes: list[object] = [LoginRoutes(site, core), PageRoutes(core)]
     if has_programs:
-        routes.append(OpenAiRoutes(TokenCalls(core)))
+        routes += [OpenAiRoutes(TokenCalls(core)), HookRoutes(lambda request, method, given: core.call(method, given))]
     return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls, max_connections=keys.max_connections)
 
 

@@ -29,6 +29,7 @@ from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
+from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.session_control import Control
 from appliance.cli.completion import FOLDER as SHELL_FILES
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
@@ -100,7 +101,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
     ("Core: entries", (EntryMethods,)),
     ("Core: adding", (Intake,)),
-    ("Core: what happens in threads", (Live,)),
+    ("Core: what happens in threads", (Live, WebhookMethods)),
     ("Core: decisions", (ApprovalMethods,)),
     ("Core: packets", (PacketInspector,)),
     ("Core: people and groups", (People, Logins, SshKeys)),

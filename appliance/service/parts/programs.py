@@ -2,6 +2,7 @@
 
 import logging
 
+from appliance.channels.http.hook_routes import HookRoutes
 from appliance.channels.http.openai_routes import OpenAiRoutes
 from appliance.channels.http.program_calls import DirectCalls, Gate, no_token
 from appliance.channels.http.server import HttpServer
@@ -23,7 +24,8 @@ def open_programs(core: Core, gate: Gate) -> HttpServer | None:
     except (OwlError, OSError) as error:
         LOG.error("programs cannot be served at %s: %s", path, error)
         return None
-    routes = [OpenAiRoutes(DirectCalls(core.table, gate))]
+    calls = DirectCalls(core.table, gate)
+    routes = [OpenAiRoutes(calls), HookRoutes(calls.call)]
     site, most = build_local_site(), MAX_CONNECTIONS
     return HttpServer(sock, site, routes, check_login=_refuse_login, max_connections=most, max_of_one=most)
 
