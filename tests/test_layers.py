@@ -64,6 +64,7 @@ service.bench: subprocess
 service.repair: subprocess
 service.checks: subprocess
 service.updates: subprocess
+service.sealed_backups: subprocess
 service.watching: subprocess
 text.markdown: yaml
 text.patterns: regex

@@ -6,15 +6,22 @@ Each takes the parsed arguments and the home and returns the exit code, as in `c
 import argparse
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import say, say_json
+from appliance.cli.console.terminal import say, say_json, show
+from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change
+
+if TYPE_CHECKING:
+    from appliance.runtime.settings import Config
 
 Command = Callable[..., argparse.ArgumentParser]
 MB = 1_000_000
@@ -24,19 +31,26 @@ def add(command: Command) -> None:
     """Add both commands."""
     made = command("backup", backup, "save the database, the configuration and box/ into one file; list shows what was saved")
     made.add_argument("action", nargs="?", default="", choices=["", "list"], metavar="list", help="show the backups, newest first")
-    made.add_argument("--to", default="", metavar="DIR", help="where they lie, such as another disk; backups/ of the home without")
+    made.add_argument("--to", default="", metavar="PLACE", help="another disk, or sftp://user@host/folder; else backups.target")
+    made.add_argument(
+        "--encrypt", action="store_true", help="seal it under a passphrase, asked for here; backups.key_file asks nobody"
+    )
     back = command("restore", restore, "take a backup into use; what was there before is kept aside")
-    back.add_argument("file", help="a file, or its name as `backup list` shows it")
+    back.add_argument("file", help="a file, its name as `backup list` shows it, or sftp://user@host/folder/file")
     back.add_argument("--dry-run", action="store_true", help="only check it and say what would change")
 
 
 def backup(args: argparse.Namespace, home: Home) -> int:
     """Make one, or show them."""
-    from appliance.service import backups
+    from appliance.service import backups, sealed_backups
     from appliance.service.maintenance import settings_of
 
     require_owner(home)
-    folder = Path(args.to).expanduser().absolute() if args.to else home.backups
+    settings = settings_of(home, os.environ)
+    place = args.to or settings.backups.target
+    if args.encrypt or settings.backups.key_file or sealed_backups.is_remote(place):
+        return _keep_elsewhere(args, home, settings, place)
+    folder = Path(place).expanduser().absolute() if place else home.backups
     if args.action:
         found = backups.listing(folder)
         if args.json:
@@ -52,7 +66,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
         return 0
     progress = terminal.Progress()
     try:
-        made = backups.make(home, settings_of(home, os.environ), folder, progress.show)
+        made = backups.make(home, settings, folder, progress.show)
     finally:
         progress.end()
     if args.json:
@@ -68,6 +82,72 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
+def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
+    """One that is sealed, or lies on a server: made in the home first, then brought there."""
+    from appliance.service import backups, sealed_backups
+
+    if not place:
+        raise BadInput("a sealed backup beside the home helps nobody", hint="owlbox backup --encrypt --to /media/stick")
+    server = sealed_backups.parse_place(place) if sealed_backups.is_remote(place) else None
+    folder = Path(place).expanduser().absolute()
+    if args.action:
+        names = sealed_backups.list_files(server) if server else sealed_backups.list_folder(folder)
+        return show(args, {"place": place, "files": names}, names or f"no backups in {place}")
+    passphrase = _find_passphrase(args, settings, is_new=True) if args.encrypt or settings.backups.key_file else ""
+    progress = terminal.Progress()
+    try:
+        path = backups.make(home, settings, home.backups, progress.show).backup.path
+        name = path.name + (sealed_backups.SUFFIX if passphrase else "")
+        target = home.backups / name if server else folder / name
+        if passphrase:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True) if not server else None
+            sealed_backups.seal(path, target, passphrase, progress.show)
+        removed = sealed_backups.send(target, server, settings.backups.keep) if server else []
+        if server and passphrase:
+            target.unlink()
+        if not server:
+            removed = sealed_backups.rotate(folder, settings.backups.keep)
+    finally:
+        progress.end()
+    words = f"saved {name} to {place}" + (", sealed" if passphrase else "") + (f"; removed {len(removed)} old" if removed else "")
+    return show(args, {"file": name, "place": place, "is_sealed": bool(passphrase), "removed": removed}, words)
+
+
+def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bool) -> str:
+    """What the key file holds, else what a person types; a new one twice."""
+    from appliance.cli.secret import read_value
+    from appliance.service import sealed_backups
+
+    if settings.backups.key_file:
+        return sealed_backups.read_key_file(Path(settings.backups.key_file).expanduser())
+    first = sealed_backups.require_long(read_value("passphrase of the backup: "))
+    if is_new and sys.stdin.isatty() and read_value("once more: ") != first:
+        raise BadInput("the passphrases differ", hint="try again")
+    return first
+
+
+@contextmanager
+def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: terminal.Progress) -> "Iterator[str]":
+    """The file that is to be restored: fetched from a server and opened where that is needed, and removed afterwards."""
+    from appliance.service import restore as service
+    from appliance.service import sealed_backups
+
+    if not sealed_backups.is_remote(args.file) and not sealed_backups.is_sealed(found := service.find(home, args.file)):
+        yield str(found)
+        return
+    with tempfile.TemporaryDirectory(prefix=".restoring-", dir=home.root if home.root.is_dir() else None) as folder:
+        path = Path(folder) / "fetched"
+        if sealed_backups.is_remote(args.file):
+            sealed_backups.fetch(sealed_backups.parse_place(args.file), path)
+        else:
+            path = service.find(home, args.file)
+        if sealed_backups.is_sealed(path):
+            opened = Path(folder) / "opened.zip"
+            sealed_backups.unseal(path, opened, _find_passphrase(args, settings, is_new=False), progress.show)
+            path = opened
+        yield str(path)
+
+
 def restore(args: argparse.Namespace, home: Home) -> int:
     """Say what a backup changes, and without --dry-run do it."""
     from appliance.service import restore as service
@@ -81,11 +161,13 @@ def restore(args: argparse.Namespace, home: Home) -> int:
     lock = None if args.dry_run else Lock(home.lock)
     progress = terminal.Progress()
     try:
-        try:
-            change = service.preview(home, settings_of(home, os.environ), service.find(home, args.file), progress.show)
-        finally:
-            progress.end()
-        aside = None if lock is None else service.restore(home, Path(change.file))
+        settings = settings_of(home, os.environ)
+        with _opened(args, home, settings, progress) as file:
+            try:
+                change = service.preview(home, settings, Path(file), progress.show)
+            finally:
+                progress.end()
+            aside = None if lock is None else service.restore(home, Path(change.file))
     finally:
         if lock is not None:
             lock.release()

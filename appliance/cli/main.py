@@ -32,6 +32,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("backup", "restore"), ("backup",)),
     (("update",), ("care.update",)),
     (("metrics", "logs"), ("care.watch",)),
+    (("export", "import"), ("care.export",)),
     (("entry",), ("knowledge.entry",)),
     (("search",), ("knowledge.search",)),
     (("skill",), ("knowledge.skill",)),

@@ -15,6 +15,11 @@ class Backups(Keys):
         7, "`owlbox doctor` warns when the newest backup is older than this; 0 does not.", within=(0, 36_500)
     )
 
+    target: str = setting(
+        "", "Where backups go that name no place: a folder, or `sftp://user@host/folder`; empty means backups/ of the home."
+    )
+    key_file: str = setting("", "File whose content encrypts backups; empty leaves them plain. Keep a copy elsewhere.")
+
 
 class Retention(Keys):
     """What is forgotten by age. What was said is never dropped."""

@@ -24,6 +24,7 @@ from appliance import __version__
 from appliance.clock import now_ms
 from appliance.errors import NotFound, StoreError
 from appliance.runtime import paths
+from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.store import database_copy, storage_errors
@@ -65,6 +66,25 @@ class Made(Struct, frozen=True):
     is_new: bool
     removed: tuple[str, ...] = ()
     unreadable: tuple[str, ...] = ()
+
+
+class BackupMethods:
+    """Backups of a running core, asked for over its socket; those for other places are made by the command."""
+
+    def __init__(self, home: Home, settings: Callable[[], Config]) -> None:
+        self._home = home
+        self._settings = settings
+
+    @method("backup.make", is_long=True)
+    def make(self) -> dict[str, Any]:
+        """Save the database, the configuration and box/ into backups/, unless nothing has changed since the newest one."""
+        made = make(self._home, self._settings(), self._home.backups, lambda step, done, total: None)
+        return {**made.backup.plain(), "is_new": made.is_new, "removed": list(made.removed), "unreadable": list(made.unreadable)}
+
+    @method("backup.list", is_quiet=True)
+    def list_backups(self) -> list[dict[str, Any]]:
+        """The backups in backups/ of the home, newest first."""
+        return [one.plain() for one in listing(self._home.backups)]
 
 
 def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made:

@@ -38,6 +38,7 @@ from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service import home_faults
+from appliance.service.backups import BackupMethods
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
 from appliance.service.mcp_guests import Guests
@@ -163,6 +164,7 @@ class Core:
                 self,
                 self.calls,
                 models.watching,
+                BackupMethods(self.home, self.base.settings),
                 self.runs,
                 self.base.people,
                 self.policy.logins,

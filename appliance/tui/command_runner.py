@@ -115,6 +115,10 @@ class Executor:
         width = max((len(one["usage"]) for one in found), default=0)
         self._chat.note("\n".join(f"{one['usage']:<{width}}  {one['description']}" for one in found) or "no skills found")
 
+    def _tell_backup(self, made: dict[str, Any]) -> None:
+        said = "saved" if made["is_new"] else "nothing has changed since"
+        self._say_line(f"{said} {made['file']} ({made['size_bytes'] / 1_000_000:.1f} MB)")
+
     async def _clear_thread(self) -> None:
         """End the thread, which may be gone on with, and begin another one in the same session."""
         if thread := self._current_thread:
@@ -127,6 +131,7 @@ class Executor:
         return {
             "resume": self._resume_thread,
             "skills": lambda _: self._ask_core("skill.offers", {}, self._list_skills),
+            "backup": lambda _: self._ask_core("backup.make", {}, self._tell_backup),
             "status": lambda _: self._ask_core("core.status", {}, self._show_status),
             "budget": lambda _: self._chat.action_meter(),
             "tree": lambda _: self._open_tree(),

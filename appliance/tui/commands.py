@@ -36,6 +36,7 @@ COMMANDS = (
     Command("threads", "", "earlier threads"),
     Command("resume", "[ID]", "continue a thread, by id or name; without one the last"),
     Command("status", "", "what runs and what it is doing"),
+    Command("backup", "", "save everything into a file in backups/ of the home"),
     Command("budget", "", "show or hide what fills this thread's packet"),
     Command("tree", "", "branches and earlier messages, to go back to", needs_thread=True),
     Command("fork", "[NAME]", "go on in a new thread that begins as this one is now", needs_thread=True),

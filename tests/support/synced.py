@@ -27,8 +27,8 @@ SERVING = ("MainThread", "tool", "waiting")
 READS = """
 model.names model.chat model.embed
 channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
-audit.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view entry.waiting
-grant.list guest.tools
+audit.list backup.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view
+entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
 model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
@@ -46,6 +46,7 @@ ELSEWHERE = {
     **dict.fromkeys(("model.reset", "model.remote", "core.broker", "core.reload", "core.shutdown", "queue.changed"), "processes"),
     **dict.fromkeys(("mcp.add", "mcp.remove", "mcp.auth", "mcp.deauth", "mcp.answer"), "owlbox.toml and the vault"),
     "document.write": "a file of box/",
+    "backup.make": "a file in backups/",
     "upload.keep": "a file of the session",
     "skill.prepare": "a folder of the home, made by other programs",
     **dict.fromkeys(("interview.answer", "interview.next"), "files of box/"),

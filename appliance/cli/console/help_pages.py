@@ -33,6 +33,8 @@ REST = (
             "doctor",
             "backup",
             "restore",
+            "export",
+            "import",
             "update",
             "maintain",
             "nuke",

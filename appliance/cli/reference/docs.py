@@ -53,6 +53,7 @@ from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.rpc.notifications import describe_notifications
 from appliance.runtime.signatures import Field, Signature
 from appliance.secrets.vault_client import VaultClient
+from appliance.service.backups import BackupMethods
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
@@ -95,7 +96,22 @@ DIVISOR = 3.3
 
 
 SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    ("Core", (Core, Watching, CallLog, Sizes, ToolMethods, Skills, SkillService, SkillFetch, SkillEnvironments, SqlMethods)),
+    (
+        "Core",
+        (
+            Core,
+            Watching,
+            BackupMethods,
+            CallLog,
+            Sizes,
+            ToolMethods,
+            Skills,
+            SkillService,
+            SkillFetch,
+            SkillEnvironments,
+            SqlMethods,
+        ),
+    ),
     ("Core: memory", (MemoryService,)),
     ("Core: threads", (ThreadMethods, Uploads, Undo)),
     ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),

@@ -1,0 +1,44 @@
+"""`owlbox export` and `owlbox import`: everything as files that can be read without Owlbox, and back into a new home."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance.cli.console.connect import require_owner
+from appliance.cli.console.terminal import show
+from appliance.runtime.paths import Home
+
+Command = Callable[..., argparse.ArgumentParser]
+
+
+def add(command: Command) -> None:
+    """Add both commands."""
+    made = command("export", export, "everything as JSON lines, Markdown, TOML and CSV, in a new folder")
+    made.add_argument("folder", help="where they are written; empty or not there yet")
+    made = command("import", import_home, "make a new home of what export wrote")
+    made.add_argument("folder", help="what export wrote")
+
+
+def export(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import exports
+
+    require_owner(home)
+    folder = Path(args.folder).expanduser().absolute()
+    counts = exports.write(home, folder)
+    text = (
+        f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}; sessions/, memory/ and tasks.csv are for reading"
+    )
+    return show(args, {"folder": str(folder), "rows": counts}, text)
+
+
+def import_home(args: argparse.Namespace, home: Home) -> int:
+    from appliance.service import exports
+    from appliance.service.daemon import Lock
+
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = Lock(home.lock)
+    try:
+        counts = exports.read(home, Path(args.folder).expanduser().absolute())
+    finally:
+        lock.release()
+    return show(args, {"home": str(home.root), "rows": counts}, f"made {home.root} with {sum(counts.values())} rows")

@@ -1,0 +1,207 @@
+"""Backups that leave this machine: sealed under a passphrase or the content of a key file, to a folder or by SFTP.
+
+A sealed file begins with a line of JSON (salt and rounds of the key, nothing about the home), then has pieces of AES-256-GCM, each
+bound to its number and to whether it is the last: a file that was cut, joined or changed is refused. SFTP is the `sftp` program of
+OpenSSH, with the keys and known hosts of the user who runs it; it asks nothing.
+"""
+
+import json
+import os
+import re
+import struct
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from appliance.errors import BadInput, NotFound, Refused, StoreError, Unavailable
+from appliance.runtime import paths
+from appliance.secrets import encryption
+from appliance.service.backups import Progress
+from appliance.store import storage_errors
+
+SUFFIX = ".sealed"
+NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip(\.sealed)?")
+MAGIC, FORMAT, ROUNDS = "owlbox sealed backup", 1, 600_000
+PIECE, LONGEST_HEAD = 1 << 20, 1024
+LIMIT_S = 4 * 3600.0
+SSH_CONFIG = "OWLBOX_SSH_CONFIG"  # names another configuration of ssh than the user's
+SHORTEST = 8  # characters of a passphrase
+
+
+class Place(Struct, frozen=True):
+    """A folder of an SFTP server."""
+
+    host: str
+    folder: str
+    port: int = 22
+
+
+def is_remote(text: str) -> bool:
+    """Whether a target is a server and not a folder."""
+    return "://" in text
+
+
+def parse_place(text: str) -> Place:
+    """`sftp://user@host:port/folder`; a folder that begins with /~/ is in the user's home there."""
+    parts = urlsplit(text)
+    try:
+        port = parts.port or 22
+    except ValueError:
+        port = 0
+    if parts.scheme != "sftp" or not parts.hostname or parts.password or not port:
+        raise BadInput(f"{text} is no place for backups", hint="a folder, or sftp://user@host/folder with a key of ssh")
+    folder = parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path
+    if re.search(r"[\x00-\x1f\"\\*?\[]", folder) or parts.hostname.startswith("-"):
+        raise BadInput(f"{text} has signs in its folder that sftp would take otherwise", hint="use letters, digits, - and /")
+    return Place(f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname, folder or ".", port)
+
+
+def read_key_file(path: Path) -> str:
+    """What a key file holds, without the end of its line."""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        hint = "backups.key_file names a file with a line of text"
+        raise BadInput(f"the key file {path} cannot be read: {reason}", hint=hint) from None
+    return require_long(text)
+
+
+def require_long(text: str) -> str:
+    """The passphrase, if it is long enough to be one."""
+    if len(text) < SHORTEST:
+        raise BadInput(f"a passphrase has at least {SHORTEST} characters", hint="four words that nobody else would put together")
+    return text
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file begins as sealed ones do."""
+    return _read_head(path) is not None
+
+
+def seal(source: Path, target: Path, passphrase: str, progress: Progress) -> None:
+    """Write a sealed copy, flushed; it appears whole or not at all."""
+    salt = os.urandom(16)
+    key = encryption.derived(passphrase, salt, ROUNDS)
+    head = json.dumps({"what": MAGIC, "format": FORMAT, "salt": salt.hex(), "rounds": ROUNDS}).encode() + b"\n"
+    total, done = source.stat().st_size, 0
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with source.open("rb") as file, open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as out:
+            out.write(head)
+            number, piece = 0, file.read(PIECE)
+            while True:
+                following = file.read(PIECE)
+                sealed = encryption.seal(key, piece, _about(head, number, is_last=not following))
+                out.write(struct.pack("<I", len(sealed)) + sealed)
+                done += len(piece)
+                progress("sealing", done, total)
+                if not following:
+                    break
+                number, piece = number + 1, following
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, target)
+        paths.flush(target.parent)
+    except OSError as error:
+        raise storage_errors.host_error(error, target) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> None:
+    """Write what was sealed; Refused for a wrong passphrase, StoreError for a damaged file."""
+    head = _read_head(source)
+    if head is None:
+        raise StoreError(f"{source} is no sealed backup", hint="owlbox backup list shows the backups")
+    told = json.loads(head)
+    key = encryption.derived(passphrase, bytes.fromhex(told["salt"]), int(told["rounds"]))
+    total, number, is_last = source.stat().st_size, 0, False
+    try:
+        with source.open("rb") as file, open(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            file.seek(len(head))
+            while not is_last:
+                size = file.read(4)
+                sealed = file.read(struct.unpack("<I", size)[0]) if len(size) == 4 else b""
+                is_last = file.tell() >= total
+                out.write(encryption.unseal(key, sealed, _about(head, number, is_last=is_last)))
+                number += 1
+                progress("opening", file.tell(), total)
+    except encryption.Broken:
+        target.unlink(missing_ok=True)
+        if number:
+            raise StoreError(f"{source} is damaged or cut off", hint="take another one: owlbox backup list") from None
+        raise Refused(f"{source} does not open with this passphrase", hint="or its first part is damaged") from None
+
+
+def send(path: Path, place: Place, keep: int) -> list[str]:
+    """Put a file into the folder of a server, whole or not at all, and remove the oldest ones beyond `keep`; their names."""
+    part = f"{place.folder}/.{path.name}.part"
+    _run(place, f'-mkdir "{place.folder}"', f'put "{path}" "{part}"', f'rename "{part}" "{place.folder}/{path.name}"')
+    old = list_files(place)[keep:]
+    if old:
+        _run(place, *(f'-rm "{place.folder}/{name}"' for name in old))
+    return old
+
+
+def list_files(place: Place) -> list[str]:
+    """The backups in the folder of a server, newest first."""
+    lines = _run(place, f'ls -1 "{place.folder}"').splitlines()
+    names = (line.strip().rpartition("/")[2] for line in lines if not line.startswith("sftp>"))
+    return sorted((name for name in names if NAME.fullmatch(name)), reverse=True)
+
+
+def list_folder(folder: Path) -> list[str]:
+    """The sealed backups in a folder, newest first."""
+    return sorted((path.name for path in folder.glob("owlbox-*") if NAME.fullmatch(path.name)), reverse=True)
+
+
+def rotate(folder: Path, keep: int) -> list[str]:
+    """Remove the oldest sealed backups of a folder beyond so many; their names."""
+    old = [name for name in list_folder(folder) if name.endswith(SUFFIX)][keep:]
+    for name in old:
+        (folder / name).unlink(missing_ok=True)
+    return old
+
+
+def fetch(place: Place, target: Path) -> None:
+    """Bring one file: the folder of the place is its path."""
+    _run(place, f'get "{place.folder}" "{target}"')
+    if not target.exists():
+        raise NotFound(f"no backup {place.folder} on {place.host}", hint="owlbox backup list --to sftp://... shows them")
+
+
+def _run(place: Place, *commands: str) -> str:
+    given = os.environ.get(SSH_CONFIG, "")
+    options = [*(["-F", given] if given else []), "-oBatchMode=yes", "-oConnectTimeout=20", "-q", "-b", "-", "-P", str(place.port)]
+    try:
+        done = subprocess.run(
+            ["sftp", *options, "--", place.host], input="\n".join(commands), capture_output=True, text=True, timeout=LIMIT_S
+        )
+    except FileNotFoundError:
+        raise Unavailable("the program sftp is not installed", hint="sudo apt install openssh-client") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{place.host} did not answer in time", hint="try again when the network is better") from None
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        hint = f"try it by hand: sftp -P {place.port} {place.host}"
+        raise Unavailable(f"{place.host} did not take the backup: {said}", hint=hint)
+    return done.stdout
+
+
+def _read_head(path: Path) -> bytes | None:
+    """The first line, None when the file is no sealed backup."""
+    with path.open("rb") as file:
+        head = file.readline(LONGEST_HEAD)
+    try:
+        told = json.loads(head)
+        return head if (told["what"], told["format"]) == (MAGIC, FORMAT) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _about(head: bytes, number: int, *, is_last: bool) -> bytes:
+    """What a piece is bound to."""
+    return head + struct.pack("<Q?", number, is_last)
