@@ -22,6 +22,8 @@ restore:take a backup into use; what was there before is kept aside
 update:another version from a signed bundle, with a way back
 metrics:figures in the text format of Prometheus
 logs:lines of the logs of all processes, oldest first
+export:everything as JSON lines, Markdown, TOML and CSV, in a new folder
+import:make a new home of what export wrote
 entry:what Owlbox knows
 search:find notes; with --in also threads, memory, skills, tools
 skill:what Owlbox knows how to do
@@ -282,7 +284,7 @@ _owlbox_options=(
   'config list' '-h --help --home= --json --changed'
   'config set' '-h --help --home= --json'
   'onboard' '-h --help --home= --json --no-test'
-  'backup' '-h --help --home= --json --to='
+  'backup' '-h --help --home= --json --to= --encrypt'
   'restore' '-h --help --home= --json --dry-run'
   'update' '-h --help --home= --json'
   'update check' '-h --help --home= --json --quiet'
@@ -292,6 +294,8 @@ _owlbox_options=(
   'update recover' '-h --help --home= --json'
   'metrics' '-h --help --home= --json'
   'logs' '-h --help --home= --json --run= --level= --process= --limit= --follow'
+  'export' '-h --help --home= --json'
+  'import' '-h --help --home= --json'
   'entry' '-h --help --home= --json --user= --group='
   'entry list' '-h --help --home= --json --user= --group= --limit= --offset='
   'entry view' '-h --help --home= --json --user= --group= --line= --limit='
@@ -574,6 +578,8 @@ _owlbox_values=(
   'logs --home' '@file'
   'logs --run' '@thread'
   'logs --level' 'info warning error'
+  'export --home' '@file'
+  'import --home' '@file'
   'entry --home' '@file'
   'entry --user' '@person'
   'entry --group' '@group'
