@@ -33,7 +33,8 @@ from appliance.runtime.signatures import signature
 LOG = logging.getLogger(__name__)
 FIRST_S, LONGEST_S = 1.0, 60.0  # pauses before a channel is connected again
 CLOSING_S = 5.0
-EXTRAS = {"email": "mail", "matrix": "matrix", "slack": "slack"}  # of this package, for the channels that ship
+SHIPPED = ("email", "matrix", "slack")  # with keys of their own
+EXTRAS = {"email": "mail", "slack": "slack"}  # of this package, which they need
 SETTINGS = "settings"  # the positional parameter of a `connect` whose table has keys of its own in `runtime.settings`
 Name = Annotated[str, "the name of a channel"]
 
@@ -58,7 +59,7 @@ class ChannelState(Struct, frozen=True):
 def read_tables(settings: Channels) -> dict[str, Any]:
     """The table of every channel that there is, by its name: those that ship, those with a file, those that are configured."""
     files = {name: Connector() for name in config.described("channels.connectors").choices}
-    own = {item.name: vars(settings)[item.name] for item in fields(settings) if item.name in (*EXTRAS, *files)}
+    own = {item.name: vars(settings)[item.name] for item in fields(settings) if item.name in (*SHIPPED, *files)}
     return {**files, **own, **settings.connectors}
 
 
@@ -103,11 +104,12 @@ def _list_missing(name: str, table: Any) -> list[str]:
 class Runner:
     """Runs one channel: the thread that connects it, again and again, and what it says of itself."""
 
-    def __init__(self, name: str, connection: Connection, gateway: Gateway, courier: Courier) -> None:
+    def __init__(self, name: str, connection: Connection, gateway: Gateway, courier: Courier, first_s: float = FIRST_S) -> None:
         self.name = name
         self.connection = connection
         self.gateway = gateway
         self._courier = courier
+        self._first_s = first_s
         self._stop = CancelToken()
         self._failures = 0
         self._state, self._problem, self._since_ms, self._restarts = "connecting", "", now_ms(), -1
@@ -153,7 +155,7 @@ class Runner:
             except Exception as error:  # one channel's defect must not end it for good, nor anything else
                 LOG.exception("channel %s failed", self.name)
                 self._note_failure(f"{type(error).__name__}: {error}")
-            self._stop.wait(pause_s(self._failures))
+            self._stop.wait(pause_s(self._failures, self._first_s))
 
     def _note_connected(self) -> None:
         self._failures = 0
@@ -177,9 +179,9 @@ class Runner:
             self._state, self._problem, self._since_ms = state, problem, now_ms()
 
 
-def pause_s(failures: int) -> float:
+def pause_s(failures: int, first_s: float = FIRST_S) -> float:
     """The pause after so many failures in a row."""
-    return min(LONGEST_S, FIRST_S * 2.0 ** min(max(0, failures - 1), 10)) if failures else 0.0
+    return min(LONGEST_S, first_s * 2.0 ** min(max(0, failures - 1), 10)) if failures else 0.0
 
 
 class Connections:

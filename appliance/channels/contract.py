@@ -33,8 +33,8 @@ class Received(Struct, frozen=True):
     `is_proven` says that the service or its signature proves it; an address of a person is believed only then. `room` is the
     place that several people share, "" for a message to the assistant alone, and `is_addressed` says that it is meant there.
     `own_chars` is how much of the text the sender wrote, where a quotation follows; None for all. `references` are ids of
-    messages that it answers, the nearest first: it continues their thread. `is_new_thread` without any of them begins one,
-    else the newest goes on. `metadata` is what the channel needs to answer.
+    messages that it answers, the nearest first: it continues their thread. `thread` is the service's own name of one. Without
+    either `is_new_thread` begins one, else the newest goes on. `metadata` is what the channel needs to answer.
     """
 
     message_id: str
@@ -48,6 +48,7 @@ class Received(Struct, frozen=True):
     is_addressed: bool = True
     references: tuple[str, ...] = ()
     is_new_thread: bool = False
+    thread: str = ""
     attachments: tuple[Attached, ...] = ()
     marks: Marked = ()
     metadata: dict[str, Any] = {}
@@ -62,6 +63,14 @@ class Intake(Protocol):
 
     def refuse(self, sender: str, why: str) -> None:
         """Log a message that cannot even be read as one, once for a sender and reason."""
+        ...
+
+    def is_welcome(self, sender: str) -> bool:
+        """Whether an invitation of this sender to a room is accepted."""
+        ...
+
+    def last_taken_ms(self) -> int:
+        """When a message of this channel was taken last, 0 for never: what is newer has come while nobody listened."""
         ...
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +38,7 @@ MAX_LOGGED = 1000  # senders whose refusals are remembered, so that each is logg
 BURST, PER_MINUTE = 120, 60  # messages of one sender that are taken at once, and then in a minute
 MAX_ID = 500
 CONTINUES_MS = 12 * 3600 * 1000  # a chat goes on after this silence in a new thread
+OVERFULL = ("too_large", "context_too_long")  # outcomes of a chat in which nothing more can be said
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 FINAL = (BadInput, Conflict, NotFound, TooLarge)  # errors of the inbox that the same message meets again
 
@@ -151,6 +153,16 @@ class Gateway:
         if self._typist is not None and metadata is not None and is_last:
             self._typist.typing(metadata, False)
 
+    def is_welcome(self, sender: str) -> bool:
+        """Whether a sender may lead the assistant into a room: the policy is open, or the sender is listed or linked."""
+        if self._admission.policy == "open" or sender in self._admission.allow_from:
+            return True
+        return bool(self._parts.people.find_linked(self.channel, sender))
+
+    def last_taken_ms(self) -> int:
+        """When a message of this channel was taken last; 0 for never."""
+        return int(self._parts.store.value("SELECT MAX(received_ms) FROM inbox WHERE channel = ?", (self.channel,)) or 0)
+
     # -- judging --------------------------------------------------------------------------------------
 
     def _is_known(self, key: str) -> bool:
@@ -246,14 +258,17 @@ class Gateway:
 
     def _find_thread(self, received: Received, inbound: Inbound) -> str:
         """The thread that a message continues, or a new one; within the transaction that accepts it."""
-        for reference in received.references:
+        own = _thread_id(self.channel, inbound.session, received.thread) if received.thread else ""
+        for reference in (*received.references, *([own] if own else [])):
             if (run := self._thread_of(reference, inbound)) is not None:
                 return run
-        if not received.is_new_thread and not received.references:
-            latest = self._parts.runs.list_runs(kind="chat", session=inbound.session, limit=1)
-            if latest and latest[0].updated_ms > now_ms() - CONTINUES_MS:
-                return latest[0].id
-        return self._parts.runs.begin(inbound.session, "chat").id
+        if not received.is_new_thread and not received.references and not own:
+            known = self._parts.runs.list_runs(kind="chat", session=inbound.session, limit=20)
+            latest = next((run for run in known if not is_of_thread(run.id)), None)
+            is_usable = latest is not None and latest.outcome not in OVERFULL and latest.updated_ms > now_ms() - CONTINUES_MS
+            if latest is not None and is_usable:
+                return latest.id
+        return self._parts.runs.begin(inbound.session, "chat", run_id=own).id
 
     def _thread_of(self, reference: str, inbound: Inbound) -> str | None:
         """The thread of an earlier message of this session, by the id of that message or of our answer to it."""
@@ -264,6 +279,17 @@ class Gateway:
         key = f"{inbound.sender_id}/{reference}"
         found = self._parts.store.value(sql, (inbound.session, reference, self.channel, key))
         return None if found is None else str(found)
+
+
+def _thread_id(channel: str, session: str, thread: str) -> str:
+    """The id of the run that is a thread of a service: a UUID of version 8, always the same."""
+    made = uuid.UUID(bytes=hashlib.sha256(f"{channel}/{session}/{thread}".encode()).digest()[:16])
+    return str(uuid.UUID(int=(made.int & ~(0xF << 76) & ~(3 << 62)) | 8 << 76 | 2 << 62))
+
+
+def is_of_thread(run: str) -> bool:
+    """Whether a run is a thread of a service, beside what is said in the room itself."""
+    return run[14:15] == "8"
 
 
 def _plain(text: str) -> str:

@@ -39,7 +39,7 @@ LOG = logging.getLogger(__name__)
 MAX_TEXT = 100_000
 UNFIT = re.compile(r"[^\w.@+-]")
 TITLE_CHARS = 60
-CHILD = "child"  # the kind of runs in which delegated work is done
+LOCAL, CHILD = "local", "child"  # the kind of runs in which delegated work is done
 LOCK_POLL_S = 0.2
 FOLLOW_S = 0.3
 # An event leaves room in a frame of 4 MiB: a character takes up to 6 bytes, escaped.
@@ -354,10 +354,12 @@ class Inbox:
     def _put_answer(self, stored: LoopStored) -> None:
         """Within the transaction that ends a loop: a notification to its channel, when nobody listens to its answer.
 
+        Also that it failed, to somebody elsewhere.
+
         Also about what waits for a decision, once for each time. Not about work: whoever asked for it is told of its end.
         """
         loop, end = stored.loop, stored.end
-        if end.status not in (DONE, PROPOSED) or self._runs.get(loop.run).kind == CHILD:
+        if end.status not in (DONE, PROPOSED, FAILED) or self._runs.get(loop.run).kind == CHILD:
             return
         session = self._runs.session(loop.session)
         if session["channel"] == NO_DOOR:
@@ -366,9 +368,11 @@ class Inbox:
         if end.status == PROPOSED:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
+        origin, metadata = self._runs.origin(loop.prompt)
+        if end.status == FAILED:  # at a terminal the error is seen; elsewhere silence would look like a lost message
+            said = "" if origin in ("", LOCAL) else f"This could not be answered ({end.outcome})."
         if not said.strip():
             return
-        origin, metadata = self._runs.origin(loop.prompt)
         notification = Notification(
             key,
             session["person"],

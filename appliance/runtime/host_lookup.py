@@ -26,13 +26,14 @@ Resolve = Callable[[str], Sequence[str]]  # the addresses of a name
 class Deadline(Struct, frozen=True):
     """When a request ends at the latest, and the token that ends it before; `what` names it in errors.
 
-    `silence_s` is the longest wait for the next byte.
+    `silence_s` is the longest wait for the next byte, `slice_s` how long it may take to notice a cancellation.
     """
 
     end_s: float
     what: str
     cancel: Cancel | None = None
     silence_s: float = math.inf
+    slice_s: float = SLICE_S
 
     def left_s(self) -> float:
         """Seconds that are left; DeadlineExceeded or Cancelled when it is over."""
@@ -45,7 +46,7 @@ class Deadline(Struct, frozen=True):
 
     def within(self, seconds: float) -> "Deadline":
         """The same, ending after so many seconds if that is earlier."""
-        return Deadline(min(self.end_s, monotonic_s() + seconds), self.what, self.cancel, self.silence_s)
+        return Deadline(min(self.end_s, monotonic_s() + seconds), self.what, self.cancel, self.silence_s, self.slice_s)
 
 
 def look_up(host: str) -> list[str]:

@@ -41,11 +41,12 @@ Judge = Callable[[list[str]], None]  # raises for addresses that may not be conn
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked; without a `body` it is a GET."""
+    """What is asked; without a `body` it is a GET, with one a POST, unless `method` says otherwise."""
 
     target: Target
     headers: Mapping[str, str] = field(repr=False)
     body: bytes | None = field(default=None, repr=False)
+    method: str = ""
 
 
 class HttpClient:
@@ -289,7 +290,7 @@ class _Line:
         given = {"Host": target.authority, **request.headers, **(self.proxy.headers if self.proxy else {})}
         lines = {name: _header_line(value) for name, value in given.items()}
         where = target.url if self.proxy else target.path
-        method = "GET" if request.body is None else "POST"
+        method = request.method or ("GET" if request.body is None else "POST")
         self.watch.allowed_bytes = HEADER_BYTES
 
         def send() -> None:

@@ -247,7 +247,7 @@ class Matrix(Keys):
     homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed")
     user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed")
     token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret")
-    device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed")
+    device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed later")
     policy: Literal["open", "mention", "allowlist"] = setting(
         "mention",
         "Whose messages it reads: everybody's, also those in rooms that name it, or those of `allow_from` and linked persons.",
@@ -255,6 +255,7 @@ class Matrix(Keys):
     )
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
+    trusted_servers: tuple[str, ...] = setting((), "Servers whose word proves who a sender is, such as your own: docs/matrix.md.")
 
 
 class Email(Keys):
@@ -320,7 +321,7 @@ class Connector(Keys):
 class Channels(Keys):
     """Ways to people, beside the screen and the command line."""
 
-    matrix: Matrix = setting(Matrix(), "", mark="later")
+    matrix: Matrix = setting(Matrix(), "")
     email: Email = setting(Email(), "")
     slack: Slack = setting(Slack(), "", mark="later")
     web: Web = setting(Web(), "")

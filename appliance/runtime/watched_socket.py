@@ -35,7 +35,7 @@ class Watch:
         """What `act` returns, which waits on the socket: in slices, so that time and cancellation are noticed."""
         silent_s = monotonic_s() + self.deadline.silence_s
         while True:
-            sock.settimeout(min(SLICE_S, self.deadline.left_s()))
+            sock.settimeout(min(self.deadline.slice_s, self.deadline.left_s()))
             try:
                 return act()
             except TimeoutError:

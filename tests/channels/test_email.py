@@ -11,11 +11,13 @@ import channel_rig
 import pytest
 from channel_rig import SAID, Rig
 from mail_servers import Dovecot, Receiver, dovecot, mail, receiver
+from needs import needs
 from process import ROOT, clean_environ, until
 
 from appliance.records import Outbound
 from appliance.sessions.outbox import Notification
 
+pytestmark = needs("dovecot")
 FRIEND, OWNER, MX = "friend@example.org", "ann@example.org", "mx.test"
 PROVEN = f"{MX}; dkim=pass header.d=example.org; spf=pass smtp.mailfrom=ann@example.org"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The real servers of tools that tests talk to, in the user's cache: made anew when one of the lists here changes.
+# The real servers that tests talk to, in the user's cache: made anew when one of the lists here changes.
 # Prints the folder: venv/bin/mcp-server-*, and node_modules/.bin/* where there is npm. A registry that does not answer in
 # time is said on standard error and no failure: who needs what it has looks whether it is there, and the next run asks again.
 set -euo pipefail
@@ -25,6 +25,17 @@ if [[ ! -e $root/node_modules/.done ]] && command -v npm >/dev/null; then
         touch "$root/node_modules/.done"
     else
         echo "the servers of package.json could not be fetched" >&2
+    fi
+fi
+# A homeserver, for the channel through Matrix; apart from the others, because it is large.
+synapse="${root%/*}/synapse-$(sha256sum "$here/synapse.txt" | cut -c1-12)"
+if [[ ! -e $synapse/bin/python ]]; then
+    rm -rf "$synapse.part"
+    "${PYTHON:-python3}" -m venv "$synapse.part"
+    if timeout 300 "$synapse.part/bin/pip" install -q --disable-pip-version-check -r "$here/synapse.txt" >&2; then
+        mv "$synapse.part" "$synapse" # its programs know the old place, and are not used: it is asked as a module
+    else
+        echo "synapse could not be fetched" >&2
     fi
 fi
 echo "$root"

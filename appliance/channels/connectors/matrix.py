@@ -1,0 +1,367 @@
+"""Matrix: rooms, mentions, threads, reactions, typing and files, of an account at a homeserver.
+
+Each answer is sent under a transaction of its own, so that the server takes it once. What came while nobody listened is taken at
+the next start, at most 5000 events a room; what is older than the first start is not. Not covered: encrypted rooms, whose messages
+are refused with a line in the log; and so a device of a sender is never proven, only the servers of `trusted_servers` are.
+"""
+
+import hashlib
+import logging
+import mimetypes
+import re
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from appliance.channels.attachment_files import read_attachment
+from appliance.channels.contract import MAX_ATTACHMENT_BYTES, Attached, Connection, Received, Running
+from appliance.channels.matrix_api import Homeserver
+from appliance.clock import monotonic_s, now_ms
+from appliance.errors import BadInput, Busy, Cancelled, OwlError
+from appliance.records import Outbound
+from appliance.runtime.settings import Matrix
+
+LOG = logging.getLogger(__name__)
+SECRET = "secret:"
+USER = re.compile(r"@[^:\s]{1,255}:[^\s]{1,255}")
+MEDIA = {"m.image", "m.file", "m.audio", "m.video"}
+TYPING_MS, TYPING_S = 30_000, 25.0
+OWN_EVENTS = 2000  # of ours that are remembered, to know what a reaction is about
+LATE_MS = 10 * 60 * 1000  # clocks of servers differ
+LATER_S = 5.0
+MAX_EVENTS = 5000  # of a room that are caught up with
+
+
+class MatrixChannel(Connection):
+    """An account at a homeserver."""
+
+    is_idempotent = True
+
+    def __init__(self, settings: Matrix, token: str, data_folder: Callable[[str], Path]) -> None:
+        self._settings = settings
+        self._server = Homeserver(settings.homeserver, settings.user, token)
+        self._data_folder = data_folder
+        self._since = ""
+        self._rooms: dict[str, tuple[int, str]] = {}  # members and name of those we are in
+        self._own: OrderedDict[str, None] = OrderedDict()
+        self._writer = TypingWriter(self._server)
+        self._first_ms = now_ms()
+
+    # -- receiving ------------------------------------------------------------------------------------
+
+    def receive(self, running: Running) -> None:
+        """Wait for events and hand in what people say."""
+        known = running.intake.last_taken_ms()
+        oldest_ms = known - LATE_MS if known else self._first_ms
+        is_first = True
+        while not running.stop.is_set():
+            try:
+                found = self._server.sync(self._since, running.stop)
+            except Cancelled:
+                return
+            if is_first:
+                running.connected()
+                is_first = False
+            if self._take_batch(found, running, oldest_ms):
+                self._since = str(found.get("next_batch", "")) or self._since
+            else:
+                running.stop.wait(LATER_S)  # the same again: what is taken is known
+
+    def _take_batch(self, found: dict[str, Any], running: Running, oldest_ms: int) -> bool:
+        """Everything of one answer; False when something is to be kept for later."""
+        rooms = found.get("rooms") or {}
+        for room, invited in (rooms.get("invite") or {}).items():
+            self._answer_invitation(str(room), invited, running)
+        for room, joined in (rooms.get("join") or {}).items():
+            self._note_room(str(room), joined)
+            for event in self._list_events(str(room), joined.get("timeline") or {}, oldest_ms):
+                if running.stop.is_set():
+                    return False
+                try:
+                    received = self._read_event(str(room), event, oldest_ms, running)
+                    if received is not None:
+                        running.intake.take(received)
+                except Busy as error:
+                    LOG.info("messages are kept for later: %s", error)
+                    return False
+        return True
+
+    def _list_events(self, room: str, timeline: dict[str, Any], oldest_ms: int) -> list[dict[str, Any]]:
+        """The events of a room since the last time, also those that an answer has no room for."""
+        events = [one for one in timeline.get("events") or () if isinstance(one, dict)]
+        start = str(timeline.get("prev_batch", ""))
+        while timeline.get("limited") and start and len(events) < MAX_EVENTS:
+            earlier, start = self._server.messages(room, start, self._since)
+            events = [*earlier[::-1], *events]
+            if not earlier or int(earlier[-1].get("origin_server_ts", 0)) < oldest_ms:
+                break
+        return events
+
+    def _answer_invitation(self, room: str, invited: dict[str, Any], running: Running) -> None:
+        events = (invited.get("invite_state") or {}).get("events") or ()
+        ours = [one for one in events if one.get("type") == "m.room.member" and one.get("state_key") == self._server.user]
+        sender = str(ours[-1].get("sender", "")) if ours else ""
+        if self._settings.rooms and room not in self._settings.rooms:
+            running.intake.refuse(sender, f"an invitation to {room}, which is not listed")
+        elif not sender or not running.intake.is_welcome(sender):
+            running.intake.refuse(sender or "somebody", "an invitation of somebody who is not listed")
+        else:
+            try:
+                self._server.join(room)
+            except OwlError as error:
+                LOG.warning("the invitation to %s could not be accepted: %s", room, error)
+
+    def _note_room(self, room: str, joined: dict[str, Any]) -> None:
+        """Keep how many are in a room and what it is called."""
+        members, name = self._rooms.get(room, (0, ""))
+        for event in [*((joined.get("state") or {}).get("events") or ()), *((joined.get("timeline") or {}).get("events") or ())]:
+            if event.get("type") == "m.room.name" and "state_key" in event:
+                name = str((event.get("content") or {}).get("name", ""))[:200]
+            if event.get("type") == "m.room.member":
+                members = 0  # somebody came or went
+        count = (joined.get("summary") or {}).get("m.joined_member_count")
+        self._rooms[room] = (count if isinstance(count, int) else members, name)
+
+    def _read_event(self, room: str, event: dict[str, Any], oldest_ms: int, running: Running) -> Received | None:
+        """The message that an event is; None for one that is none, is ours, or is too old."""
+        sender, event_id, at_ms = event.get("sender"), event.get("event_id"), event.get("origin_server_ts")
+        content, kind = event.get("content"), event.get("type")
+        if not (isinstance(sender, str) and isinstance(event_id, str) and isinstance(at_ms, int) and isinstance(content, dict)):
+            return None
+        if "state_key" in event or sender == self._server.user or at_ms < oldest_ms:
+            return None
+        if kind == "m.room.encrypted":
+            running.intake.refuse(sender, f"the room {room} is encrypted, which this channel cannot read: docs/matrix.md")
+            return None
+        relation = content.get("m.relates_to")
+        relation = relation if isinstance(relation, dict) else {}
+        if kind == "m.reaction":
+            return self._read_reaction(room, sender, event_id, at_ms, relation)
+        if kind != "m.room.message" or not USER.fullmatch(sender) or relation.get("rel_type") == "m.replace":
+            return None
+        if content.get("msgtype") not in ("m.text", *MEDIA):
+            return None  # notices are those of programs, which are not answered
+        return self._read_message(room, event, content, relation)
+
+    def _read_message(self, room: str, event: dict[str, Any], content: dict[str, Any], relation: dict[str, Any]) -> Received:
+        root = str(relation.get("event_id", "")) if relation.get("rel_type") == "m.thread" else ""
+        said = _without_fallback(str(content.get("body", ""))) if "m.in_reply_to" in relation else str(content.get("body", ""))
+        mentions = content.get("m.mentions")
+        named = mentions.get("user_ids") if isinstance(mentions, dict) else ()
+        replied = str((relation.get("m.in_reply_to") or {}).get("event_id", "")) if not relation.get("is_falling_back") else ""
+        is_file = content.get("msgtype") in MEDIA
+        attachments = (self._read_file(content),) if is_file else ()
+        name = str(content.get("filename") or "")
+        said = "" if is_file and (not name or name == said) else said
+        is_addressed = self._server.user in said or (isinstance(named, list) and self._server.user in named) or replied in self._own
+        made = self._place(room, event["sender"], event["event_id"], event["origin_server_ts"], root)
+        return replace(
+            made,
+            text=said.replace(self._server.user, "").lstrip(" :,") or ("" if is_file else said),
+            is_addressed=is_addressed or not made.room,
+            attachments=attachments,
+            references=(root,) if root else (),
+            thread=root,
+        )
+
+    def _read_reaction(self, room: str, sender: str, event_id: str, at_ms: int, relation: dict[str, Any]) -> Received | None:
+        """A reaction to something that we said, as a short text."""
+        about, key = str(relation.get("event_id", "")), str(relation.get("key", ""))[:40]
+        if about not in self._own or not key:
+            return None
+        made = self._place(room, sender, event_id, at_ms, "")
+        return replace(made, text=f"[reacts with {key}]", is_addressed=True)
+
+    def _place(self, room: str, sender: str, event_id: str, at_ms: int, root: str) -> Received:
+        """What every message of a room has."""
+        members, name = self._rooms.get(room, (0, ""))
+        if not members:
+            members = self._server.members(room)
+            self._rooms[room] = (members, name)
+        return Received(
+            event_id,
+            sender,
+            "",
+            at_ms,
+            is_proven=sender.partition(":")[2] in self._settings.trusted_servers,
+            room=room if members > 2 else "",
+            room_name=name,
+            metadata={"matrix": {"room": room, "event": event_id, "thread": root}},
+        )
+
+    def _read_file(self, content: dict[str, Any]) -> Attached:
+        info = content.get("info")
+        mime = str(info.get("mimetype", "")) if isinstance(info, dict) else ""
+        name = str(content.get("filename") or content.get("body") or "unnamed")[:200]
+        try:
+            return Attached(name, mime, self._server.download(str(content.get("url", "")), MAX_ATTACHMENT_BYTES))
+        except Busy:
+            raise
+        except OwlError as error:
+            return Attached(name, mime, problem=error.message)
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def deliver(self, message: Outbound) -> None:
+        """Send an answer or a notification into its room and thread, behind its file."""
+        place = message.metadata.get("matrix")
+        room = str(place.get("room", "")) if isinstance(place, dict) else ""
+        if not room:
+            raise BadInput("no room to send to: it is dropped", hint="whoever has written in a room can be answered there")
+        relation = _relation(place, is_answer="seq" in message.metadata) if isinstance(place, dict) else {}
+        key = hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32]
+        if message.attachment:
+            name, data = read_attachment(self._data_folder(message.session), message.attachment)
+            self._note_own(self._server.send(room, "m.room.message", f"{key}f", {**self._keep_file(name, data), **relation}))
+        if message.text.strip():
+            self._note_own(self._server.send(room, "m.room.message", key, {**format_text(message.text), **relation}))
+
+    def _keep_file(self, name: str, data: bytes) -> dict[str, Any]:
+        mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        kind = {"image": "m.image", "video": "m.video", "audio": "m.audio"}.get(mime.partition("/")[0], "m.file")
+        size = picture_size(data) if kind == "m.image" else None
+        info = {"mimetype": mime, "size": len(data), **({"w": size[0], "h": size[1]} if size else {})}
+        return {"msgtype": kind, "body": name, "filename": name, "url": self._server.upload(name, mime, data), "info": info}
+
+    def _note_own(self, event_id: str) -> None:
+        self._own[event_id] = None
+        while len(self._own) > OWN_EVENTS:
+            self._own.popitem(last=False)
+
+    # -- the rest -------------------------------------------------------------------------------------
+
+    def typing(self, metadata: dict[str, Any], is_on: bool) -> None:
+        """Show it in the room of a message."""
+        place = metadata.get("matrix")
+        if isinstance(place, dict) and place.get("room"):
+            self._writer.show(str(place["room"]), is_on)
+
+    def check(self) -> list[str]:
+        """Ask the server whose token this is."""
+        found = self._server.whoami()
+        if found != self._settings.user:
+            raise BadInput(f"the token is that of {found}, not of {self._settings.user}", hint="set channels.matrix.user or token")
+        return [f"{self._settings.homeserver} knows the token as {found}"]
+
+    def warnings(self) -> list[str]:
+        """What of the settings lets others read or pretend."""
+        is_plain = self._settings.homeserver.startswith("http://")
+        found = ["the homeserver is not asked over TLS (channels.matrix.homeserver)"] if is_plain else []
+        if not self._settings.trusted_servers:
+            found.append("no sender can be proven: channels.matrix.trusted_servers is empty")
+        return found
+
+    def close(self) -> None:
+        """End the connections."""
+        self._writer.close()
+        self._server.close()
+
+
+class TypingWriter:
+    """Renews what is shown while the assistant writes, in a thread that lives as long as it does anywhere."""
+
+    def __init__(self, server: Homeserver) -> None:
+        self._server = server
+        self._state = threading.Condition()
+        self._due: dict[str, float] = {}  # when it is to be shown again, by room
+        self._ended: list[str] = []
+        self._is_running = self._is_closed = False
+
+    def show(self, room: str, is_on: bool) -> None:
+        """Begin or end it in a room; never waits."""
+        with self._state:
+            if self._is_closed or (not is_on and room not in self._due):
+                return
+            if is_on:
+                self._due.setdefault(room, monotonic_s())
+            else:
+                del self._due[room]
+                self._ended.append(room)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="matrix-typing", daemon=True).start()
+            self._state.notify_all()
+
+    def close(self) -> None:
+        """Show nothing more."""
+        with self._state:
+            self._is_closed = True
+            self._state.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._state:
+                now = monotonic_s()
+                rooms = [(room, TYPING_MS) for room, due_s in self._due.items() if due_s <= now]
+                self._due.update({room: now + TYPING_S for room, _ in rooms})
+                ended, self._ended = [(room, 0) for room in self._ended], []
+                if self._is_closed or not (rooms or ended or self._due):
+                    self._is_running = False
+                    return
+                if not rooms and not ended:
+                    self._state.wait(max(0.0, min(self._due.values()) - now))
+                    continue
+            for room, timeout_ms in (*rooms, *ended):
+                self._say(room, timeout_ms)
+
+    def _say(self, room: str, timeout_ms: int) -> None:
+        try:
+            self._server.typing(room, timeout_ms)
+        except Busy as error:
+            with self._state:
+                if room in self._due:
+                    self._due[room] = monotonic_s() + error.retry_s
+        except OwlError as error:
+            LOG.debug("typing in %s: %s", room, error)
+
+
+def format_text(text: str) -> dict[str, Any]:
+    """A text as a message with HTML made from its Markdown."""
+    from appliance.channels.markdown_html import render  # with the parser, which only answers need
+
+    return {"msgtype": "m.text", "body": text, "format": "org.matrix.custom.html", "formatted_body": render(text).strip()}
+
+
+def picture_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height of a PNG, GIF or JPEG; None for what is none or is broken."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
+        return struct.unpack(">II", data[16:24])
+    if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
+        return struct.unpack("<HH", data[6:10])
+    at = 2
+    while data.startswith(b"\xff\xd8") and at + 9 < len(data) and data[at] == 0xFF:
+        if 0xC0 <= data[at + 1] <= 0xCF and data[at + 1] not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            return width, height
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
+
+def _relation(place: dict[str, Any], *, is_answer: bool) -> dict[str, Any]:
+    """How an answer hangs on its message: in the same thread, or as a reply to it."""
+    root, event = str(place.get("thread", "")), str(place.get("event", ""))
+    if not is_answer or not event:
+        return {}
+    reply = {"m.in_reply_to": {"event_id": event}}
+    if root:
+        return {"m.relates_to": {"rel_type": "m.thread", "event_id": root, "is_falling_back": True, **reply}}
+    return {"m.relates_to": reply}
+
+
+def _without_fallback(body: str) -> str:
+    """A reply without the quotation that old clients put before it."""
+    lines = body.split("\n")
+    while lines and lines[0].startswith("> "):
+        lines.pop(0)
+    return "\n".join(lines).lstrip("\n")
+
+
+def connect(settings: Matrix, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> MatrixChannel:
+    """The channel of this table."""
+    token = settings.token
+    return MatrixChannel(settings, secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token, data_folder)

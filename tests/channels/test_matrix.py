@@ -1,0 +1,190 @@
+"""Matrix from end to end: a real Synapse, people with accounts there, a core with a scripted model."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import channel_rig
+import pytest
+from channel_rig import SAID, Rig
+from homeserver import Someone, Synapse, synapse
+from process import until
+
+from appliance.channels.connectors.matrix import picture_size
+from appliance.errors import BadInput
+from appliance.records import Outbound
+from appliance.sessions.outbox import Notification
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (7).to_bytes(4, "big") + (5).to_bytes(4, "big") + b"rest"
+
+
+class Place:
+    """The server, the core, and three people: Ann is linked and owner, Ben is listed, Eve is nobody."""
+
+    def __init__(self, rig: Rig, server: Synapse, owl: Someone, people: list[Someone]) -> None:
+        self.rig, self.server, self.owl = rig, server, owl
+        self.ann, self.ben, self.eve = people
+
+    def meet(self, who: Someone, *others: Someone, **more: Any) -> str:
+        """A room with the assistant in it."""
+        room = who.room(self.owl.user, *(one.user for one in others), **more)
+        for one in others:
+            one.join(room)
+        until(lambda: self.owl.user in who.call("GET", f"rooms/{room}/joined_members")["joined"], "the assistant is there", 20)
+        return room
+
+    def answers(self, who: Someone, room: str, count: int) -> list[dict[str, Any]]:
+        """Wait for so many answers in a room."""
+        until(lambda: len(who.heard(room, self.owl.user)) >= count, f"{count} answers: {self.rig.state('matrix')}", 20)
+        until(self.rig.quiet, "nothing more is sent", 20)
+        return who.heard(room, self.owl.user)
+
+
+@pytest.fixture(scope="module", name="place")
+def a_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("matrix")
+    with synapse(folder / "synapse") as server:
+        owl, *people = (server.someone(name) for name in ("owl", "ann", "ben", "eve"))
+        given = {"enabled": True, "homeserver": server.url, "user": owl.user, "token": owl.token}
+        given |= {"allow_from": [people[1].user], "trusted_servers": [server.name]}
+
+        def prepare(core: Any) -> None:
+            core.base.people.add_person("ann")
+            core.base.people.link_identity(f"matrix/{people[0].user}", "ann")
+
+        environ = channel_rig.settings("channels.matrix", given) | {"OWLBOX__OUTBOX__RETRY_S": "0.2"}
+        with channel_rig.running(folder, environ, prepare=prepare) as rig:
+            rig.until_connected("matrix")
+            yield Place(rig, server, owl, people)
+
+
+@pytest.mark.covers("S-107", "A-266")
+def test_a_person_who_is_linked_is_answered_in_the_shared_session_with_markdown(place: Place) -> None:
+    room = place.meet(place.ann)
+    place.ann.say(room, "what is up")
+    [one] = place.answers(place.ann, room, 1)
+    assert one["content"]["body"] == SAID and one["content"]["formatted_body"] == "<p><strong>Hoot</strong> hoot &lt;b&gt;.</p>"
+    assert place.rig.session_of("what is up")[:2] == ("local:ann", "user:ann") and place.rig.marks("what is up") == []
+    assert place.rig.state("matrix").problem == ""
+
+
+@pytest.mark.covers("S-106", "E-292", "A-181")
+def test_in_a_room_mentions_are_answered_in_their_threads_and_nothing_else(place: Place) -> None:
+    room = place.meet(place.ben, place.eve, name="Tea")
+    before = len(place.rig.messages())
+    place.eve.say(room, "only among us")
+    root = place.eve.say(room, f"{place.owl.user}: in the main line")
+    [main] = place.answers(place.eve, room, 1)
+    assert main["content"]["m.relates_to"] == {"m.in_reply_to": {"event_id": root}}
+    thread = {"rel_type": "m.thread", "event_id": root}
+    asked = place.ben.say(room, "in a thread", **{"m.relates_to": thread, "m.mentions": {"user_ids": [place.owl.user]}})
+    [_, answer] = place.answers(place.ben, room, 2)
+    assert answer["content"]["m.relates_to"] == {**thread, "is_falling_back": True, "m.in_reply_to": {"event_id": asked}}
+    place.ben.say(room, "again", **{"m.relates_to": thread, "m.mentions": {"user_ids": [place.owl.user]}})
+    place.answers(place.ben, room, 3)
+    assert place.rig.messages()[before:] == ["in the main line", "in a thread", "again"]
+    one, two, three = (place.rig.session_of(text) for text in ("in the main line", "in a thread", "again"))
+    assert one[1].startswith("group:tea-") and one[:2] == two[:2] and two[2] == three[2] != one[2]
+    assert place.rig.marks("in the main line") == [f"person:{place.eve.user.replace(':', '_')}"]
+
+
+@pytest.mark.covers("S-104", "E-292")
+def test_strangers_invitations_of_strangers_and_encrypted_rooms_are_refused_without_a_model(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = len(place.rig.messages())
+    with caplog.at_level(logging.WARNING):
+        uninvited = place.eve.room(place.owl.user)
+        room = place.meet(place.ben)
+        place.ben.say(room, "secret", kind="m.room.encrypted", algorithm="m.megolm.v1.aes-sha2", ciphertext="x", session_id="s")
+        place.ben.say(room, "a notice", msgtype="m.notice")
+        place.ben.say(room, "x" * 30_000 + "too much for the model")
+        [one] = place.answers(place.ben, room, 1)
+        assert one["content"]["body"] == "This could not be answered (too_large)."
+        until(lambda: "an invitation of somebody" in caplog.text, "the invitation was refused", 20)
+    assert "is encrypted, which this channel cannot read" in caplog.text
+    assert len(place.rig.messages()) == before + 1
+    assert place.owl.user not in place.eve.call("GET", f"rooms/{uninvited}/joined_members")["joined"]
+
+
+@pytest.mark.covers("S-108", "S-109", "S-112", "E-293")
+def test_files_come_and_go(place: Place) -> None:
+    room = place.meet(place.ben)
+    uri = place.server.call("POST", "/_matrix/media/v3/upload?filename=a.png", PNG, place.ben.token)["content_uri"]
+    place.ben.say(room, "a.png", msgtype="m.image", url=uri, info={"mimetype": "image/png"})
+    place.ben.say(room, "gone.pdf", msgtype="m.file", url="mxc://home.test/nothing")
+    place.answers(place.ben, room, 2)
+    one, two = (text for text in place.rig.messages() if "[attachment" in text)
+    assert "'a.png' (image/png, " in one and one.endswith(".png]") and "is not there: the homeserver says 404" in two
+    session = place.rig.session_of("a.png")[0]
+    folder = place.rig.core.commands.bench.folder(session)
+    assert [file.read_bytes() for file in (folder / "incoming").iterdir()] == [PNG]
+    (folder / "b.png").write_bytes(PNG)
+    there = {"matrix": {"room": room}}
+    note = Notification(
+        "file",
+        place.rig.core.base.people.resolve("matrix", place.ben.user),
+        "behind it",
+        session=session,
+        channel="matrix",
+        attachment="b.png",
+        metadata=there,
+    )
+    place.rig.core.outbox.put(note, durable=True)
+    *_, picture, text = place.answers(place.ben, room, 4)
+    assert picture["content"]["info"] == {"mimetype": "image/png", "size": len(PNG), "w": 7, "h": 5}
+    assert (picture["content"]["msgtype"], text["content"]["body"]) == ("m.image", "behind it")
+
+
+@pytest.mark.covers("S-110")
+def test_a_reaction_to_an_answer_is_told(place: Place) -> None:
+    room = place.meet(place.ben)
+    place.ben.say(room, "react to this")
+    [one] = place.answers(place.ben, room, 1)
+    relation = {"rel_type": "m.annotation", "event_id": one["event_id"], "key": "👍"}
+    place.ben.say(room, "", kind="m.reaction", **{"m.relates_to": relation})
+    place.answers(place.ben, room, 2)
+    assert "[reacts with 👍]" in place.rig.messages()
+
+
+@pytest.mark.covers("S-111")
+def test_it_shows_that_it_writes_and_stops(place: Place) -> None:
+    room = place.meet(place.ben)
+    place.ben.say(room, "something long")
+    until(lambda: place.ben.typing(room) == [place.owl.user], "it writes", 20)
+    place.answers(place.ben, room, 1)
+    until(lambda: place.ben.typing(room) == [], "it does not write any more", 20)
+
+
+@pytest.mark.covers("A-015", "A-184")
+def test_a_restart_of_the_server_loses_nothing_and_a_repeated_send_arrives_once(place: Place) -> None:
+    room = place.meet(place.ben)
+    place.ben.say(room, "before")
+    place.answers(place.ben, room, 1)
+    place.server.stop()
+    until(lambda: place.rig.state("matrix").state == "failing", "the loss is noticed", 20)
+    there = {"matrix": {"room": room}}
+    note = Notification(
+        "kept", f"matrix:{place.ben.user}", "kept", session=f"matrix:{place.ben.user}", channel="matrix", metadata=there
+    )
+    place.rig.core.outbox.put(note, durable=True)
+    place.server.start()
+    for i in range(60):  # more than one answer of the server holds
+        place.ben.say(room, f"burst {i}")
+    assert [one["content"]["body"] for one in place.answers(place.ben, room, 62)].count("kept") == 1
+    said = [text for text in place.rig.messages() if text.startswith("burst ")]
+    assert said == [f"burst {i}" for i in range(60)]
+    channel = place.rig.core.connections._runners["matrix"].connection
+    for _ in range(2):
+        channel.deliver(Outbound(f"matrix:{place.ben.user}", "only once", metadata=there, key="same"))
+    assert [one["content"]["body"] for one in place.ben.heard(room, place.owl.user)].count("only once") == 1
+    with pytest.raises(BadInput, match="no room"):
+        channel.deliver(Outbound("matrix:@x:y", "nowhere"))
+
+
+def test_the_test_of_the_channel_and_pictures_of_every_kind(place: Place) -> None:
+    assert place.rig.core.connections.test("matrix")["tried"] == [f"{place.server.url} knows the token as {place.owl.user}"]
+    assert picture_size(b"GIF89a\x03\0\x04\0") == (3, 4) and picture_size(
+        b"\xff\xd8\xff\xe0\0\x04xx\xff\xc0\0\x0b\x08\0\x02\0\x09\x01"
+    ) == (9, 2)
+    assert picture_size(b"\xff\xd8\xff") is picture_size(b"text") is None
