@@ -35,12 +35,14 @@ def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: 
                 raise
             # Somebody else's home: its core is being restarted, and the screen waits for it.
     try:
-        sys.stdout.write("(-,-) opening")  # at once: loading the screen takes a second on a Pi
-        sys.stdout.flush()
+        if is_terminal := sys.stdout.isatty():
+            sys.stdout.write("(-,-) opening")  # at once: loading the screen takes a second on a Pi
+            sys.stdout.flush()
         from appliance.tui import app
 
-        sys.stdout.write("\r\x1b[K")
-        sys.stdout.flush()
+        if is_terminal:
+            sys.stdout.write("\r\x1b[K")
+            sys.stdout.flush()
         if os.access(home.logs, os.W_OK):
             log.start("tui", home.logs / "tui", "info", log.Redactor())
         app.run(str(socket), str(home.root), core.revive, thread=thread, prompt=prompt)

@@ -17,7 +17,8 @@ from appliance.runtime import jsonrpc
 CANCEL_GRACE_S = 3.0
 CONTEXT = "OWLBOX_CONTEXT"  # for whom an admin acts: user:NAME or group:NAME; --user and --group set it
 SSH_KEY = "OWLBOX_SSH_KEY"  # the key that sshd has checked; `owlbox door` sets it
-IDENTITY = (("ssh_key", SSH_KEY), ("context", CONTEXT))
+SESSION = "OWLBOX_SESSION"  # the token of a login in a browser; `owlbox web` sets it for a screen that it opens
+IDENTITY = (("ssh_key", SSH_KEY), ("context", CONTEXT), ("token", SESSION))
 STARTING_S = 30.0  # for a core that is just being started: systemd holds its socket, and a Pi reads Python from a card
 
 Notification = tuple[str, dict[str, Any]]
