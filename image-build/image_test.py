@@ -204,7 +204,8 @@ def try_first_boot(box: Box) -> None:
     names = box.ssh("owl", "secret list").stdout
     hold("skill/weather" in names, "the secret is in the vault and off the card", box)
     began_s = time.monotonic()
-    answer = box.ssh("owl", "ask 'What is your name?'").stdout
+    box.ssh("owl", "ask 'What is your name?'")
+    answer = box.ssh("owl", "ask 'Write one sentence about owls.'", limit_s=1200).stdout
     hold(bool(answer.strip()), f"the local model answers in {time.monotonic() - began_s:.0f} s: {answer.strip()[:90]}", box)
     began_s = time.monotonic()
     drawn = box.screen(300)
