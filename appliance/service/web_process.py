@@ -67,7 +67,7 @@ class WebProcess:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         folder = self._home.logs / "web"
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "appliance", "--home", str(self._home.root), "web"]
+        command = [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "web"]
         with (folder / "output.log").open("wb") as output:
             return subprocess.Popen(
                 command, env=self._environ, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True, cwd="/"

@@ -136,7 +136,7 @@ class Crew:
                 words += [] if task is None else ["--task-id", str(task)]
                 words += [] if is_scheduling else ["--no-eval-schedules"]
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "appliance", "--home", str(self._home.root), "worker", "run", *words],
+                    [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "worker", "run", *words],
                     env={**self._child_environment(), ID: worker, READY: str(mouth)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -110,7 +110,7 @@ def run(way: Way, tier: Tier, seconds: float, tell: Callable[[int, int, str], ob
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OWLBOX")}
     with tempfile.TemporaryDirectory(prefix="owlbox-") as folder:
         child = subprocess.Popen(
-            [sys.executable, "-m", "appliance.service.bench.everyday"],
+            [sys.executable, "-P", "-m", "appliance.service.bench.everyday"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -53,7 +53,7 @@ class TableCheck:
 
     def _start(self, *words: str) -> "subprocess.Popen[str]":
         limit = [] if self._limit_s is None else [str(self._limit_s)]
-        command = [sys.executable, "-X", "utf8", "-m", "appliance.store.table_check", str(self._path), *limit, *words]
+        command = [sys.executable, "-P", "-X", "utf8", "-m", "appliance.store.table_check", str(self._path), *limit, *words]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def _read(self, process: "subprocess.Popen[str]") -> tuple[dict[str, Any] | None, str]:

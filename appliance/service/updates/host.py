@@ -37,7 +37,7 @@ class Host:
 
     def build(self, folder: Path, wheels: list[Path]) -> None:
         """Make an environment with exactly these wheels; everything of it is on the disk afterwards."""
-        self._run([sys.executable, "-m", "venv", "--without-pip", str(folder)], BUILD_S)
+        self._run([sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], BUILD_S)
         for wheel in wheels:
             _install_wheel(wheel, folder)
         self._run(
