@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance everyday image image-test docs captures clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -111,6 +111,9 @@ chaos: dev ## ten minutes of kills, full and read-only disks and clock jumps whi
 
 conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
 	$(python) tests/conformance/run.py
+
+accessibility: dev ## judge the web page by the rules of axe-core, with pictures of it; by hand, needs npm, network and chromium
+	$(python) tests/accessibility/run.py
 
 image: install model ## the image of a card for a Raspberry Pi (ARCH=amd64: for a PC); as root
 	image-build/build.sh $(or $(ARCH),arm64)

@@ -1,15 +1,26 @@
 """The HTTP server by its bytes: requests that are wrong in every way are refused, and the right ones reach their routes."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPSConnection
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from appliance.channels.http.message import Request, Response
+from appliance.channels.http.process import build_server
 from appliance.channels.http.server import HttpServer, listen, route
 from appliance.channels.http.site import build_site
 from appliance.errors import ConfigError, NotFound, Refused
+from appliance.runtime.paths import Home
+from appliance.runtime.settings import Web
 
 COOKIE = "Cookie: owlbox=right\r\n"
 
@@ -178,3 +189,43 @@ def test_a_site_knows_its_names_and_when_the_cookie_must_be_encrypted() -> None:
     assert own.hosts == {"192.0.2.7"} and own.cookie == "__Host-owlbox" and not own.is_proxied
     with pytest.raises(ConfigError, match="channels.web.address"):
         build_site("127.0.0.1", 8420, has_tls=False, address="owl.lan")
+
+
+def self_signed(folder: Path) -> None:
+    """A certificate for localhost, with its key in the same file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now - timedelta(1), now + timedelta(1)
+    )
+    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "web.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM) + private)
+
+
+def test_a_certificate_encrypts_and_without_one_only_this_machine_is_served(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with pytest.raises(ConfigError, match="nothing is encrypted"):
+        build_server(home, {}, Web(host="0.0.0.0", port=0), folder=tmp_path)
+    with pytest.raises(ConfigError, match="channels.web.certificate"):
+        build_server(home, {}, Web(port=0, certificate="none.pem"), folder=tmp_path)
+    self_signed(tmp_path)
+    server = build_server(home, {}, Web(port=0, certificate="web.pem"), folder=tmp_path)
+    port = int(server.sock.getsockname()[1])
+    server.start()
+    try:
+        assert server.site.address == f"https://localhost:{port}" and server.site.cookie == "__Host-owlbox"
+        trust = ssl.create_default_context(cafile=tmp_path / "web.pem")
+        wire = HTTPSConnection("localhost", port, context=trust, timeout=10)
+        wire.request("GET", "/")
+        answer = wire.getresponse()
+        assert answer.status == 200 and b"<title>Owlbox</title>" in answer.read()
+        with socket.create_connection(("127.0.0.1", port), 5) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            try:
+                assert b"Owlbox" not in plain.recv(1000)
+            except ConnectionResetError:
+                pass  # hung up on, without a word
+    finally:
+        server.close()

@@ -96,7 +96,7 @@ class Browser:
             try:
                 until(lambda text=text: text in self.text(css), f"{text!r} is shown", WAIT_S)  # type: ignore[misc]
             except AssertionError:
-                raise AssertionError(f"{text!r} is not shown, but: {self.text(css)[-1500:]}") from None
+                raise AssertionError(f"{text!r} is not shown, but: {self.text()[-1500:]}") from None
 
     def resize(self, width: int, height: int) -> None:
         """Another size of the viewport, as of a phone."""

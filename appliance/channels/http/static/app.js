@@ -243,6 +243,9 @@ class App {
   async openThread(id) {
     this.showSide(false);
     this.showView("chat");
+    const before = this.follow;
+    this.follow = null; // first, so that its end is no news
+    before?.close();
     await this.chat.open(id);
     this.threads.mark();
     this.connect();

@@ -8,6 +8,7 @@ const PIECE_BYTES = 384 * 1024; // of a file, in one frame
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
 const MAX_PICTURE_BYTES = 1024 * 1024;
 const MAX_SIDE = 1568; // pixels: models look at no more
+const NOTICE_CHARS = 140;
 const NEAR_PX = 120; // so near the end of the log, it follows what is added
 
 export class Chat {
@@ -154,6 +155,7 @@ export class Chat {
   // What the connection that follows the open thread says. Two connections may overtake each other: while an answer streams,
   // only what other people say is shown at once.
   follow(name, params) {
+    if (name === "event" && params.run !== this.thread) return; // of the thread that was open before
     if (name === "event") this.lastSeq = Math.max(this.lastSeq, params.seq);
     if (this.sending && name === "event" && params.role !== "user") this.later.push(params);
     else this.hear(name, params);
@@ -348,8 +350,16 @@ export class Chat {
   }
 
   showNotice(notice) {
+    // An answer that nobody listened to stands in its thread: here it is only said where.
+    if (notice.seq && notice.run === this.thread) return;
     const isNear = this.isNear();
-    const made = this.frameOf("system", "Notice", element("div", { class: "body" }, render(notice.text)), null);
+    const body = element("div", { class: "body" });
+    if (notice.run && notice.run !== this.thread) {
+      const open = element("button", { type: "button", onclick: () => this.app.openThread(notice.run) }, "Open it");
+      const text = notice.text.length > NOTICE_CHARS ? `${notice.text.slice(0, NOTICE_CHARS)}…` : notice.text;
+      body.append(element("p", {}, `In another conversation: ${text}`), open);
+    } else body.append(render(notice.text));
+    const made = this.frameOf("system", "Notice", body, null);
     this.log.insertBefore(made, this.draft);
     if (isNear) this.toEnd();
   }

@@ -98,7 +98,7 @@ export class Tasks extends Listing {
   card(task) {
     const actions = element("div", { class: "actions" });
     if (!["done", "complete", "completed", "failed", "cancelled"].includes(task.status)) {
-      const cancel = element("button", { type: "button", "aria-label": `Cancel ${task.name}` }, "Cancel it");
+      const cancel = element("button", { type: "button", "aria-label": `Cancel it: ${task.name}` }, "Cancel it");
       cancel.addEventListener("click", async () => {
         await this.tool("cancel_task", { id: task.id });
         this.refresh();

@@ -236,6 +236,11 @@ function inline(text, depth = 0) {
         plain += run;
         at += run.length;
       }
+    } else if (one === "<" && /^<(https?:\/\/|mailto:)[^\s<>]{1,2000}>/i.test(text.slice(at, at + 2010))) {
+      const end = text.indexOf(">", at);
+      const address = text.slice(at + 1, end);
+      put(link(address, address));
+      at = end + 1;
     } else if (one === "h" && text.startsWith("http", at)) {
       BARE.lastIndex = at;
       const found = BARE.exec(text);
