@@ -62,6 +62,9 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 
 
+LOG_LEVEL = "OWLBOX__SYSTEM__LOG_LEVEL"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
@@ -74,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         args = parser(words).parse_args(words)
         handler: Handler = args.handler
         os.environ |= {CONTEXT: args.acting} if args.acting else {}
+        os.environ |= {LOG_LEVEL: args.log_level} if args.log_level else {}
         home = paths.find_home(args.home, os.environ)
         code = watch.repeat(lambda: handler(args, home), args.watch) if args.watch else handler(args, home)
         sys.stdout.flush()

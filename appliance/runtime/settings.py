@@ -445,7 +445,7 @@ class Archival(Keys):
     inactivity_s: float = setting(
         DAY_S, "Silence after which a session is archived.", seed="A inactivity_timeout", within=(60, 3650 * DAY_S)
     )
-    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction", mark="later")
+    memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction")
 
 
 class Sessions(Keys):

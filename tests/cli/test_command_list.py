@@ -96,6 +96,16 @@ def test_help_of_a_command_is_what_the_command_says() -> None:
     assert run("help", "task", "add") == run("task", "add", "--help")
 
 
+@pytest.mark.covers("S-103")
+def test_how_much_is_logged_is_said_in_any_case_and_a_wrong_level_ends_with_1() -> None:
+    for word, level in (("debug", "debug"), ("Info", "info"), ("WARNING", "warn"), ("error", "error"), ("CRITICAL", "silent")):
+        assert main.parser(["serve"]).parse_args(["serve", "--log-level", word]).log_level == level
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", "serve", "--log-level", "LOUD"], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "") and "'LOUD' (use DEBUG, INFO, WARNING, ERROR, CRITICAL)" in done.stderr
+
+
 WRONG = (
     ("task lst", "did you mean list?"),
     ("task add x --priorty high", "did you mean --priority?"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance import __version__
 from appliance.cli.console import help_pages, tool_command, watch
-from appliance.errors import BadInput
+from appliance.errors import BadInput, OwlError
 from appliance.runtime.paths import Home
 
 Handler = Callable[[argparse.Namespace, Home], int]
@@ -25,7 +25,14 @@ WORDS = {
     "server": "its name, as `mcp servers` shows it",
 }
 CHOICE = re.compile(r"argument (.*?): invalid choice: ('.*?'|\".*?\"|\S+) \(choose from (.*)\)$")
-UNKNOWN = "unrecognized arguments: "
+LEVELS = {
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARNING": "warn",
+    "ERROR": "error",
+    "CRITICAL": "silent",
+}  # nothing logs more than errors
+LOGGING = ("serve", "broker", "web", "worker run")
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,11 +80,22 @@ class Root(Parser):
         return help_pages.first_page()
 
 
+def read_level(text: str) -> str:
+    """How much is logged, as the configuration says it."""
+    if (level := LEVELS.get(text.upper())) is None:
+        raise OwlError(f"log level {text!r}", hint=f"{did_you_mean(text.upper(), LEVELS)}use {', '.join(LEVELS)}")
+    return level
+
+
 def did_you_mean(asked: str, offered: Iterable[str]) -> str:
     """`did you mean NAME? ` for the nearest name, "" where none is near. A beginning that fits one name alone counts as near."""
     names = list(offered)
     begins = [name for name in names if asked and name.startswith(asked)]
-    near = begins if len(begins) == 1 else difflib.get_close_matches(asked.lower(), names, 1)
+    near = (
+        begins
+        if len(begins) == 1
+        else difflib.get_close_matches(asked, names, 1) or difflib.get_close_matches(asked.lower(), names, 1)
+    )
     return f"did you mean {near[0]}? " if near else ""
 
 
@@ -85,13 +103,17 @@ def root_parser(handler: Handler) -> "tuple[Parser, Command, argparse._SubParser
     """The command line without commands, how one is added, and those that were."""
     root = _add_common(Root(prog="owlbox", description=DESCRIPTION), None, False)
     root.add_argument("--version", action="version", version=f"owlbox {__version__}")
-    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", watch=0.0)
+    root.set_defaults(handler=handler, thread="", prompt="", plain=False, acting="", watch=0.0, log_level="")
     words_of_all = root.add_subparsers(metavar="COMMAND", parser_class=Parser)
 
     def command(name: str, handler: Handler, text: str, where: Any = words_of_all) -> Parser:
         made: Parser = _add_common(where.add_parser(name, help=text, description=text), argparse.SUPPRESS, argparse.SUPPRESS)
         made.set_defaults(handler=handler)
         tool_command.add_acting(made)
+        if made.prog.removeprefix("owlbox ") in LOGGING:
+            made.add_argument(
+                "--log-level", type=read_level, default=argparse.SUPPRESS, metavar="LEVEL", help=f"{', '.join(LEVELS)} in any case"
+            )
         if made.prog.removeprefix("owlbox ") in watch.WATCHED:
             given = {"type": float, "const": watch.PAUSE_S, "default": argparse.SUPPRESS, "metavar": "SECONDS"}
             made.add_argument("--watch", nargs="?", help=f"again and again, every so many seconds ({watch.PAUSE_S:g})", **given)
