@@ -48,7 +48,7 @@ class EmailChannel(Connection):
             while not running.stop.is_set():
                 is_done = mailbox.take_unseen(reading.MAX_BYTES, lambda size, data: self._take(running, size, data), running.stop)
                 if not running.stop.is_set():
-                    mailbox.wait(running.stop, usual_s if is_done else servers.LATER_S, is_polled=is_polled)
+                    mailbox.wait(running.stop, usual_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
 
     def deliver(self, message: Outbound) -> None:
         """Send an answer or a notification as a mail."""

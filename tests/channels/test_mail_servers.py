@@ -1,0 +1,124 @@
+"""Mail servers that cannot call, and certificates: one Dovecot without IDLE that wants TLS and has a certificate of its own."""
+
+import hashlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from mail_servers import Dovecot, dovecot, mail, receiver
+from needs import needs
+from process import until
+
+from appliance.channels.connectors.email import EmailChannel
+from appliance.channels.contract import Received, Running
+from appliance.channels.mail import servers
+from appliance.clock import CancelToken, monotonic_s
+from appliance.errors import Busy, Lost, OwlError, Refused
+from appliance.runtime.settings import Email
+
+pytestmark = needs("dovecot")
+
+
+class Taken:
+    """An intake that keeps what it is given, and may be busy."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.busy = 0
+
+    def take(self, received: Received) -> bool:
+        if self.busy:
+            self.busy -= 1
+            raise Busy("the queue is full")
+        self.texts.append(received.text)
+        return True
+
+    def refuse(self, sender: str, why: str) -> None:
+        self.texts.append(why)
+
+    def is_welcome(self, sender: str) -> bool:
+        return False
+
+    def last_taken_ms(self) -> int:
+        return 0
+
+
+@pytest.fixture(scope="module", name="server")
+def a_server() -> Iterator[tuple[Dovecot, str]]:
+    with tempfile.TemporaryDirectory(prefix="owlmail-", dir="/tmp") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+        now = datetime.now(UTC)
+        made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(7)
+        cert = made.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1)).sign(key, hashes.SHA256())
+        (root / "cert.pem").write_bytes(cert.public_bytes(serialization.Encoding.PEM))
+        plain = serialization.NoEncryption()
+        (root / "key.pem").write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+        )
+        tls = f"ssl = required\nssl_cert = <{root}/cert.pem\nssl_key = <{root}/key.pem"
+        with dovecot(root / "d", tls=tls, more="imap_capability = IMAP4rev1") as server:
+            yield server, hashlib.sha256(cert.public_bytes(serialization.Encoding.DER)).hexdigest()
+
+
+def settings(server: Dovecot, **more: object) -> Email:
+    given = {
+        "imap_host": "127.0.0.1",
+        "imap_port": server.port,
+        "imap_starttls": True,
+        "user": "owl",
+        "password": "secret",
+        "poll_s": 0.1,
+    }
+    return Email(**{**given, **more})
+
+
+@pytest.mark.covers("S-113", "E-291")
+def test_a_server_that_cannot_call_is_asked_and_what_cannot_be_taken_stays(server: tuple[Dovecot, str]) -> None:
+    channel = EmailChannel(settings(server[0], pins=(server[1],)), str, Path)
+    intake, stop, connected = Taken(), CancelToken(), list[float]()
+    intake.busy = 1
+    server[0].put(mail("first", Subject=""))
+
+    def is_done() -> bool:
+        if intake.busy == 0 and not intake.texts:
+            assert server[0].unseen() >= 1  # it was refused for now, and is still unseen
+        return len(intake.texts) == 2
+
+    thread = threading.Thread(target=channel.receive, args=(Running(intake, stop, lambda: connected.append(monotonic_s())),))
+    thread.start()
+    until(lambda: intake.busy == 0, "it was offered", 10)
+    server[0].put(mail("second", Subject=""))
+    until(is_done, "both were taken", servers.LATER_S + 10)
+    assert sorted(intake.texts) == ["first", "second"]
+    until(lambda: not server[0].unseen(), "they are marked as seen", 10)
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive() and len(connected) == 1
+    channel.close()
+
+
+def test_a_certificate_is_checked_or_has_to_be_the_pinned_one(server: tuple[Dovecot, str]) -> None:
+    with pytest.raises(OwlError, match="certificate|CERTIFICATE"):
+        EmailChannel(settings(server[0]), str, Path).check()
+    with pytest.raises(Refused, match="is not pinned"):
+        EmailChannel(settings(server[0], pins=("ab" * 32,)), str, Path).check()
+    with pytest.raises(OwlError):  # without encryption the server takes no password
+        EmailChannel(settings(server[0], tls=False), str, Path).check()
+    shown = ":".join(server[1][i : i + 2] for i in range(0, 64, 2)).upper()
+    with receiver() as sink, pytest.raises(Busy):  # the receiver offers no encryption, and nothing is sent without
+        EmailChannel(settings(server[0], pins=(shown,), smtp_host="127.0.0.1", smtp_port=sink.port), str, Path).check()
+    with pytest.raises(OwlError, match="login"), servers.Mailbox(settings(server[0], pins=(shown,)), "wrong").connected():
+        raise AssertionError("it took a wrong password")
+    assert EmailChannel(settings(server[0], verify=False), str, Path).warnings()[0].startswith("certificates are not checked")
+    with pytest.raises(Lost):
+        _ = servers.Mailbox(settings(server[0]), "x").client
