@@ -16,6 +16,7 @@ from appliance import __version__
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError
 from appliance.knowledge.index import Passages
+from appliance.prompt.sent_copies import Copies
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
 from appliance.store import storage_errors, table_lines
@@ -51,6 +52,38 @@ def write(home: Home, folder: Path) -> dict[str, int]:
         return counts
     except OSError as error:
         raise storage_errors.host_error(error, folder) from None
+    finally:
+        store.close()
+
+
+def write_turns(home: Home, ref: str, folder: Path) -> list[Path]:
+    """A text file for each turn of one run, "" for the newest: what the model was sent, what it said, and what failed."""
+    if folder.exists() and any(folder.iterdir()):
+        raise Conflict(f"{folder} is not empty", hint="choose another folder")
+    store = Store.open(home.database)
+    try:
+        sql = "SELECT id FROM runs WHERE id LIKE '%' || ? AND deleted_ms IS NULL ORDER BY created_ms DESC LIMIT 1"
+        run = store.value(sql, (ref,)) if store.row(sql, (ref,)) else None
+        if run is None:
+            raise NotFound(f"no run {ref}".rstrip(), hint="owlbox run list")
+        copies, made = Copies(store), []
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        known = copies.turns(str(run))
+        turns = store.rows("SELECT DISTINCT turn FROM events WHERE run = ? AND turn IS NOT NULL ORDER BY turn", (run,))
+        for number, (turn,) in enumerate(turns, start=1):
+            parts = [("run", f"{run}, turn {number}")]
+            if number in known:
+                copy = copies.get(str(run), number)
+                parts += [(name, copy.text(name)) for name in ("system", "user", "answer", "reasoning")]
+            events = "SELECT role, kind, tool, content, status, outcome FROM events WHERE run = ? AND turn = ? ORDER BY seq"
+            for role, kind, tool, content, status, outcome in store.rows(events, (run, turn)):
+                what = f"{'error' if int(status) >= 400 else role} {kind} {tool}".strip()
+                parts.append((f"{what} ({status} {outcome})", str(content)))
+            path = folder / f"turn-{number:03}.txt"
+            text = "".join(f"== {name}\n{text}\n\n" for name, text in parts if text)
+            path.write_text(text, encoding="utf-8", errors="replace")
+            made.append(path)
+        return made
     finally:
         store.close()
 

@@ -60,6 +60,19 @@ def test_an_export_is_readable_and_makes_the_same_home_again(box: Box, tmp_path:
     assert done.returncode != 0 and "import into a new home" in done.stderr
 
 
+@pytest.mark.covers("R-204")
+def test_each_turn_of_a_run_is_a_text_file_to_read_later(box: Box, tmp_path: Path) -> None:
+    box.environ["OWLBOX__RUNS__COPIES"] = "all"
+    assert box.run("ask", "hi").returncode == 0 and box.run("ask", "hi there").returncode == 0
+    assert "wrote 1 turns" in box.run("export", "--run", "latest", str(tmp_path / "a")).stdout
+    text = (tmp_path / "a/turn-001.txt").read_text()
+    assert "== system\n" in text and "== user\n" in text and "hi there" in text and "== answer\nHoot hoot." in text
+    first = box.json("thread", "list")[-1]["id"]
+    assert box.run("export", "--run", first, str(tmp_path / "b")).returncode == 0
+    assert "hi there" not in (tmp_path / "b/turn-001.txt").read_text()
+    assert box.run("export", "--run", "nonesuch", str(tmp_path / "c")).returncode == 3
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -15,6 +15,7 @@ def add(command: Command) -> None:
     """Add both commands."""
     made = command("export", export, "everything as JSON lines, Markdown, TOML and CSV, in a new folder")
     made.add_argument("folder", help="where they are written; empty or not there yet")
+    made.add_argument("--run", default=None, metavar="ID", help="only one run, a text file for each turn; latest for the newest")
     made = command("import", import_home, "make a new home of what export wrote")
     made.add_argument("folder", help="what export wrote")
 
@@ -24,6 +25,9 @@ def export(args: argparse.Namespace, home: Home) -> int:
 
     require_owner(home)
     folder = Path(args.folder).expanduser().absolute()
+    if args.run is not None:
+        made = exports.write_turns(home, "" if args.run == "latest" else args.run, folder)
+        return show(args, {"files": [str(path) for path in made]}, f"wrote {len(made)} turns to {folder}")
     counts = exports.write(home, folder)
     text = (
         f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}; sessions/, memory/ and tasks.csv are for reading"
