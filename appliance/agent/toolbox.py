@@ -39,7 +39,7 @@ from appliance.store.database import Store
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 EVERY = ("chat", "worker")
-MAX_NAMED = 6  # tools of a group that a menu names
+MAX_NAMED = 2  # tools of a group that a menu names
 OF_RUNS = ("run", "tools")  # groups that mean nothing outside of the roles that are shown them
 MAX_SHOWN = 8  # tools of a role's menu; the others it has are reached through `use`
 LEADING = "tools"  # the group that leads to the others
@@ -426,15 +426,15 @@ class Toolbox:
         return self._narrow[spec.name](spec) if spec.name in self._narrow else spec
 
     def _menu_spec(self, found: Tool, role: str, only: tuple[str, ...] | None = None) -> ToolSpec:
-        """A tool as its menu shows it: a detour names what it leads to, one line a group."""
+        """A tool as its menu shows it: a detour names what it leads to, of larger groups the group alone."""
         if not found.mark.is_detour:
             return found.shown or found.spec
-        lines = []
-        for group, names in self.groups(role, only).items():
-            is_long = len(names) > MAX_NAMED
-            lines.append(f"{group}: {len(names)} tools, see tool_help {group}" if is_long else f"{group}: {', '.join(names)}")
+        groups = self.groups(role, only)
+        lines = [", ".join(name for names in groups.values() if len(names) <= MAX_NAMED for name in names)]
+        if many := [group for group, names in groups.items() if len(names) > MAX_NAMED]:
+            lines.append(f"tool_help lists: {', '.join(many)}")
         if away := [group for group in modes.AWAY if modes.instead(only, group)]:
-            lines.append(f"{', '.join(away)}: not yours; delegate(agent, task) to coder, researcher or worker")
+            lines.append(f"{', '.join(away)}: not yours; delegate to coder, researcher or worker")
         return replace(found.spec, description="\n".join([found.description, *lines]))
 
     def _dispatch_call(self, call: ToolCall, caller: Caller) -> Outcome:

@@ -13,11 +13,11 @@ Arguments = Annotated[dict[str, Any] | None, "its arguments by name"]
 
 @a_tool(group="tools", is_detour=True)
 def use(tool: Name, arguments: Arguments = None) -> ToolCall:
-    """Call another tool; see tool_help first. There are:"""
+    """Call another tool, after tool_help. There are:"""
     return ToolCall("", tool, arguments or {})
 
 
 @a_tool(group="tools", is_read_only=True)
 def tool_help(name: Name, *, toolbox: Toolbox, caller: Caller) -> Outcome:
-    """Explain another tool and its arguments, or list a group."""
+    """Explain another tool, or list a group."""
     return Outcome(200, "ok", toolbox.manual(name, caller), origin=toolbox.origin(name))

@@ -402,7 +402,7 @@ def test_a_policy_that_forbids_a_tool_forbids_the_way_to_it() -> None:
 def test_a_menu_names_the_other_tools_by_group_and_help_explains_them() -> None:
     with box(calling.use, calling.tool_help, hidden, add) as made:
         assert [s.name for s in made.specs()] == ["tool_help", "add", "use"]
-        assert made.specs()[-1].description.splitlines()[1:] == ["test: hidden"]
+        assert made.specs()[-1].description.splitlines()[1:] == ["hidden"]
         text = call(made, "tool_help", {"name": "hidden"}).message
         assert "Only whoever knows it calls it." in text and "- what: whatever" in text and '"required": ["what"]' in text
         assert call(made, "tool_help", {"name": "test"}).message.splitlines()[0] == "hidden: Work unseen."

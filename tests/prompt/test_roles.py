@@ -269,7 +269,7 @@ def test_a_direct_assistant_has_no_files_commands_or_web_and_is_told_who_has(sta
     assert {"knowledge", "planning", "context", "mcp", "delegation", "schedules"} <= groups
     assert not groups & {"files", "shell", "web"}
     (use,) = [spec for spec in stage.core.role_service.menu(stage.core.roles.assistant()) if spec.name == "use"]
-    assert "files, shell, web: not yours; delegate(agent, task) to coder" in use.description and "read_file" not in use.description
+    assert "files, shell, web: not yours; delegate to coder" in use.description and "read_file" not in use.description
     told = stage.ask("[reaches] Look.", CHAT)
     results = [event.content for event in told.events("tool_result")]
     assert told.end.status == 499 or told.said == "I may not."

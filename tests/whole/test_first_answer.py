@@ -13,7 +13,12 @@ from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, Core, clean_environ, end, send
 from stores import new_home
 
+from appliance import tools
+from appliance.agent.tool_rules import ToolRules
+from appliance.agent.toolbox import Toolbox
 from appliance.models import catalogue
+from appliance.models.providers.family import described
+from appliance.policy.policy_file import Policy
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 
@@ -101,17 +106,29 @@ def test_the_persons_own_text_does_not_count_as_ours(real: Core) -> None:
 
 def test_the_static_prompt_stays_small_for_providers_with_native_calls(real: Core) -> None:
     """The same limits where tools are sent as schemas, counted by the same tokenizer."""
-    tools = [t for t in real.call("tool.list") if "chat" in t["menu"]]
-    assert tools
-    fields = [[t["name"], t["description"], t["schema"]] for t in tools]
+    menu = [t for t in real.call("tool.list") if "chat" in t["menu"]]
+    assert menu
+    fields = [[t["name"], t["description"], t["schema"]] for t in menu]
     real.broker_pid()
     lent = real.call("core.broker")
     with Client(lent["socket"], name="test", token=lent["token"], timeout_s=60) as client:
         texts = [json.dumps(f, ensure_ascii=False, separators=(",", ":")) for f in fields]
         counted = client.call("count", {"route": "local", "texts": texts}, deadline_s=120)
     groups = real.box.json("prompt-size")["groups"]
-    assert sum(counted) <= LIMITS["tools"], dict(zip([t["name"] for t in tools], counted))
+    assert sum(counted) <= LIMITS["tools"], dict(zip([t["name"] for t in menu], counted))
     assert sum(counted) + sum(n for name, n in groups.items() if name not in ("tools", "person")) <= STATIC
+
+
+def test_what_a_models_own_template_is_told_of_the_tools_stays_small(real: Core) -> None:
+    """As the families of local models describe them; 60 tokens are for the template's own words and for what is another role's."""
+    with_all = Toolbox(tools.load(), {}, rules=ToolRules(Policy()))
+    texts = [json.dumps(described(spec), ensure_ascii=False) for spec in with_all.specs("chat")]
+    with_all.close()
+    real.broker_pid()
+    lent = real.call("core.broker")
+    with Client(lent["socket"], name="test", token=lent["token"], timeout_s=60) as client:
+        counted = client.call("count", {"route": "local", "texts": texts}, deadline_s=120)
+    assert len(counted) == 6 and sum(counted) <= LIMITS["tools"] - 60
 
 
 @pytest.mark.parametrize(("role", "most"), [("assistant", STATIC), ("heartbeat", 600), ("memory", 500)])

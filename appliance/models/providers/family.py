@@ -106,9 +106,12 @@ def told(schema: Any) -> Any:
     """What a model has to be told of a schema: limits are held by the grammar, and refused where the tool runs."""
     if not isinstance(schema, dict):
         return schema
+    either = [one for one in schema.get("anyOf") or () if one != {"type": "null"}]
+    if len(either) == 1 and len(schema["anyOf"]) == 2:
+        return told({**schema, "anyOf": None, **either[0]})  # what may be left out need not be called nothing
     found: dict[str, Any] = {name: schema[name] for name in TOLD if name in schema}
     for name in ("items", "anyOf", "oneOf", "allOf", "prefixItems"):
-        if name in schema:
+        if schema.get(name):
             inner = schema[name]
             found[name] = [told(one) for one in inner] if isinstance(inner, list) else told(inner)
     if isinstance(fields := schema.get("properties"), dict):
