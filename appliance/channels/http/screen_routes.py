@@ -81,7 +81,8 @@ class ScreenRoutes:
         if not name:
             scheme = "wss" if self._site.is_encrypted else "ws"
             data = data.replace(SOCKET.encode(), f"{scheme}://{request.header('host')}/screen/ws".encode())
-        return Response(200, data, kind, (POLICY, ("Cache-Control", "no-cache")))
+        # The page itself is not kept: a browser that keeps it to go back to would keep its screen running.
+        return Response(200, data, kind, (POLICY, ("Cache-Control", "no-cache" if name else "no-store")))
 
     @route("GET", "/screen/ws", upgrades=True)
     def carry_screen(self, request: Request, sock: socket.socket) -> None:
