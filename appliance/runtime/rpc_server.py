@@ -190,10 +190,12 @@ class Listener:
         """Offer every function that the owners marked with `@method`."""
         self.table.offer(*owners)
 
-    def hang_up(self, logins: Collection[str]) -> None:
-        """End the connections of these logins, with what they have running."""
+    def hang_up(self, logins: Collection[str], *, person: str = "") -> None:
+        """End the connections of these logins, and all of a person's, with what they have running."""
         with self._guard:
-            ended = [one for one in self._connections if one.peer.login in logins]
+            ended = [
+                one for one in self._connections if (one.peer.login in logins) or (one.peer.login and one.peer.person == person)
+            ]
         for connection in ended:
             connection.wire.close()  # its thread cancels what runs
 

@@ -31,6 +31,7 @@ from appliance.service.core import Core
 from appliance.service.parts.programs import open_programs
 from appliance.service.web_process import build_web_process
 from appliance.sessions.logins import LoginsEnded
+from appliance.sessions.people import PersonRemoved
 from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
@@ -181,6 +182,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
         core.events.subscribe(LoginsEnded, lambda ended: listener.hang_up(ended.ids))
+        core.events.subscribe(PersonRemoved, lambda removed: listener.hang_up((), person=removed.person))
         core.policy.ssh_keys.write_file()
         listener.start()
         lock.tell(listener.sock.getsockname())

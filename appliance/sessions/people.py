@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound
+from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.sessions.history import Owner, is_one_of
 from appliance.store import visibility
@@ -65,6 +66,12 @@ class Room(Struct, frozen=True):
     is_active: bool
 
 
+class PersonRemoved(Struct, frozen=True):
+    """Event: a person is known no more, nor are their logins."""
+
+    person: str
+
+
 class PersonRules(Struct, frozen=True):
     """What the configuration says of people: admins, the owner and the owner's addresses, groups of the sandbox."""
 
@@ -77,8 +84,10 @@ class PersonRules(Struct, frozen=True):
 class People:
     """Reads and writes who is who."""
 
-    def __init__(self, store: Store, rules: Callable[[], PersonRules] = PersonRules) -> None:
+    def __init__(self, store: Store, rules: Callable[[], PersonRules] = PersonRules, events: Events | None = None) -> None:
+        """`events` hear of persons who were removed."""
         self._store = store
+        self._events = events or Events()
         self._rules = rules
 
     # -- who somebody is ----------------------------------------------------------------------------
@@ -213,6 +222,7 @@ class People:
         found = self._described(person)
         with self._store.write(durable=True) as execute:
             execute("DELETE FROM persons WHERE name = ?", (person,))
+        self._events.publish(PersonRemoved(person))
         return found
 
     @method("people.link")

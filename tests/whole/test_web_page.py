@@ -45,7 +45,7 @@ repeat = true
 match = "hold on"
 text = "one two three four five six seven eight nine ten"
 chunk_size = 4
-chunk_delay_s = 0.3
+chunk_delay_s = 0.05
 [[turns]]
 match = "ask me"
 tool_calls = [{name = "ask_user", arguments = {question = "Which EVIL colour?", options = "red;blue"}}]
@@ -151,6 +151,18 @@ def test_an_invite_logs_in_once_and_an_answer_streams_in_as_markdown(page: Page)
     assert len(used) == 1 and "Chrome" in used[0]["agent"] and page.core.call("people.show", person="ann")["name"] == "ann"
 
 
+def test_messages_sent_one_after_the_other_are_one_conversation_and_are_shown_at_once(page: Page) -> None:
+    browser = page.begin()
+    page.say("hold on please")
+    page.say("and then")
+    assert "hold on please" in browser.text("#log .user") and browser.text("#log").count("and then") == 1
+    browser.shows("Hoot hoot.", css="#log")
+    thread = page.core.call("thread.list", limit=1)[0]["id"]
+    events = page.core.call("thread.view", id=thread)["events"]
+    assert [one["content"][:8] for one in events] == ["hold on ", "and then", "one two ", "Hoot hoo"]
+    assert browser.text("#log").count("and then") == 1 and browser.problems() == []
+
+
 def test_what_tools_models_and_titles_say_is_inert(page: Page) -> None:
     browser = page.begin()
     page.say(f"keep this {EVIL}")
@@ -225,7 +237,8 @@ def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arriv
     browser.type("#text", "while" + ENTER)
     page.core = page.box.serve()
     until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the answer of the next core")
-    assert browser.text("#log").count("typed meanwhile") == 1 and browser.text("#state") == ""
+    until(lambda: browser.text("#log").count("typed meanwhile") == 1, "what was sent is shown once")
+    assert browser.text("#state") == ""
     thread = page.core.call("thread.list", limit=1)[0]["id"]
     said = [one["content"] for one in page.core.call("thread.view", id=thread)["events"] if one["role"] == "user"]
     assert said == ["before", "typed meanwhile"]
@@ -314,3 +327,5 @@ def test_a_login_that_is_ended_elsewhere_ends_here_at_once(page: Page) -> None:
     path = Path(page.box.home.root / "page.png")
     browser.screenshot(path)
     assert path.stat().st_size > 5000
+    page.core.call("people.remove", person="ann")
+    browser.shows("Log in")

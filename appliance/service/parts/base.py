@@ -71,7 +71,8 @@ def build_base(
     log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
-    events, people = Events(), People(store, lambda: person_rules(live.current))
+    events = Events()
+    people = People(store, lambda: person_rules(live.current), events)
     uploads = UploadFiles(home.root / "sessions")
     runs = Runs(store, this_process().encode(), lambda: session_control.rules(live.current), events, people, uploads)
     return BaseParts(

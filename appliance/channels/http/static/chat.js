@@ -23,6 +23,7 @@ export class Chat {
     this.text = "";
     this.frame = 0;
     this.unsent = []; // messages that were not accepted yet, with their ids: sent again, they are taken once
+    this.first = null; // the one of them that begins a conversation
     this.sending = null;
     this.later = []; // what the thread's own connection says while an answer streams on another: shown when that has ended
     this.uploads = [];
@@ -179,6 +180,7 @@ export class Chat {
 
   show(event, before = null) {
     if (this.shown.has(event.id)) return;
+    if (event.role === "user") this.dropRow(event.content);
     const made = this.build(event);
     this.shown.set(event.id, made);
     this.order.push(event.seq);
@@ -192,6 +194,12 @@ export class Chat {
       }
     }
     this.log.insertBefore(made, before ?? this.draft);
+  }
+
+  // A message as it was sent gives way to the message as the core has it.
+  dropRow(text) {
+    const rows = [...this.log.querySelectorAll(".message.user[aria-busy]")];
+    rows.find((one) => text.startsWith(one.querySelector(".body").textContent))?.remove();
   }
 
   build(event) {
@@ -286,44 +294,56 @@ export class Chat {
     this.input.value = "";
     this.fit();
     this.tell(null);
-    this.unsent.push(params);
-    return this.deliver(params);
+    const row = this.frameOf("user", this.app.person, element("div", { class: "body" }, params.text), null);
+    row.setAttribute("aria-busy", "true"); // until the core has it
+    this.log.append(row);
+    this.toEnd();
+    const entry = { params, row, visit: this.visit, isOnItsWay: false };
+    this.unsent.push(entry);
+    return this.deliver(entry);
   }
 
-  // Messages that were on their way when the connection was lost.
+  // Messages that were on their way when the connection was lost, or that wait for the first of their conversation.
   resume() {
-    for (const params of [...this.unsent]) if (!params.isOnItsWay) this.deliver(params);
+    for (const entry of [...this.unsent]) if (!entry.isOnItsWay) this.deliver(entry);
   }
 
-  async deliver(params) {
-    const { isOnItsWay, ...given } = params;
-    params.isOnItsWay = true;
-    const visit = this.visit;
-    const isHere = () => visit === this.visit && !this.thread && !given.thread;
-    const stream = this.app.core.stream("message.send", given, (name, told) => {
+  forget(entry) {
+    this.unsent = this.unsent.filter((one) => one !== entry);
+    if (this.first === entry) this.first = null;
+  }
+
+  async deliver(entry) {
+    const { params } = entry;
+    const isHere = () => entry.visit === this.visit;
+    if (!params.thread && isHere() && this.thread) params.thread = this.thread;
+    if (!params.thread && this.first && this.first !== entry) return; // one message begins a conversation, others follow it
+    if (!params.thread) this.first = entry;
+    entry.isOnItsWay = true;
+    const stream = this.app.core.stream("message.send", params, (name, told) => {
       if (name === "accepted") {
-        this.unsent = this.unsent.filter((one) => one !== params);
-        if (isHere()) {
+        this.forget(entry);
+        if (isHere() && !this.thread) {
           this.thread = told.run;
-          this.app.connect(); // follow the thread that has just begun
+          this.app.connect(); // follow the thread that has just begun, and send what waits for it
         }
         return;
       }
       if (this.sending === stream) this.hear(name, told);
     });
-    this.begin(stream);
+    if (isHere()) this.begin(stream);
     try {
-      const end = await stream.result;
-      this.unsent = this.unsent.filter((one) => one !== params); // one that was accepted before says so in its result alone
-      if (isHere() && end.run) await this.app.openThread(end.run);
+      await stream.result;
+      this.forget(entry);
     } catch (error) {
-      params.isOnItsWay = false;
-      const isAccepted = !this.unsent.includes(params);
+      entry.isOnItsWay = false;
+      const isAccepted = !this.unsent.includes(entry);
       if (error.outcome === "connection_lost") {
         if (!isAccepted) this.app.setAway();
       } else {
-        this.unsent = this.unsent.filter((one) => one !== params);
-        if (!isAccepted && !this.input.value) this.input.value = given.text;
+        this.forget(entry);
+        entry.row.remove();
+        if (!isAccepted && !this.input.value) this.input.value = params.text;
         this.fit();
         this.tell(error);
       }
@@ -338,6 +358,8 @@ export class Chat {
   begin(stream) {
     this.sending = stream;
     byId("stop").hidden = false;
+    this.addDraft(""); // a model may have to be loaded first: something is seen to go on
+    this.toEnd();
   }
 
   // The answer on this connection has ended: show what came on the other meanwhile.
