@@ -135,3 +135,18 @@ def test_a_command_of_the_core_is_read_without_the_core(name: str) -> None:
     assert {name for name in own if name.split(".")[1] in ROOMS_OF_THE_CORE} == set()
     assert found & (HEAVY - {"msgspec"}) == set()
     assert len(own) <= 26
+
+
+def test_a_group_that_can_list_lists_where_no_action_is_named() -> None:
+    for name in ("memory", "people", "role", "job", "document", "skill"):
+        bare, listed = (main.parser(words).parse_args(words) for words in ([name], [name, "list"]))
+        assert bare.handler is listed.handler and vars(bare) == vars(listed)
+    assert main.parser(["people"]).parse_args(["people", "--json"]).json
+
+
+def test_help_shows_what_is_a_commands_own_and_what_is_missing_is_said_with_how_it_is_called() -> None:
+    lines = run("task", "add", "--help").splitlines()
+    assert not [line for line in lines[:-1] if "--home" in line] and lines[-1] == "Every command takes --json and --home DIR."
+    with pytest.raises(BadInput, match="--frequency is missing") as error:
+        main.parser(["schedule"]).parse_args(["schedule", "add", "tea"])
+    assert "owlbox schedule add NAME --frequency TEXT" in error.value.hint

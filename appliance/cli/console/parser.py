@@ -6,6 +6,7 @@ Knows no command. `cli.main` has the table of them; what is shown first of them 
 import argparse
 import difflib
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,10 @@ WORDS = {
     "server": "its name, as `mcp servers` shows it",
 }
 CHOICE = re.compile(r"argument (.*?): invalid choice: ('.*?'|\".*?\"|\S+) \(choose from (.*)\)$")
+MISSING = "the following arguments are required: "
+EVERYWHERE = ("help", "home", "json")
+TITLES = {"positional arguments": "arguments"}
+LONG_LISTS = ("owlbox config",)  # hundreds of lines, which nobody meant
 LEVELS = {
     "DEBUG": "debug",
     "INFO": "info",
@@ -45,14 +50,35 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **given)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """The same, refusing what is left over here, where the options are known that may have been meant."""
-        found, rest = super().parse_known_args(args, namespace)
+        """The same, refusing what is left over here, where the options are known that may have been meant.
+
+        A group that can list lists where no action is named.
+        """
+        words: list[str] = sys.argv[1:] if args is None else list(args)
+        if self._lists_itself() and all(word.startswith("-") and word not in ("-h", "--help") for word in words):
+            words = ["list", *words]
+        found, rest = super().parse_known_args(words, namespace)
         if rest:
             self._refuse(rest)
         return found, rest
 
+    def format_help(self) -> str:
+        """The help of a command: what is its own, and in the end what every command has."""
+        shown = [action for action in self._actions if action.dest not in EVERYWHERE]
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, shown, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            formatter.start_section(TITLES.get(group.title or "", group.title))
+            formatter.add_arguments([action for action in group._group_actions if action in shown])
+            formatter.end_section()
+        formatter.add_text("Every command takes --json and --home DIR.")
+        return formatter.format_help()
+
     def error(self, message: str) -> Any:
         """Bad usage, with the next step."""
+        if message.startswith(MISSING):
+            raise BadInput(f"{message.removeprefix(MISSING)} is missing", hint=f"{self._brief_usage()}; {self.prog} --help")
         wrong = CHOICE.match(message)
         if not wrong:
             raise BadInput(message, hint=f"{self.prog} --help")
@@ -61,6 +87,21 @@ class Parser(argparse.ArgumentParser):
         if wrong[1] in ("COMMAND", "ACTION"):
             raise BadInput(f"unknown command {asked}", hint=f"{guess}{self.prog} --help lists them")
         raise BadInput(f"{wrong[1]} {asked!r} is none of {', '.join(offered)}", hint=f"{guess}{self.prog} --help")
+
+    def _lists_itself(self) -> bool:
+        below = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
+        return below is not None and "list" in below.choices and self.prog not in LONG_LISTS
+
+    def _brief_usage(self) -> str:
+        """How it is called with what it needs and nothing else."""
+        needed = [action for action in self._actions if action.required and action.dest not in EVERYWHERE]
+        words = [
+            f"{action.option_strings[0]} {action.metavar or action.dest.upper()}"
+            if action.option_strings
+            else str(action.dest).upper()
+            for action in needed
+        ]
+        return " ".join([self.prog, *words])
 
     def _refuse(self, rest: list[str]) -> None:
         """What no argument takes, with the option that it may have meant."""

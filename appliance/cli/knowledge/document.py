@@ -57,7 +57,7 @@ def list_documents(args: argparse.Namespace, home: Home) -> int:
 def view(args: argparse.Namespace, home: Home) -> int:
     """The text."""
     found = once(home, "document.view", {"name": args.name})
-    return show(args, found, found["text"].rstrip("\n"))
+    return show(args, found, found["text"].rstrip("\n") or f"{found['name']} has no text yet: owlbox document edit {found['name']}")
 
 
 def write_given(args: argparse.Namespace, home: Home) -> int:
