@@ -189,8 +189,11 @@ class Wire:
             self.close()
             raise Lost(f"connection lost while sending: {error.strerror or error}") from None
 
-    def wait_at_most(self, seconds: float) -> None:
-        """How long `lines` waits from now on; on a wire that was closed meanwhile that says nothing, its end comes by itself."""
+    def wait_at_most(self, seconds: float | None) -> None:
+        """How long `lines` waits from now on, None for as long as it takes.
+
+        On a wire that was closed meanwhile that says nothing, its end comes by itself.
+        """
         try:
             with self._use_socket():
                 self.sock.settimeout(seconds)

@@ -1,6 +1,8 @@
 """The caller's side of the socket: one connection, one request at a time, streamed notifications.
 
-Used by the command line, the terminal UI and the core's model client. Starts no threads (but one
+The one client: the command line, the screen, the HTTP server, editors' sessions, workers and the core's way to its broker use it.
+The methods, with schemas of their arguments and results, are what `discover` says; a test holds every call of this package
+against them. Starts no threads (but one
 timer when a call is cancelled). Knows nothing about what the methods mean. Retrying is the caller's business.
 """
 
@@ -65,6 +67,12 @@ class Client:
     def close(self) -> None:
         """Hang up; the server cancels what this connection still had running."""
         self._wire.close()
+
+    def wait_for_end(self) -> None:
+        """Block until the server hangs up, or another thread closes this; nothing else may be asked meanwhile."""
+        self._wire.wait_at_most(None)
+        for _ in self._wire.lines():
+            pass
 
     def call(
         self, method: str, params: dict[str, Any] | None = None, *, deadline_s: float | None = None, correlation: str = ""

@@ -14,16 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from appliance import __version__
-from appliance.errors import Lost, OwlError, TooLarge
-from appliance.runtime import jsonrpc
-from appliance.runtime.jsonrpc import Wire
+from appliance.errors import DeadlineExceeded, Lost, OwlError
 from appliance.runtime.rpc_client import Client, read_identity
 
 LOG = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
-HELLO_S = 10.0
+HELLO_S, GREETING_S = 10.0, 5.0  # for the core to greet: the one connection that says it is there, any other
 CALL_S = 20.0
 NAME = "tui"
 AWAY, DOCTOR = "the core is away", "owlbox doctor says why"
@@ -63,7 +60,7 @@ class Link:
         self._hurry = threading.Event()
         self._up = threading.Event()
         self._guard = threading.Lock()
-        self._open: set[Wire | Client] = set()
+        self._open: set[Client] = set()
 
     @property
     def is_up(self) -> bool:
@@ -115,10 +112,12 @@ class Link:
             return client.call(method, params, deadline_s=deadline_s)
 
     @contextmanager
-    def client(self) -> Iterator[Client]:
+    def client(self, timeout_s: float = GREETING_S) -> Iterator[Client]:
         """A connection that `close` ends too, whoever is waiting on it."""
         try:
-            client = Client(self.path, name=NAME, identity=self._identity)
+            client = Client(self.path, name=NAME, identity=self._identity, timeout_s=timeout_s)
+        except DeadlineExceeded:
+            raise Lost(f"the core does not answer within {timeout_s:g} s") from None
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
         with self._track_open(client):
@@ -136,35 +135,17 @@ class Link:
 
     def _attend_core(self) -> None:
         """Greet the core and return when it goes; raises what keeps us from greeting it."""
-        try:
-            wire = jsonrpc.connect(self.path)
-        except Lost:
-            raise Lost(AWAY, hint=DOCTOR) from None
-        with self._track_open(wire):
-            wire.sock.settimeout(HELLO_S)
-            hello = {"client": NAME, "version": __version__, **self._identity}
-            wire.send({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello})
-            try:
-                answer = next(wire.lines(), None)
-            except TimeoutError:
-                raise Lost(f"the core does not answer within {HELLO_S:g} s") from None
-            if answer is None or isinstance(answer, TooLarge):
-                raise Lost("the core hung up")
-            frame = jsonrpc.decode(answer)
-            if "error" in frame:
-                jsonrpc.raise_error(frame["error"])
-            wire.sock.settimeout(None)
+        with self.client(HELLO_S) as client:
             self._up.set()
             self._tell(Contact(True))
             try:
-                for _ in wire.lines():
-                    pass
+                client.wait_for_end()
             finally:
                 if not self._closing.is_set():
                     self._up.clear()
 
     @contextmanager
-    def _track_open(self, one: Wire | Client) -> Iterator[None]:
+    def _track_open(self, one: Client) -> Iterator[None]:
         with self._guard:
             self._open.add(one)
         try:

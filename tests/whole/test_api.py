@@ -1,8 +1,10 @@
 """The API as a client sees it: one core behind its real socket, asked over connections of the one client that screen and
 commands use."""
 
+import ast
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from process import clean_environ
+from process import ROOT, clean_environ
 from stores import new_home
 from test_database import until
 from test_scenarios import put, script, update
@@ -30,6 +32,8 @@ from appliance.runtime.rpc_server import Listener, listen
 from appliance.service.core import Core
 from appliance.service.daemon import open_listener
 
+SEALED = "sealed"  # a secret, which a function adds
+METHOD = re.compile(r"[a-z_]+\.[a-z_]+")
 ANSWERS: dict[str, Any] = {
     "keeps": [put("known://tea", "green") + update(102, "half way"), put("unknown://cup", "which cup?") + update(200, "All done.")],
     "hoot": ["Hoot."],
@@ -135,6 +139,38 @@ def test_discover_says_every_method_with_schemas_of_arguments_and_results(served
     tools = {one["name"] for one in served.call("tool.list")}
     needed = {f"{verb}_schedule" for verb in ("create", "view", "disable", "enable", "delete", "preview")} | {"list_schedules"}
     assert needed <= tools and {"delegate", "fetch_url", "create_task", "view_task", "cancel_task"} <= tools
+
+
+def literal_calls() -> Iterator[tuple[str, str, list[str] | None]]:
+    """Every call of a method by its name outside of the core: where, the name, the arguments where they are written out."""
+    places = ["cli/**/*.py", "tui/*.py", "channels/http/*.py", "channels/acp_server.py"]
+    for file in sorted(one for place in places for one in (ROOT / "appliance").glob(place)):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            for at, name in enumerate(node.args):
+                if isinstance(name, ast.Constant) and isinstance(name.value, str) and METHOD.fullmatch(name.value):
+                    given = node.args[at + 1] if at + 1 < len(node.args) else None
+                    keys = given.keys if isinstance(given, ast.Dict) else []
+                    known = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+                    is_whole = isinstance(given, ast.Dict) and len(known) == len(keys)
+                    yield f"{file.name}:{node.lineno}", name.value, known if is_whole else None
+
+
+def test_every_call_of_screen_commands_and_servers_is_one_that_the_core_takes(served: Served) -> None:
+    methods, wrong, count = served.call("discover")["methods"], [], 0
+    for where, name, given in literal_calls():
+        if name.partition(".")[0] not in {one.partition(".")[0] for one in methods}:
+            continue  # no method, such as the name of a file
+        count += 1
+        if name not in methods:
+            wrong.append(f"{where}: there is no method {name}")
+        elif given is not None:
+            schema = methods[name]["params"]
+            unknown, missing = set(given) - set(schema["properties"]), set(schema["required"]) - {*given, SEALED}
+            wrong += [f"{where}: {name}: unknown {sorted(unknown)}, missing {sorted(missing)}"] if unknown or missing else []
+    assert not wrong, "\n".join(wrong)
+    assert count > 150
 
 
 @pytest.mark.covers("R-180")
