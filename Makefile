@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
+.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -65,6 +65,9 @@ bench-entries: dev ## entries beside plain SQL, the cost of undo, a large fork
 
 bench-ingest: dev ## adding Python's library and 2,000 notes: time, memory, killed and resumed, a second time
 	$(python) tests/bench/bench_ingest.py
+
+two-servers: dev model ## two real servers of models behind one pool, one killed in an answer
+	PYTHONPATH=.:tests/support $(python) tests/bench/bench_two_servers.py
 
 bench-retrieval: dev model ## finding: recall on LoCoMo (LOCOMO=file), latency and size beside FTS5 and numpy
 	$(python) tests/bench/bench_retrieval.py

@@ -19,7 +19,7 @@ def list_tables(store: Store) -> list[str]:
     """The tables whose rows are written out, in the order in which they were made."""
     rows = store.rows(
         "SELECT s.name FROM sqlite_schema s JOIN pragma_table_list l ON l.name = s.name AND l.schema = 'main' "
-        "WHERE s.type = 'table' AND l.type = 'table' AND s.name NOT GLOB 'sqlite_*' ORDER BY s.rowid"
+        "WHERE s.type = 'table' AND l.type = 'table' AND s.name NOT GLOB 'sqlite_*' AND s.name NOT GLOB '_*' ORDER BY s.rowid"
     )
     virtual = [str(row[0]) for row in store.rows("SELECT name FROM pragma_table_list WHERE type = 'virtual'")]
     names = [str(row[0]) for row in rows if not any(str(row[0]).startswith(f"{one}_") for one in virtual)]

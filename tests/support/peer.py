@@ -67,6 +67,13 @@ needs_peer = pytest.mark.skipif(not HAS_PEER and not os.environ.get("CI"), reaso
 @contextmanager
 def llama_server(model: Path) -> Iterator[str]:
     """The address of a server with this model; two answers at once, 2048 tokens each."""
+    with llama_process(model) as (url, _):
+        yield url
+
+
+@contextmanager
+def llama_process(model: Path) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
+    """The same, with its process."""
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(model), TEMPLATE],
         stdin=subprocess.PIPE,
@@ -78,7 +85,7 @@ def llama_server(model: Path) -> Iterator[str]:
     try:
         url = child.stdout.readline().strip()
         assert url.startswith("http"), f"the server ended with {child.poll()}"
-        yield url
+        yield url, child
     finally:
         child.stdin.close()  # it ends when its input does
         try:
