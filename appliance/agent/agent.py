@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
-from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say
+from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say, handed_over
 from appliance.agent.instruction_echo import InstructionEcho
 from appliance.agent.loop_state import WORK, Talk
 from appliance.agent.loop_state import Limits as Limits
@@ -30,6 +30,7 @@ from appliance.prompt.budget import Budget
 from appliance.prompt.packet import Packets, strip_notes
 from appliance.prompt.packet_types import Packet, Plain, Scene
 from appliance.prompt.roles import CHAT as CHAT
+from appliance.prompt.roles import DIRECT
 from appliance.prompt.roles import Role as Role
 from appliance.records import (
     Ask,
@@ -45,6 +46,7 @@ from appliance.records import (
     Part,
     Route,
     Step,
+    Tier,
     ToolCall,
     Tools,
     TurnBegun,
@@ -123,6 +125,8 @@ class Agent:
         The last step is always a LoopEnded; our errors become one. Ended in the middle of an answer, the part
         that was streamed is in no event: the one who iterates has seen every delta and keeps it.
         """
+        if role.preset == "delegating" and work.terms.layout == "chat" and self._tier_of(routes, work) != "able":
+            work = replace(work, terms=replace(work.terms, tools=DIRECT))  # the program acts, and shows its model no tool
         talk = Talk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
         menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
@@ -456,7 +460,7 @@ class Agent:
 
         A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
         """
-        tier = self.limits.tier(talk.routes[0]) if talk.routes and talk.work.tools is None else "able"
+        tier = self._tier_of(talk.routes, talk.work)
         if tier == "able":
             return None
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
@@ -466,6 +470,9 @@ class Agent:
         plan = guide.plan(tier, talk.messages, self._packets.override)
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
+    def _tier_of(self, routes: Sequence[Route], work: Work) -> Tier:
+        return self.limits.tier(routes[0]) if routes and work.tools is None and self._guide is not None else "able"
+
     def _run_plan(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
         text = ""
@@ -474,7 +481,7 @@ class Agent:
                 assert plan.after is not None
                 plan = plan.after((yield from self._answer_grounded(talk, plan, guide)))
                 continue
-            outcome, waits = yield from self._call_tool(talk, plan.call)
+            outcome, waits = yield from self._call_tool(talk, handed_over(plan.call, talk.role.preset, strip_notes(talk.prompt)))
             if waits:
                 return _put_down(waits)
             plan = plan.then(outcome)

@@ -571,6 +571,12 @@ def tool_call(tool: str, **arguments: Any) -> ToolCall:
     return ToolCall(new_id(), tool, arguments)
 
 
+def handed_over(call: ToolCall, preset: str, text: str) -> ToolCall:
+    """A call as it is made: what is to be remembered is the memory role's work where an assistant delegates (A-098)."""
+    is_theirs = preset == "delegating" and call.name == "remember"
+    return tool_call("delegate", agent="memory", task=text) if is_theirs else call
+
+
 def _without_courtesy(text: str) -> str:
     """A request without "please", "can you" and the like before it, which the reader of times does not know."""
     return COURTESY.sub("", text.strip())

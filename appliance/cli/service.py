@@ -77,7 +77,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         status = way.call("core.status")
     status["core"] = "running" if way.is_remote else "not running"
     if not way.is_remote:  # what was asked is this process, which ends with the command
-        status |= {"state": "not running", "pid": None, "uptime_s": None}
+        status |= {"state": "not running", "pid": None, "uptime_s": 0}
     if args.json:
         return say_json(status)
     lines = [("core", _describe_core(status)), *(_installation_lines(status) if "home" in status else _own_lines(status))]

@@ -19,13 +19,14 @@ from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
+from appliance.prompt.roles import CHAT, DELEGATING, Role
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import Router
 from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
 
 NAMES = (
     *("create_task", "remember", "remind", "list_tasks", "finish_task", "update_task", "list_schedules", "delete_schedule"),
-    *("context_delete", "write_note", "create_schedule"),
+    *("context_delete", "write_note", "create_schedule", "delegate"),
 )
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
@@ -55,14 +56,14 @@ def ask(tmp_path: Path) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
     guide = Guide(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 23, 9, 5))
 
     def run(
-        *prompts: str, answers: Any = (), act: Callable[[ToolCall], Outcome] | None = None, tier: Tier = "tiny"
+        *prompts: str, answers: Any = (), act: Callable[[ToolCall], Outcome] | None = None, tier: Tier = "tiny", role: Role = CHAT
     ) -> tuple[list[Step], PlayedModel, Once]:
         said: Any = Quiet(*(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(prompts)))
         tools = Once(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=NAMES)
         model = PlayedModel(list(answers))
         limits = Limits(tier=lambda route: tier)
         mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, guide=guide)  # type: ignore[arg-type]
-        return list(mind.loop("run", (LOCAL,), CancelToken())), model, tools
+        return list(mind.loop("run", (LOCAL,), CancelToken(), role=role)), model, tools
 
     return run
 
@@ -252,6 +253,16 @@ def test_a_text_that_is_only_pointed_to_is_the_last_answer(ask: Any) -> None:
 def test_what_is_outside_is_not_made_up(ask: Any) -> None:
     steps, model, _ = ask("What is the weather like today?", tier="small")
     assert "today's weather" in text_of(steps) and model.asked == []
+
+
+@pytest.mark.covers("A-098")
+def test_where_the_assistant_delegates_remembering_is_the_memory_roles_work(ask: Any) -> None:
+    delegating = replace(CHAT, preset="delegating", tools=DELEGATING)
+    (call,) = ask("Remember that the fuses are in the drawer.", role=delegating)[2].called
+    assert (call.name, call.arguments["agent"]) == ("delegate", "memory") and "fuses" in call.arguments["task"]
+    _, model, tools = ask("Add a task to water the roses.", role=delegating)
+    assert [call.name for call in tools.called] == ["create_task"] and model.asked == []
+    assert ask("Remember that the fuses are in the drawer.")[2].called[0].name == "remember"
 
 
 def test_it_says_itself_who_it_is(ask: Any) -> None:
