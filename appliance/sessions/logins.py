@@ -89,8 +89,16 @@ class Logins:
     """Invites, passwords and sessions."""
 
     def __init__(
-        self, store: Store, people: People, ledger: Ledger, events: Events, validity: Callable[[], Validity] = Validity
+        self,
+        store: Store,
+        people: People,
+        ledger: Ledger,
+        events: Events,
+        validity: Callable[[], Validity],
+        cost: int = SCRYPT_N,
     ) -> None:
+        """`cost` is that of one password: memory and time go with it."""
+        self._cost = cost
         self._store = store
         self._people = people
         self._ledger = ledger
@@ -130,7 +138,7 @@ class Logins:
         # A person without a password takes as long as one with it: how long it takes says nothing.
         salt, stored = (bytes(rows[0][0]), bytes(rows[0][1])) if rows else (b"0" * 16, b"")
         with self._hashing:
-            given = _hash_password(password, salt)
+            given = _hash_password(password, salt, self._cost)
         if not hmac.compare_digest(given, stored):
             raise self._refuse(keys, person, address, "a wrong name or password")
         with self._store.write(durable=True):
@@ -202,7 +210,7 @@ class Logins:
             raise BadInput(f"a password needs at least {MIN_PASSWORD} characters", hint="several words are easy to remember")
         salt = secrets.token_bytes(16)
         with self._hashing:
-            stored = _hash_password(password, salt) if password else b""
+            stored = _hash_password(password, salt, self._cost) if password else b""
         with self._store.write(durable=True) as execute:
             self._people.ensure_person(who)
             execute("DELETE FROM passwords WHERE person = ?", (who,))
@@ -290,6 +298,6 @@ def _hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _hash_password(password: str, salt: bytes) -> bytes:
+def _hash_password(password: str, salt: bytes, cost: int) -> bytes:
     data = password.encode("utf-8", "surrogatepass")
-    return hashlib.scrypt(data, salt=salt, n=SCRYPT_N, r=SCRYPT_R, p=SCRYPT_P, maxmem=64 * 1024 * 1024)
+    return hashlib.scrypt(data, salt=salt, n=cost, r=SCRYPT_R, p=SCRYPT_P, maxmem=64 * 1024 * 1024)

@@ -1,0 +1,101 @@
+"""Invites, passwords and sessions: an invite holds once, wrong attempts are limited, what is over is over, nothing is in plain."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from stores import new_store
+
+from appliance.clock import sleep_s
+from appliance.errors import BadInput, Exhausted, NotFound, OwlError, Refused
+from appliance.policy.audit_log import Ledger
+from appliance.runtime.events import Events
+from appliance.runtime.methods import LocalCall
+from appliance.runtime.paths import Home
+from appliance.sessions.logins import Logins, LoginsEnded, Validity
+from appliance.sessions.people import People
+from appliance.store.database import Store
+
+WORDS = "a barn by night"
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    made = new_store(home.database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def build(store: Store) -> Callable[..., Logins]:
+    def made(events: Events | None = None, **validity: float) -> Logins:
+        return Logins(store, People(store), Ledger(store), events or Events(), lambda: Validity(**validity), cost=2**8)
+
+    return made
+
+
+@pytest.mark.covers("A-179")
+def test_an_invite_makes_the_person_and_begins_one_session(build: Callable[..., Logins], store: Store) -> None:
+    logins = build()
+    invite = logins.invite_person("ann")
+    begun = logins.redeem_invite(invite.invite, "a browser", "192.0.2.1")
+    assert logins.check_token(begun.token) == {"person": "ann"} and People(store).show_person("ann").name == "ann"
+    with pytest.raises(Refused):
+        logins.redeem_invite(invite.invite)
+    [login] = logins.list_logins("ann")
+    assert (login.agent, login.address) == ("a browser", "192.0.2.1")
+    stored = repr(store.rows("SELECT * FROM logins")) + repr(store.rows("SELECT * FROM invites"))
+    assert begun.token not in stored and invite.invite not in stored
+    with pytest.raises(BadInput):
+        logins.invite_person("../ann")
+
+
+def test_what_is_over_is_over(build: Callable[..., Logins]) -> None:
+    ended: list[str] = []
+    events = Events()
+    events.subscribe(LoginsEnded, lambda one: ended.extend(one.ids))
+    short = build(events, session_days=0.00000001, invite_h=0.0000001)
+    invite = short.invite_person("ann").invite
+    sleep_s(0.01)
+    with pytest.raises(Refused):
+        short.redeem_invite(invite)
+    long = build(events)
+    begun = [long.redeem_invite(long.invite_person("ann").invite) for _ in range(3)]
+    brief = short.redeem_invite(long.invite_person("ann").invite)
+    sleep_s(0.01)
+    with pytest.raises(Refused):
+        long.check_token(brief.token)
+    assert long.leave(begun[0].token) == {"is_ended": True} and long.leave(begun[0].token) == {"is_ended": False}
+    second = long.find(begun[1].token).id
+    assert long.end_login(second).id == second and long.list_logins("ann")[0].id == long.find(begun[2].token).id
+    with pytest.raises(NotFound):
+        long.end_login(second)
+    last = long.find(begun[2].token).id
+    long.set_password(WORDS, "ann", call=LocalCall())
+    assert long.list_logins() == [] and ended[1] == second and last in ended[2:]
+
+
+def test_a_password_is_stored_as_scrypt_and_wrong_ones_are_limited(build: Callable[..., Logins], store: Store) -> None:
+    logins, call = build(), LocalCall()
+    with pytest.raises(BadInput, match="at least 10"):
+        logins.set_password("short", "ann", call=call)
+    logins.set_password(WORDS, "ann", call=call)
+    assert WORDS not in repr(store.rows("SELECT * FROM passwords"))
+    assert logins.enter_password("ann", WORDS, address="192.0.2.9").person == "ann"
+    answers = []
+    for given in ("wrong", WORDS.upper(), "", "wrong again", "no", "nor this", WORDS):
+        try:
+            logins.enter_password("ann", given, address="192.0.2.1")
+        except OwlError as error:
+            answers.append(error.outcome)
+    assert answers == ["permission"] * 6 + ["resource_exhausted"]
+    assert logins.enter_password("ann", WORDS, address="192.0.2.2").person == "ann", "she gets in from elsewhere"
+    told = {str(error.value) for error in [pytest.raises(Refused, logins.enter_password, name, "x") for name in ("ann", "nobody")]}
+    assert len(told) == 1, "whether there is such a person is not told"
+    for _ in range(20):
+        with pytest.raises(OwlError):
+            logins.redeem_invite("wrong", address="192.0.2.3")
+    with pytest.raises(Exhausted):
+        logins.redeem_invite(logins.invite_person("ben").invite, address="192.0.2.3")
+    logins.set_password("", "ann", call=call)
+    with pytest.raises(Refused):
+        logins.enter_password("ann", WORDS, address="192.0.2.4")
