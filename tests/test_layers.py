@@ -53,6 +53,7 @@ channels.connections: importlib dataclasses.fields
 channels.mail.servers: smtplib imapclient
 channels.markdown_html: markdown_it
 channels.http: websockets
+channels.connectors.slack: websockets
 channels.http.screen_process: subprocess
 tui: textual rich markdown_it
 clock: time

@@ -288,7 +288,13 @@ class Slack(Keys):
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
     bot_token: str = setting("", "Token of the bot, `xoxb-`.", seed="A slack bot token", mark="needed secret")
     app_token: str = setting("", "Token of the app, `xapp-`.", seed="A slack app token", mark="needed secret")
-    trigger: str = setting(r"^@owlbox\b", "Messages in rooms that it reads.", seed="A trigger pattern", mark="needed")
+    trigger: str = setting(
+        r"^@owlbox\b", "Messages in channels that address it, beside mentions.", seed="A trigger pattern", mark="needed"
+    )
+    policy: Literal["open", "mention", "allowlist"] = setting("mention", "Whose messages it reads, as of Matrix.")
+    rooms: tuple[str, ...] = setting((), "Only these channels, `C024BE91L`; none means all that it is in.")
+    allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
+    api_url: str = setting("https://slack.com/api", "Where the API is.")
 
 
 class Web(Keys):
@@ -324,7 +330,7 @@ class Channels(Keys):
 
     matrix: Matrix = setting(Matrix(), "")
     email: Email = setting(Email(), "")
-    slack: Slack = setting(Slack(), "", mark="later")
+    slack: Slack = setting(Slack(), "")
     web: Web = setting(Web(), "")
     programs: Programs = setting(Programs(), "")
     connectors: Mapping[str, Connector] = setting({}, "", mark="rest", folder="channels/connectors")

@@ -22,7 +22,7 @@ from appliance.errors import Busy, OwlError, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix
+from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack
 from appliance.sessions.outbox import Outbox
 
 # The table of each channel, with servers at which nobody listens, and a notification that it could send.
@@ -37,6 +37,7 @@ TABLES: dict[str, tuple[Keys, dict[str, Any]]] = {
     "matrix": (Matrix(homeserver="http://127.0.0.1:1", user="@owl:x", token="t"), {"matrix": {"room": "!r:x"}}),
     "webhook": (Connector(keys={"url": "http://127.0.0.1:1/hook", "key": "k" * 16}), {}),
 }
+TABLES["slack"] = (Slack(bot_token="b", app_token="a", api_url="http://127.0.0.1:1/api"), {"slack": {"channel": "C1"}})
 LISTENING = {"webhook"}  # those that wait for others, and post to one URL whomever it is for
 FILES = sorted(path.stem for path in Path(connectors.__file__ or "").parent.glob("*.py") if not path.stem.startswith("_"))
 
@@ -62,7 +63,7 @@ class Deaf:
 
 
 def test_every_channel_is_in_the_table() -> None:
-    assert list(TABLES) == FILES
+    assert sorted(TABLES) == FILES
 
 
 @pytest.mark.covers("A-183")

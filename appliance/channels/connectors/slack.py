@@ -1,0 +1,200 @@
+"""Slack by Socket Mode: talks with one person, mentions in channels, threads and files, in one workspace.
+
+An event is confirmed after its message is stored: killed in between, Slack sends it again, and its id says that it is known. A
+sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Not covered:
+several workspaces at a time, and reactions. Needs the package websockets.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as open_socket
+
+from appliance.channels.attachment_files import read_attachment
+from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Connection, Received, Running
+from appliance.channels.slack_api import SlackApi
+from appliance.errors import BadInput, Busy, Lost, OwlError
+from appliance.records import Outbound
+from appliance.runtime.settings import Slack
+from appliance.text.patterns import Pattern
+
+LOG = logging.getLogger(__name__)
+SECRET = "secret:"
+MAX_FRAME = 1024 * 1024
+HELLO_S, PING_S = 20.0, 30.0
+MAX_PART = 11_000  # characters of one message, of which Slack takes 12,000
+ID = re.compile(r"[A-Z0-9]{2,30}")
+PLAIN = (None, "", "file_share", "thread_broadcast")  # kinds of messages that people write
+
+
+class SlackChannel(Connection):
+    """An app in a workspace."""
+
+    def __init__(self, settings: Slack, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
+        self._settings = settings
+        self._secret = secret
+        self._data_folder = data_folder
+        self._api = SlackApi(settings.api_url)
+        self._team = self._user = ""
+        self._trigger = Pattern("/" + settings.trigger.replace("/", r"\/") + "/i")
+
+    # -- receiving ------------------------------------------------------------------------------------
+
+    def receive(self, running: Running) -> None:
+        """Take events until told to stop; Slack ends a connection every few hours and is asked for another."""
+        found = self._api.call("auth.test", self._bot_token())
+        self._team, self._user = str(found.get("team_id", "")), str(found.get("user_id", ""))
+        is_first = True
+        while not running.stop.is_set():
+            address = str(self._api.call("apps.connections.open", self._app_token()).get("url", ""))
+            try:
+                with open_socket(
+                    address, open_timeout=HELLO_S, ping_interval=PING_S, max_size=MAX_FRAME, compression=None
+                ) as socket:
+                    forget = running.stop.then(socket.close)
+                    try:
+                        if json.loads(socket.recv(HELLO_S)).get("type") != "hello":
+                            raise Lost("Slack does not say hello")
+                        if is_first:
+                            running.connected()
+                            is_first = False
+                        self._take_events(socket, running)
+                    finally:
+                        forget()
+            except (WebSocketException, OSError, ValueError, EOFError, AttributeError) as error:
+                if not running.stop.is_set():
+                    raise Lost(f"the socket to Slack ended: {error}") from None
+
+    def _take_events(self, socket: ClientConnection, running: Running) -> None:
+        """Until Slack wants another connection."""
+        while not running.stop.is_set():
+            given = json.loads(socket.recv())
+            if not isinstance(given, dict) or given.get("type") == "disconnect":
+                return
+            envelope = given.get("envelope_id")
+            if not isinstance(envelope, str):
+                continue
+            try:
+                self._take(given, running)
+            except Busy as error:
+                LOG.info("messages are kept for later: %s", error)
+                continue  # not confirmed: it comes again
+            socket.send(json.dumps({"envelope_id": envelope}))
+
+    def _take(self, given: dict[str, Any], running: Running) -> None:
+        payload = given.get("payload")
+        event = payload.get("event") if isinstance(payload, dict) else None
+        if given.get("type") != "events_api" or not isinstance(event, dict) or not isinstance(payload, dict):
+            return
+        sender, place, at = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
+        is_plain = event.get("subtype") in PLAIN and not event.get("bot_id")
+        if event.get("type") not in ("message", "app_mention") or not is_plain or sender in ("", self._user):
+            return
+        team = str(event.get("user_team") or event.get("team") or payload.get("team_id") or "")
+        if not all(ID.fullmatch(one) for one in (sender, place, team)) or payload.get("team_id") != self._team:
+            running.intake.refuse(f"{team[:40]}/{sender[:40]}", "malformed, or of another workspace")
+            return
+        is_direct = event.get("channel_type") == "im"
+        text = str(event.get("text") or "")
+        is_addressed = is_direct or event.get("type") == "app_mention" or f"<@{self._user}>" in text
+        is_addressed = is_addressed or self._trigger.matches(text[:1000])
+        root = str(event.get("thread_ts") or "")
+        files = event.get("files")
+        running.intake.take(
+            Received(
+                # A mention comes twice, as a message and as a mention: the moment names both.
+                f"{place}/{at}",
+                f"{team}/{sender}",
+                plain_text(text.replace(f"<@{self._user}>", "")).strip(" :,") or ("" if files else text),
+                int(float(at) * 1000) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", at) else 0,
+                is_proven=team == self._team,
+                room="" if is_direct else place,
+                room_name=place,
+                is_addressed=is_addressed,
+                thread=root,
+                attachments=tuple(
+                    self._read_file(one) for one in (files if isinstance(files, list) else ())[: MAX_ATTACHMENTS + 1]
+                ),
+                metadata={"slack": {"channel": place, "thread": root if root else "" if is_direct else at}},
+            )
+        )
+
+    def _read_file(self, file: object) -> Attached:
+        known = file if isinstance(file, dict) else {}
+        name, mime = str(known.get("name") or "unnamed")[:200], str(known.get("mimetype") or "")
+        if int(known.get("size") or 0) > MAX_ATTACHMENT_BYTES:
+            return Attached(name, mime, problem=f"{known['size']} bytes are too many")
+        try:
+            url = str(known.get("url_private_download") or known.get("url_private") or "")
+            return Attached(name, mime, self._api.download(url, self._bot_token(), MAX_ATTACHMENT_BYTES))
+        except Busy:
+            raise
+        except OwlError as error:
+            return Attached(name, mime, problem=error.message)
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def deliver(self, message: Outbound) -> None:
+        """Send an answer or a notification into its channel and thread, behind its file."""
+        place = message.metadata.get("slack")
+        channel = str(place.get("channel", "")) if isinstance(place, dict) else ""
+        if not channel:
+            raise BadInput("no channel to send to: it is dropped", hint="whoever has written there can be answered there")
+        thread = str(place.get("thread", "")) if isinstance(place, dict) and "seq" in message.metadata else ""
+        if message.attachment:
+            name, data = read_attachment(self._data_folder(message.session), message.attachment)
+            self._send_file(channel, thread, name, data)
+        for start in range(0, len(message.text.strip()), MAX_PART):
+            part = message.text.strip()[start : start + MAX_PART]
+            self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=part, thread_ts=thread)
+
+    def _send_file(self, channel: str, thread: str, name: str, data: bytes) -> None:
+        token = self._bot_token()
+        place = self._api.form("files.getUploadURLExternal", token, filename=name, length=str(len(data)))
+        self._api.upload(str(place.get("upload_url", "")), data)
+        files = [{"id": str(place.get("file_id", "")), "title": name}]
+        self._api.call("files.completeUploadExternal", token, files=files, channel_id=channel, thread_ts=thread)
+
+    # -- the rest -------------------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """Ask whose the tokens are, and for a socket."""
+        found = self._api.call("auth.test", self._bot_token())
+        tried = [f"the bot is {found.get('user')} in {found.get('team')}"]
+        self._api.call("apps.connections.open", self._app_token())
+        return [*tried, "the app may open a socket"]
+
+    def warnings(self) -> list[str]:
+        """An API that is asked without encryption."""
+        return [] if self._settings.api_url.startswith("https://") else ["Slack is not asked over TLS (channels.slack.api_url)"]
+
+    def close(self) -> None:
+        """Close the connections that rest."""
+        self._api.close()
+
+    def _bot_token(self) -> str:
+        return self._find(self._settings.bot_token)
+
+    def _app_token(self) -> str:
+        return self._find(self._settings.app_token)
+
+    def _find(self, token: str) -> str:
+        return self._secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token
+
+
+def plain_text(text: str) -> str:
+    """Slack's own marks as people read them: links, mentions, and the three letters that it escapes."""
+    text = re.sub(r"<(https?://[^|>\s]{1,2000})\|([^>]{1,500})>", r"\2 (\1)", text)
+    text = re.sub(r"<([^>\s]{1,2000})>", r"\1", text)
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def connect(settings: Slack, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:
+    """The channel of this table."""
+    return SlackChannel(settings, secret, data_folder)

@@ -1,0 +1,98 @@
+"""Slack's Web API as far as a channel needs it: opening a socket, sending, files.
+
+Speaks HTTP itself, as `matrix_api` does. A send carries nothing by which Slack would know a repeat. Knows nothing about messages.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from appliance.clock import monotonic_s
+from appliance.errors import Busy, DeadlineExceeded, HttpError, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.runtime.host_lookup import Deadline
+from appliance.runtime.http_client import HttpClient, Request
+from appliance.text import urls
+
+CALL_S, FILE_S = 30.0, 120.0
+MAX_ANSWER = 4 * 1024 * 1024
+NOT_SENT = ("authorities", "connect", "tls")  # stages at which nothing of a request can have arrived
+WAITING = ("ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout")
+TOKENS = ("invalid_auth", "account_inactive", "token_revoked", "token_expired", "not_authed")
+GONE = ("channel_not_found", "user_not_found", "is_archived", "not_in_channel", "thread_not_found")
+
+
+class SlackApi:
+    """The API at one address."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address.rstrip("/")
+        self._client = HttpClient(kept=2)
+
+    def close(self) -> None:
+        """Close the connections that rest."""
+        self._client.close()
+
+    def call(self, method: str, token: str, **arguments: object) -> dict[str, Any]:
+        """One call; an error of our tree says whether it may be tried again, Lost whether it may have been done."""
+        body = json.dumps({name: value for name, value in arguments.items() if value not in (None, "")}).encode()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json; charset=utf-8"}
+        data = self._ask(Request(urls.parse(f"{self._address}/{method}"), headers, body), method, CALL_S, MAX_ANSWER)
+        return _result(method, data)
+
+    def form(self, method: str, token: str, **arguments: str) -> dict[str, Any]:
+        """The same for methods that take no JSON."""
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
+        request = Request(urls.parse(f"{self._address}/{method}"), headers, urlencode(arguments).encode())
+        return _result(method, self._ask(request, method, CALL_S, MAX_ANSWER))
+
+    def download(self, url: str, token: str, limit: int) -> bytes:
+        """A file; only from Slack itself, for the token goes along."""
+        given, own = urlsplit(url), urlsplit(self._address)
+        host = given.hostname or ""
+        is_slack = given.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com"))
+        if not is_slack and (given.scheme, given.netloc) != (own.scheme, own.netloc):
+            raise Refused(f"the file lies at {host[:100]}, which is not Slack")
+        return self._ask(Request(urls.parse(url), {"Authorization": f"Bearer {token}"}), "a file", FILE_S, limit)
+
+    def upload(self, url: str, data: bytes) -> None:
+        """Hand over the bytes of a file at the address that Slack named for it."""
+        headers = {"Content-Type": "application/octet-stream"}
+        self._ask(Request(urls.parse(url), headers, data), "an upload", FILE_S, MAX_ANSWER)
+
+    def _ask(self, request: Request, what: str, limit_s: float, most_bytes: int) -> bytes:
+        try:
+            with self._client.ask(request, Deadline(monotonic_s() + limit_s, f"Slack ({what})")) as answer:
+                if answer.status == 429:
+                    after = answer.headers.get("retry-after", "")
+                    raise Busy(f"Slack: too many calls of {what}", retry_s=float(after) if after.isdecimal() else 5.0)
+                if answer.status >= 400:
+                    kind: type[OwlError] = Lost if answer.status >= 500 else NotFound if answer.status == 404 else Refused
+                    raise kind(f"Slack answers {answer.status} to {what}")
+                data, is_cut = answer.body(most_bytes)
+        except HttpError as error:
+            if error.stage in NOT_SENT:
+                raise Busy(error.message, retry_s=60) from None
+            raise Lost(f"Slack may have it: {error.message}") from None
+        except DeadlineExceeded as error:
+            raise Lost(f"Slack may have it: {error.message}") from None
+        if is_cut:
+            raise TooLarge(f"{what} has more than {most_bytes} bytes")
+        return data
+
+
+def _result(method: str, data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise Lost(f"Slack answers to {method} what is no JSON")
+    if found.get("ok") is True:
+        return dict(found)
+    why = str(found.get("error", ""))[:100]
+    if why in WAITING:
+        raise Busy(f"Slack: {method}: {why}", retry_s=30)
+    if why in TOKENS:
+        raise Unavailable(f"Slack does not take the token: {why}", hint="owlbox channel test slack")
+    raise (NotFound if why in GONE else Refused)(f"Slack: {method}: {why}")

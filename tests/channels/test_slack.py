@@ -1,0 +1,141 @@
+"""Slack from end to end: a server that speaks Socket Mode and the Web API, a core with a scripted model."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import channel_rig
+import pytest
+from channel_rig import SAID, Rig
+from process import until
+from slack_server import BOT, TEAM, Workspace, workspace
+
+from appliance.channels.connectors.slack import plain_text
+from appliance.channels.slack_api import SlackApi
+from appliance.errors import Refused
+from appliance.sessions.outbox import Notification
+
+ANN, BEN, EVE = "U0ANN", "U0BEN", "U0EVE"
+
+
+class Place:
+    """The core and the workspace."""
+
+    def __init__(self, rig: Rig, space: Workspace) -> None:
+        self.rig, self.space = rig, space
+
+    def posts(self, count: int) -> list[dict[str, Any]]:
+        """Wait for so many posts."""
+        until(lambda: len(self.space.posts()) >= count, f"{count} posts, {self.rig.state('slack')}", 20)
+        until(self.rig.quiet, "nothing more is sent", 20)
+        until(lambda: not self.space.open_envelopes, "everything is confirmed", 20)
+        return self.space.posts()
+
+
+@pytest.fixture(scope="module", name="place")
+def a_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    with workspace() as space:
+        given = {"enabled": True, "api_url": space.url, "bot_token": "xoxb", "app_token": "xapp", "allow_from": [f"{TEAM}/{BEN}"]}
+
+        def prepare(core: Any) -> None:
+            core.base.people.add_person("ann")
+            core.base.people.link_identity(f"slack/{TEAM}/{ANN}", "ann")
+
+        environ = channel_rig.settings("channels.slack", given) | {"OWLBOX__OUTBOX__RETRY_S": "0.2"}
+        with channel_rig.running(tmp_path_factory.mktemp("slack"), environ, prepare=prepare) as rig:
+            rig.until_connected("slack")
+            yield Place(rig, space)
+
+
+@pytest.fixture(autouse=True)
+def _no_calls(place: Place) -> None:
+    place.space.calls.clear()
+
+
+def test_a_talk_is_answered_once_however_often_its_event_comes(place: Place) -> None:
+    place.space.event("hello &lt;owl&gt;", ts="5.0001")
+    place.space.event("hello &lt;owl&gt;", ts="5.0001")
+    place.space.event("it is me", user=ANN)
+    assert {"channel": "D0DM", "markdown_text": SAID} in place.posts(2) and len(place.space.posts()) == 2
+    assert place.rig.session_of("hello <owl>")[0] == f"slack:{TEAM}/{BEN}"
+    assert place.rig.session_of("it is me")[:2] == ("local:ann", "user:ann") and place.rig.marks("it is me") == []
+
+
+@pytest.mark.covers("A-181")
+def test_in_a_channel_mentions_and_the_trigger_are_answered_in_a_thread(place: Place) -> None:
+    before = len(place.rig.messages())
+    place.space.event("among us", user=EVE, channel="C0TEA")
+    place.space.event(f"<@{BOT}> tea?", user=EVE, channel="C0TEA", ts="7.1")
+    place.space.event(f"<@{BOT}> tea?", user=EVE, channel="C0TEA", ts="7.1", type="app_mention")
+    place.space.event("@owlbox cake?", user=EVE, channel="C0TEA", ts="7.2", thread_ts="7.1")
+    assert sorted(one["thread_ts"] for one in place.posts(2)) == ["7.1", "7.1"] and len(place.space.posts()) == 2
+    assert place.rig.messages()[before:] == ["tea?", "@owlbox cake?"]
+    assert place.rig.session_of("tea?")[1].startswith("group:c0tea-")
+
+
+def test_strangers_robots_and_malformed_events_are_refused_without_a_model(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    before = len(place.rig.messages())
+    with caplog.at_level(logging.WARNING):
+        place.space.event("let me in", user=EVE)
+        place.space.event("again", user=EVE)
+        place.space.event("from a bot", bot_id="B1")
+        place.space.event("ours", user=BOT)
+        place.space.event("changed", subtype="message_changed")
+        place.space.event("elsewhere", payload_team="T0OTHER")
+        place.space.event("odd", user="../../etc")
+        place.space.send({"type": "events_api", "payload": "text", "envelope_id": "e1"})
+        place.space.event("a friend after all")
+        place.posts(1)
+    assert place.rig.messages()[before:] == ["a friend after all"]
+    assert len([one for one in caplog.records if "U0EVE" in one.getMessage()]) == 1
+
+
+@pytest.mark.covers("S-120", "A-015")
+def test_lost_answers_are_marked_limits_are_kept_and_a_restart_loses_nothing(place: Place) -> None:
+    place.space.plan = ["limited", "hang-up"]
+    place.space.event("please")
+    assert [one["markdown_text"] for one in place.posts(2)] == [SAID, f"(This may be a repeat.)\n{SAID}"]
+    place.space.send({"type": "disconnect", "envelope_id": "none", "reason": "refresh_requested"})
+    place.space.open_envelopes.clear()
+    place.space.event("after the refresh")
+    place.posts(3)
+    place.space.stop()
+    until(lambda: place.rig.state("slack").state == "failing", "the loss is noticed", 20)
+    place.space.event("meanwhile")
+    place.space.start()
+    place.posts(4)
+    assert "meanwhile" in place.rig.messages()
+    place.space.plan = ["channel_not_found"]
+    place.rig.core.outbox.put(Notification("gone", "x", "hi", channel="slack", metadata={"slack": {"channel": "C9"}}), durable=True)
+    until(lambda: place.rig.core.outbox.find("gone").status == "failed", "it is given up", 20)
+
+
+def test_files_come_and_go_and_the_token_goes_to_slack_alone(place: Place) -> None:
+    place.space.files["/files/a.txt"] = b"tea"
+    url = f"http://127.0.0.1:{place.space.port}/files/a.txt"
+    files = [{"name": "a.txt", "mimetype": "text/plain", "size": 3, "url_private_download": url}]
+    place.space.event("see", subtype="file_share", files=[*files, {"name": "b", "url_private": "https://evil.test/x"}])
+    place.posts(1)
+    said = place.rig.messages()[-1]
+    assert "'a.txt' (text/plain, 3 bytes): /work/incoming/owlbox-" in said and "is not there: the file lies at evil.test" in said
+    session = place.rig.session_of("see")[0]
+    folder = place.rig.core.commands.bench.folder(session)
+    (folder / "plan.txt").write_text("step one")
+    person = place.rig.core.base.people.resolve("slack", f"{TEAM}/{BEN}")
+    note = Notification(
+        "f", person, "here", session=session, channel="slack", attachment="plan.txt", metadata={"slack": {"channel": "D0DM"}}
+    )
+    place.rig.core.outbox.put(note, durable=True)
+    place.posts(2)
+    assert place.space.files["/upload/F1"] == b"step one"
+    for address in ("http://slack.com/x", "https://slack.com.evil.test/x", "https://evilslack.com/x"):
+        with pytest.raises(Refused):
+            SlackApi("https://slack.com/api").download(address, "token", 10)
+
+
+def test_marks_of_slack_are_read_as_people_do_and_the_tokens_are_tried(place: Place) -> None:
+    assert (
+        plain_text("see <https://x.org/a|the page> and <https://y.org> &amp; &lt;b&gt;")
+        == "see the page (https://x.org/a) and https://y.org & <b>"
+    )
+    assert place.rig.core.connections.test("slack")["tried"] == ["the bot is owl in Birds", "the app may open a socket"]
