@@ -36,6 +36,7 @@ class EmailChannel(Connection):
         self._address = (settings.from_address or settings.user).strip()
         self._clerk = Clerk(os.environ)
         self._reading = threading.Lock()  # one mail at a time
+        self._count = 0  # of mails that were looked at
 
     def receive(self, running: Running) -> None:
         """Read new mails until told to stop."""
@@ -45,10 +46,14 @@ class EmailChannel(Connection):
             if is_polled:
                 LOG.info("the mail server does not tell of new mails: asked every %g s", self._settings.poll_s)
             usual_s = self._settings.poll_s if is_polled else servers.IDLE_S
+            wait_s = min(usual_s, servers.SOON_S)
             while not running.stop.is_set():
+                before = self._count
                 is_done = mailbox.take_unseen(reading.MAX_BYTES, lambda size, data: self._take(running, size, data), running.stop)
                 if not running.stop.is_set():
-                    mailbox.wait(running.stop, usual_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
+                    mailbox.wait(running.stop, wait_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
+                # A mail that came between the last look and the wait may have been told of to nobody: one more look, soon.
+                wait_s = usual_s if self._count == before else min(usual_s, servers.SOON_S)
 
     def deliver(self, message: Outbound) -> None:
         """Send an answer or a notification as a mail."""
@@ -96,6 +101,7 @@ class EmailChannel(Connection):
 
     def _take(self, running: Running, size: int, data: bytes | None) -> bool:
         """Hand in one mail; False when it is to be kept for later."""
+        self._count += 1
         if data is None:
             running.intake.refuse("somebody", f"a mail of {size} bytes is too large, the limit is {reading.MAX_BYTES}")
             return True

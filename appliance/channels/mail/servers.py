@@ -24,6 +24,7 @@ LOG = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 IDLE_S = 29 * 60.0  # servers may drop a client that idles for 30 minutes (RFC 2177)
 LATER_S = 10.0  # before mails are looked at again that could not be taken
+SOON_S = 60.0  # the first wait after mails came
 BATCH = 50
 FOLDER = "INBOX"
 Take = Callable[[int, bytes | None], bool]  # the size, and the bytes unless it is too large; False keeps a mail for later
@@ -97,10 +98,22 @@ class Mailbox:
             return bool(self.client.has_capability("IDLE"))
 
     def take_unseen(self, most_bytes: int, take: Take, stop: CancelToken) -> bool:
-        """Hand over every mail that nobody has seen and mark it as seen; False when some were kept for later."""
+        """Hand over every mail that nobody has seen and mark it as seen; False when some were kept for later.
+
+        Asks again until there is none: what comes meanwhile is told of once, while nobody idles.
+        """
+        before: list[int] = []
+        while True:
+            with _reported("reading"):
+                unseen = sorted(self.client.search("UNSEEN"))
+            if not unseen or unseen == before or stop.is_set():  # the same again: a server that keeps no marks
+                return True
+            before = unseen
+            if not self._take_listed(unseen, most_bytes, take, stop):
+                return False
+
+    def _take_listed(self, unseen: list[int], most_bytes: int, take: Take, stop: CancelToken) -> bool:
         client = self.client
-        with _reported("reading"):
-            unseen = sorted(client.search("UNSEEN"))
         for start in range(0, len(unseen), BATCH):
             batch = unseen[start : start + BATCH]
             with _reported("reading"):
