@@ -248,11 +248,7 @@ class Matrix(Keys):
     user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed")
     token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret")
     device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed later")
-    policy: Literal["open", "mention", "allowlist"] = setting(
-        "mention",
-        "Whose messages it reads: everybody's, also those in rooms that name it, or those of `allow_from` and linked persons.",
-        seed="S matrix.policy",
-    )
+    policy: Literal["open", "mention", "allowlist"] = setting("mention", "Whom it reads: docs/channels.md.", seed="S matrix.policy")
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
     trusted_servers: tuple[str, ...] = setting((), "Servers whose word proves who a sender is, such as your own: docs/matrix.md.")
