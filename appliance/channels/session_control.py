@@ -174,8 +174,10 @@ class Control:
     # -- sessions -----------------------------------------------------------------------------------
 
     def list_sessions(self, wanted: Wanted, limit: int, offset: int) -> list[dict[str, Any]]:
-        """Sessions as they are now, the newest activity first."""
-        return [session_data(one) for one in self.sessions.list_sessions(wanted, limit=limit, offset=offset)]
+        """Sessions as they are now with the number of messages in each, the newest activity first."""
+        found = self.sessions.list_sessions(wanted, limit=limit, offset=offset)
+        counts = self.runs.record.count_messages([one.id for one in found])
+        return [{**session_data(one), "messages": counts.get(one.id, 0)} for one in found]
 
     @method("session.view", access="own")
     def session(self, id: Annotated[str, "channel:sender, or the sender of the only one"]) -> dict[str, Any]:

@@ -116,6 +116,15 @@ class Events:
         )
         return [_event_from_row(row) for row in rows]
 
+    def count_messages(self, sessions: Sequence[str]) -> dict[str, int]:
+        """How many messages people have said in each of these sessions."""
+        rows = self._store.rows(
+            "SELECT r.session, COUNT(*) FROM runs r CROSS JOIN events e ON e.run = r.id "
+            "WHERE r.session IN (SELECT value FROM json_each(?)) AND e.role = 'user' AND e.kind = 'message' GROUP BY r.session",
+            (json.dumps(list(sessions)),),
+        )
+        return {str(session): int(count) for session, count in rows}
+
     def newest(self) -> int:
         """The id of the event that was appended last, in whatever thread; 0 for none."""
         return int(self._store.value("SELECT MAX(id) FROM events") or 0)

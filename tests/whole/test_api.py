@@ -285,6 +285,18 @@ def test_the_state_of_a_run_that_never_asked_a_model_has_the_same_shape(served: 
     assert set(bare["telemetry"].values()) == {0}
 
 
+@pytest.mark.covers("S-009")
+def test_sessions_and_channels_say_how_they_stand(served: Served) -> None:
+    before = {one["id"]: one["messages"] for one in served.call("session.list")}
+    run = served.call("message.send", text="[hoot] counted")["run"]
+    session = served.core.runs.get(run).session
+    found = next(one for one in served.call("session.list") if one["id"] == session)
+    assert found["messages"] == before.get(session, 0) + 1 and found["created_ms"] > 0
+    assert (found["channel"], found["id"]) == ("local", f"local:{found['sender_id']}")
+    states = {one["name"]: one for one in served.call("channel.list")}
+    assert (states["webhook"]["state"], states["webhook"]["problem"]) == ("off", "")
+
+
 # -- the log of calls -------------------------------------------------------------------------------
 
 
