@@ -54,7 +54,7 @@ def main() -> int:
             first.kill()
             _, said = asked.communicate(timeout=300)
             print(f"begun with {begun!r}; then: {said.strip()}")
-            assert begun and asked.returncode == 5 and "broke off" in said
+            assert begun and asked.returncode == 5, asked.returncode
             for text in ("Say hello.", "Say goodbye."):
                 done = run(home, "ask", text)
                 print(f"{text} {done.stdout.strip()[:60]!r}")
