@@ -26,27 +26,30 @@ from textual.widgets import ContentSwitcher, Footer, Input, TextArea
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
-from appliance.runtime.rpc_client import Client, read_identity
+from appliance.runtime.rpc_client import Client
 from appliance.tui import theme as look
 from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
 from appliance.tui.connection import Contact, Link
-from appliance.tui.context import Context
 from appliance.tui.first_questions import HINTS, FirstQuestions
-from appliance.tui.help_panel import Guide
+from appliance.tui.navigation import Navigator
 from appliance.tui.owl.face import Owl
 from appliance.tui.panel import Panel
-from appliance.tui.schedules import Schedules
+from appliance.tui.picker import Picker
 from appliance.tui.sender import Sender
 from appliance.tui.shown_text import Shown
-from appliance.tui.tasks import Tasks
-from appliance.tui.threads import Threads
-from appliance.tui.tool_calls import Tools
-from appliance.tui.workers import Workers
+from appliance.tui.tabs.context import Context
+from appliance.tui.tabs.help_panel import Guide
+from appliance.tui.tabs.schedules import Schedules
+from appliance.tui.tabs.tasks import Tasks
+from appliance.tui.tabs.threads import Threads
+from appliance.tui.tabs.tool_calls import Tools
+from appliance.tui.tabs.workers import Workers
 
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
 PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, Guide)
+TITLE_FROM = 100  # columns from which the title of the thread has room beside the tabs; else it stands at the bottom
 NAMES_FROM = 76  # columns that the names of all tabs take
 NOTICE_S = 6.0
 WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept new
@@ -113,6 +116,12 @@ class Face(App[None]):
         Binding("shift+tab", "turn(-1)", show=False, priority=True),
         *(Binding(f"f{i}", f"panel('{p.LABEL.lower()}')", show=False, priority=True) for i, p in enumerate(PANELS, 1)),
         Binding("ctrl+r", "reconnect", show=False),
+        Binding("ctrl+l", "threads", show=False, priority=True),
+        Binding("ctrl+n", "step_thread(1)", show=False, priority=True),
+        Binding("ctrl+p", "step_thread(-1)", show=False, priority=True),
+        Binding("ctrl+g", "palette", show=False, priority=True),
+        Binding("ctrl+s", "copy", show=False, priority=True),
+        Binding("ctrl+o", "decide", show=False),
         Binding("ctrl+c", "leave", "Quit", key_display="^C", priority=True),
         Binding("ctrl+q", "quit", show=False),
     ]
@@ -236,6 +245,53 @@ class Face(App[None]):
         if not self._active_panel.leave() and self._active_panel.id != "chat":
             self._show_panel("chat")
 
+    # -- over the screen ----------------------------------------------------------------------------
+
+    @property
+    def _navigator(self) -> Navigator:
+        return Navigator(self, self.chat, PANELS, self._show_panel)
+
+    def action_threads(self) -> None:
+        """Choose a thread; again, close the list."""
+        if len(self.screen_stack) == 1:
+            self._navigator.open_threads()
+        elif isinstance(self.screen, Picker):
+            self.screen.action_close()
+
+    def action_step_thread(self, step: int) -> None:
+        """The next or the previous thread."""
+        if len(self.screen_stack) == 1:
+            self._navigator.step_thread(step)
+
+    def action_palette(self) -> None:
+        """Choose something to do; again, close the list."""
+        if len(self.screen_stack) == 1:
+            self._navigator.open_palette()
+        elif isinstance(self.screen, Picker):
+            self.screen.action_close()
+
+    def action_copy(self) -> None:
+        """Choose something to copy."""
+        if len(self.screen_stack) == 1:
+            self._navigator.open_copy()
+
+    def action_decide(self) -> None:
+        """From any tab to what waits for a decision."""
+        self._show_panel("chat")
+        if self.chat.waits.here is not None:
+            self.chat.waits.focus()
+        else:
+            self.call_later(self.chat.execute, "/waiting")
+
+    def action_mouse(self, word: str) -> None:
+        """Leave the mouse to the terminal, which then selects text, or take it back."""
+        if word not in ("on", "off"):
+            self.say("/mouse off leaves the mouse to the terminal, /mouse on takes it back", bool(word))
+        elif self._driver is not None:
+            switch = "_enable_mouse_support" if word == "on" else "_disable_mouse_support"
+            getattr(self._driver, switch, lambda: None)()
+            self.say("the terminal selects text now; /mouse on ends it" if word == "off" else "the mouse works here again", False)
+
     def action_open_ref(self, ref: str) -> None:
         """Show an entry that an answer names."""
         self._show_panel("context")
@@ -318,6 +374,7 @@ class Face(App[None]):
         if self.screen_stack and self.screen_stack[0].query(Owl):
             self._draw_tabs()
             self.screen_stack[0].query_one(Owl).redraw()
+            self.refresh_status()
 
     def action_reconnect(self) -> None:
         """Do not wait for the next attempt."""
@@ -405,7 +462,7 @@ class Face(App[None]):
         is_running = chat.running is not None
         ended, chat.ended = chat.ended, ""
         screen.query_one(Owl).feel((ended or chat.mood) if self._contact.is_up else "away" if self._was_up else "starting")
-        screen.query_one("#title", Shown).update(chat.talk.title)
+        screen.query_one("#title", Shown).update(chat.talk.title if self.size.width >= TITLE_FROM else "")
         line = screen.query_one("#status", Shown)
         line.set_class(self._notice is not None, "-notice")
         line.set_class(self._notice is not None and self._notice[1], "-error")
@@ -434,7 +491,10 @@ class Face(App[None]):
         if chat.onlooker.unread:
             threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
             words.append((f" · new in {threads}, F5", "bold $primary"))
-        return Content.assemble(*words, self._context_used(), *remote_words(self._core.get("broker", {}).get("remote", {})))
+        title = f" · {chat.talk.title}" if chat.talk.title and self.size.width < TITLE_FROM else ""
+        return Content.assemble(
+            *words, self._context_used(), *remote_words(self._core.get("broker", {}).get("remote", {})), (title, "dim")
+        )
 
     def _model_name(self) -> str:
         cost, broker = self.chat.cost, self._core.get("broker", {})
@@ -493,7 +553,7 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
     try:
         app.run()
         if app._exception is None:
-            farewell(socket, app.left)
+            farewell(socket, app.left, app.link.identity)
     finally:
         app.link.close()
     if app._exception is not None:
@@ -501,12 +561,12 @@ def run(socket: str, home: str, revive: Callable[[], str], *, thread: str = "", 
         raise OwlError(f"the screen failed: {type(error).__name__}: {error}", hint=f"{home}/logs/tui/tui.log has the details")
 
 
-def farewell(socket: str, thread: str) -> None:
+def farewell(socket: str, thread: str, identity: Mapping[str, str] | None = None) -> None:
     """Mark the thread that was open as ended, and say how to go on with it, on the terminal that is free again."""
     if not thread:
         return
     with suppress(OwlError):  # it is kept all the same
-        with Client(socket, name="tui", identity=read_identity(os.environ)) as client:
+        with Client(socket, name="tui", identity=identity) as client:
             client.call("thread.end", {"id": thread}, deadline_s=FAREWELL_S)
     print(f"Thread {thread} ended.\nGo on with: owlbox chat --thread {thread}", file=sys.stderr)
 

@@ -5,30 +5,29 @@ is not drawn; the record has it. Drawing follows the end unless somebody scrolle
 decision may both be under way: every event is drawn once, whoever brings it.
 """
 
-import gc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import OptionList
 
 from appliance.clock import monotonic_s
 from appliance.tui import commands
-from appliance.tui.approvals import QUESTION, Waits
+from appliance.tui.approvals import Waits
 from appliance.tui.branch_tree import inherited
 from appliance.tui.command_runner import Executor
 from appliance.tui.command_tails import CommandTails
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
 from appliance.tui.incoming import Onlooker
-from appliance.tui.message_widgets import OUTCOMES, Earlier, Note, Said, ToolBox, explained
+from appliance.tui.message_widgets import OUTCOMES, Note, ToolBox, explained
 from appliance.tui.owl.face import OwlPicture
 from appliance.tui.packet_meter import Meter
 from appliance.tui.panel import Host, Panel, named
+from appliance.tui.queue_keys import QueueKeys
 from appliance.tui.sender import (
     PROPOSED,
     RUNNING,
@@ -45,18 +44,14 @@ from appliance.tui.sender import (
     Talk,
 )
 from appliance.tui.shown_text import Shown
-
-if TYPE_CHECKING:
-    from appliance.tui.markdown_view import Prose
+from appliance.tui.transcript import QUEUED, Transcript
 
 GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
-PAGE_EVENTS = 30
-LEAST_EVENTS = 10  # of a thread that is opened, when it has as many
-MOST_WIDGETS = 200  # a widget of Textual takes 40 kB, an answer with a table has fifty of them
+PAGE_EVENTS = 12  # two screens of a talk: what costs time is drawing
+LEAST_EVENTS = 6  # of a thread that is opened, when it has as many
+LEAVE_WORDS = ("exit", "quit", ":q")
 TITLE_CHARS = 60
 STOP_WITHIN_S = 3.0
-QUEUED = "queued"
-KEEP = 4  # the last things said stay, however large
 
 
 class Chat(Panel):
@@ -65,7 +60,6 @@ class Chat(Panel):
     LABEL = "Chat"
     SCOPED_CSS = False
     DEFAULT_CSS = """
-    Chat #talk { height: 1fr; scrollbar-size-vertical: 1; }
     Chat #line { height: auto; align-vertical: bottom; }
     Chat #greeting { padding: 1 2; color: $foreground 80%; }
     Chat .-gone { display: none; }
@@ -100,24 +94,17 @@ class Chat(Panel):
         self.onlooker = Onlooker(self)
         self.talk = Talk()
         self._under_way: list[Outgoing] = []
-        self._drawn: set[int] = set()
         self.began_s = 0.0
-        self._said: dict[Outgoing, Said] = {}
-        self._boxes: dict[str, ToolBox] = {}
-        self._seqs: dict[Widget, int] = {}
-        self._answer: Prose | None = None
-        self._text = ""
-        self._oldest = 1
-        self._is_explained = False
+        self.transcript = Transcript(self._note_call, self._fetch_packet)
         self._next, self._told = "", ""
         self._asked_to_stop_s = -STOP_WITHIN_S
         self._stopped: Outgoing | None = None  # by Ctrl+C
-        self._are_open = False
         self.cost: dict[str, Any] = {}
         self.ended = ""  # "success" or "error" of the last answer, until the owl has shown it
         self.waits = Waits(self.ask)
         self._meter = Meter()
-        self._tails = CommandTails(self, lambda: self.talk.thread, lambda: list(self._boxes.values()))
+        self._tails = CommandTails(self, lambda: self.talk.thread, lambda: list(self.transcript.boxes.values()))
+        self._queue_keys = QueueKeys(host, self.transcript, self.type_text)
         self._executor = Executor(self, self, self.waits)
 
     @property
@@ -125,8 +112,8 @@ class Chat(Panel):
         """What goes on here, as the owl shows it."""
         if self.running is None:
             return "waiting" if self.waits.here is not None else "idle"
-        is_working = any(box.is_running for box in self._boxes.values())
-        return "working" if is_working else "reading" if self._answer is not None else "thinking"
+        is_working = any(box.is_running for box in self.transcript.boxes.values())
+        return "working" if is_working else "reading" if self.transcript.is_answering else "thinking"
 
     @property
     def running(self) -> Outgoing | None:
@@ -135,7 +122,7 @@ class Chat(Panel):
 
     def compose(self) -> ComposeResult:
         """Talk, what waits, what fills the packet, menu, input."""
-        with VerticalScroll(id="talk", can_focus=False):
+        with self.transcript:
             yield Shown(GREETING, id="greeting", classes="-hello", markup=False)
         yield self.waits
         yield self._meter
@@ -143,13 +130,14 @@ class Chat(Panel):
         yield menu
         composer = Composer(menu)
         composer.suggest = self._executor.offers
+        composer.take_queue_key = self._queue_keys.take
         with Horizontal(id="line"):
             yield OwlPicture()
             yield composer
 
     def on_mount(self) -> None:
         """Stay at the end as it grows."""
-        self._talk_scroll.anchor()
+        self.transcript.anchor()
 
     def enter(self) -> None:
         """Type."""
@@ -163,7 +151,7 @@ class Chat(Panel):
         if menu.is_open:
             menu.offer(())
             return True
-        if self.waits.leave():
+        if self.waits.leave() or self._queue_keys.let_go():
             return True
         if self.waits.holds_focus:
             self.query_one(Composer).focus()
@@ -191,10 +179,6 @@ class Chat(Panel):
         """Tab completes a command."""
         return self.query_one(Composer).take_tab()
 
-    @property
-    def _talk_scroll(self) -> VerticalScroll:
-        return self.query_one("#talk", VerticalScroll)
-
     # -- typing -------------------------------------------------------------------------------------
 
     def on_text_area_changed(self, event: Composer.Changed) -> None:
@@ -211,33 +195,43 @@ class Chat(Panel):
         self.query_one(Composer).choose(is_final=True)
 
     def on_composer_scrolled(self, event: Composer.Scrolled) -> None:
-        """Page Up and Page Down; at the very top, older events are fetched."""
-        if event.pages < 0 and self._talk_scroll.scroll_y <= 0 and self._oldest > 1:
-            self._fetch_earlier()
+        """Page Up and Page Down; beyond the window, more is fetched."""
+        room = self.transcript
+        if event.pages < 0 and room.scroll_y <= 0:
+            room.want(True)
         elif event.pages < 0:
-            self._talk_scroll.scroll_page_up(animate=False)
+            room.scroll_page_up(animate=False)
+        elif room.scroll_y >= room.max_scroll_y - 1 and not room.is_at_end:
+            room.want(False)
         else:
-            self._talk_scroll.scroll_page_down(animate=False)
+            room.scroll_page_down(animate=False)
 
     async def on_composer_sent(self, event: Composer.Sent) -> None:
         """A command is executed here, an answer goes to the question; anything else is a message, queued if an answer runs."""
-        command = commands.split(event.text)
-        if command is not None:
-            await self._executor.execute(*command, is_running=self.running is not None)
+        if event.text.lower() in LEAVE_WORDS:
+            self.app.exit()
+        elif commands.split(event.text) is not None:
+            await self.execute(event.text)
         elif not self.waits.answer_question(event.text):
             await self.send(event.text)
 
+    async def execute(self, line: str) -> None:
+        """Do what a command says."""
+        if (command := commands.split(line)) is not None:
+            await self._executor.execute(*command, is_running=self.running is not None)
+
     async def send(self, text: str) -> None:
         """Hand a message to the sender and show it."""
+        if not self.transcript.is_at_end:  # what is said now belongs below the newest
+            self.resume(self.talk.thread, text)
+            return
         self._toggle_greeting(False)
         message = Outgoing(text, self.talk)
         if not self.talk.title:
             title = " ".join(text.split())
             self.talk.title = title if len(title) <= TITLE_CHARS else title[: TITLE_CHARS - 1] + "…"
         self.onlooker.mine.add(message.correlation)
-        bubble = self._said[message] = Said(text, state=QUEUED if self.running else "sending")
-        await self._talk_scroll.mount(bubble)  # below the queued ones
-        self._talk_scroll.anchor()
+        await self.transcript.add_said(message, text, QUEUED if self.running else "sending")
         self.host.sender.queue_message(message)
         self.host.refresh_status()
 
@@ -290,26 +284,16 @@ class Chat(Panel):
     def resume(self, thread: str, prompt: str = "", told: str = "") -> None:
         """Show a thread and go on in it, at once with `prompt` if there is one; `told` is what the bottom line says then."""
         self._next, self._told = prompt, told
-        self.ask("thread.view", {"id": thread, "after": 2**62}, self._thread_found)
+        self.ask("thread.view", {"id": thread, "after": 2**62, "turns": 1}, self._thread_found)
 
-    async def open(self, talk: Talk, events: list[dict[str, Any]] | None = None) -> None:
+    async def open(self, talk: Talk, events: list[dict[str, Any]] | None = None, oldest: int = 1) -> None:
         """Show another conversation; what runs in the old one goes on unseen."""
         self.talk = talk
         self._under_way.clear()
-        self._drawn.clear()
         self.cost = {}
-        self._answer, self._text = None, ""
-        self._boxes.clear()
-        self._said.clear()
-        self._seqs.clear()
-        for child in list(self._talk_scroll.children):
-            if not child.has_class("-hello"):
-                await child.remove()
+        self.transcript.said.clear()
         self._toggle_greeting(not events)
-        for event in events or []:
-            await self._draw_event(event)
-        self._talk_scroll.anchor()
-        self.call_after_refresh(self._forget_old)
+        await self.transcript.show(events or [], oldest)
         self._meter.display = self._meter.display and bool(talk.thread)
         self._fetch_packet()
         self.waits.refresh_waiting(talk.thread)
@@ -320,13 +304,15 @@ class Chat(Panel):
     def _thread_found(self, found: dict[str, Any]) -> None:
         thread = found["thread"]
         after = max(0, int(thread["last_seq"]) - PAGE_EVENTS)
-        self.ask("thread.view", {"id": thread["id"], "after": after}, lambda more: self._thread_opened(more, after))
+        self.ask("thread.view", {"id": thread["id"], "after": after, "turns": 1}, lambda more: self._thread_opened(more, after))
 
     async def _thread_opened(self, found: dict[str, Any], after: int) -> None:
         thread, events = found["thread"], found["events"]
         if len(events) < LEAST_EVENTS and after:  # its present branch may end long before its newest event
             earlier = max(0, after - 8 * (thread["last_seq"] - after))
-            self.ask("thread.view", {"id": thread["id"], "after": earlier}, lambda more: self._thread_opened(more, earlier))
+            self.ask(
+                "thread.view", {"id": thread["id"], "after": earlier, "turns": 1}, lambda more: self._thread_opened(more, earlier)
+            )
         elif thread["parent"] and not after:
             read = lambda: inherited(self.host.link.call, thread["id"])  # noqa: E731
             self.work(read, lambda before: self._show_thread(found, after, before), about="inherited")
@@ -337,15 +323,13 @@ class Chat(Panel):
         """Show a thread from `after` on, below what it has from the thread it was forked off."""
         thread, events = found["thread"], found["events"]
         talk = Talk(thread["id"], named(thread), events[-1]["seq"] if events else 0)
-        self._oldest = after + 1
-        await self.open(talk, [*({**event, "seq": 0} for event in before[-PAGE_EVENTS:]), *events])
+        self.query_one(Composer).remember([one["content"] for one in events if one["kind"] == "message" and one["role"] == "user"])
+        await self.open(talk, [*({**event, "seq": 0} for event in before[-PAGE_EVENTS:]), *events], after + 1)
         self._take_cost(found)
-        if after:
-            await self._talk_scroll.mount(Earlier(after), before=0)
         if thread["status"] == RUNNING:
             self.host.sender.queue_message(Outgoing("", talk, is_accepted=True))
         elif thread["status"] != PROPOSED:
-            self._finish_boxes()
+            self.transcript.finish_boxes()
         self.host.say(self._told or f"resumed {talk.title or thread['id']}", False)
         self.ask("session.list", {"limit": 1000}, lambda known: self._tell_session(thread["session"], known), failed=_nothing)
         if self._next:
@@ -359,26 +343,27 @@ class Chat(Panel):
         elif state in ("closing", "closed"):
             self.host.say(f"session {session} is {state} and takes no more messages: /new begins another thread", True)
 
-    def on_click(self, event: Any) -> None:
-        """The line above the oldest message."""
-        if isinstance(event.widget, Earlier):
-            self._fetch_earlier()
+    def on_transcript_wanted(self, event: Transcript.Wanted) -> None:
+        """Fetch what is beyond the window."""
+        room = self.transcript
+        after = max(0, room.oldest - 1 - PAGE_EVENTS) if event.is_earlier else room.newest
+        limit = min(PAGE_EVENTS, room.oldest - 1 - after) if event.is_earlier else PAGE_EVENTS
+        params = {"id": self.talk.thread, "after": after, "limit": max(1, limit), "turns": 1}
+        self.ask("thread.view", params, lambda found: self._show_more(found, after, event.is_earlier), about="more")
 
-    def _fetch_earlier(self) -> None:
-        after, oldest = max(0, self._oldest - 1 - PAGE_EVENTS), self._oldest
-        self.ask("thread.view", {"id": self.talk.thread, "after": after}, lambda found: self._show_earlier(found, after, oldest))
-
-    async def _show_earlier(self, found: dict[str, Any], after: int, before: int) -> None:
-        if found["thread"]["id"] != self.talk.thread or self._oldest != before:
+    async def _show_more(self, found: dict[str, Any], after: int, is_earlier: bool) -> None:
+        room, events = self.transcript, found["events"]
+        if found["thread"]["id"] != self.talk.thread:
             return
-        self._oldest = after + 1
-        await self.query(Earlier).remove()
-        first = next((c for c in self._talk_scroll.children if not c.has_class("-hello")), None)
-        for event in found["events"]:
-            if event["seq"] < before:
-                await self._draw_event(event, before=first)
-        if after:
-            await self._talk_scroll.mount(Earlier(after), before=0)
+        if is_earlier:
+            await room.add_earlier([event for event in events if event["seq"] < room.oldest], after + 1)
+        elif after == room.newest:
+            await room.add_later(events, events[-1]["seq"] if found["has_more"] else 0)
+
+    async def _show_oldest(self, found: dict[str, Any]) -> None:
+        events = found["events"]
+        if found["thread"]["id"] == self.talk.thread and events:
+            await self.transcript.show(events, 1, events[-1]["seq"] if found["has_more"] else 0, is_from_top=True)
 
     # -- news of the sender -------------------------------------------------------------------------
 
@@ -390,18 +375,17 @@ class Chat(Panel):
         if isinstance(news, Taken):
             self._under_way.append(news.message)
             self.began_s = monotonic_s()
-            self._is_explained = False
+            self.transcript.is_explained = False
             self._show_state(news.message, "sending")
         elif isinstance(news, Accepted):
             self._show_state(news.message, "")
             if self.follower.thread != self.talk.thread:
                 self.follower.show(self.talk.thread, news.message.seq)
-            if said := self._said.get(news.message):
-                self._seqs[said] = news.message.seq
+            self.transcript.place_said(news.message, news.message.seq)
         elif isinstance(news, Held):
             self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
         elif isinstance(news, Grew):
-            await self._grow_answer(news.text)
+            await self.transcript.grow_answer(news.text)
         elif isinstance(news, Happened):
             await self.draw_once(news.event)
         elif isinstance(news, Decided):
@@ -432,36 +416,32 @@ class Chat(Panel):
             self.host.say(f"not done: {news.why}", True)
         else:
             self.host.say(f"{word}: {news.decision.about}", False)
-            for box in [b for b in self._boxes.values() if b.is_command and b.is_running and news.decision.action == "accept"]:
+            for box in [
+                b for b in self.transcript.boxes.values() if b.is_command and b.is_running and news.decision.action == "accept"
+            ]:
                 box.wait(False)
                 self._tails.follow()
 
     def _show_state(self, message: Outgoing, state: str) -> None:
-        if message in self._said:
-            self._said[message].show(state)
-
-    async def _grow_answer(self, text: str) -> None:
-        self._text += text
-        if self._answer is None:
-            self._answer = await self._add_prose("")
-        await self._answer.append(text)
+        if message in self.transcript.said:
+            self.transcript.said[message].show(state)
 
     async def _end_answer(self, end: Ended) -> None:
         self._under_way = [one for one in self._under_way if one is not end.message]
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
-        self._said.pop(end.message, None)
-        self._answer, self._text = None, ""
+        self.transcript.said.pop(end.message, None)
+        self.transcript.end_answer()
         self.ended = "success" if end.status == 200 else "error" if end.status >= 400 and end.outcome not in OUTCOMES else ""
         if self.running is None:
             await self.onlooker.catch_up()
         if end.status != PROPOSED and self.running is None:
-            self._finish_boxes()
-        if end.status not in (WAITING, 200, PROPOSED) and not self._is_explained:
-            await self._mount_widget(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
+            self.transcript.finish_boxes()
+        if end.status not in (WAITING, 200, PROPOSED) and not self.transcript.is_explained:
+            await self.transcript.add(Note(explained(end.outcome, end.why), is_error=end.outcome not in OUTCOMES))
             self.host.weigh()  # the core may have met a fault
-        await self._forget_old()
+        await self.transcript.forget_far()
         if end.message.talk.thread:
-            self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62}, self._take_cost)
+            self.ask("thread.view", {"id": end.message.talk.thread, "after": 2**62, "turns": 1}, self._take_cost)
             self.waits.refresh_waiting(end.message.talk.thread)
         self._fetch_packet()
 
@@ -473,90 +453,13 @@ class Chat(Panel):
 
     async def draw_once(self, event: dict[str, Any]) -> None:
         """One stored event, unless it is on the screen."""
-        if event["seq"] not in self._drawn:
-            self._drawn.add(event["seq"])
-            await self._draw_event(event)
+        await self.transcript.draw_once(event)
 
-    async def _draw_event(self, event: dict[str, Any], before: Widget | None = None) -> None:
-        """One stored event."""
-        kind, role = event["kind"], event["role"]
-        if kind == "message" and role == "user":
-            await self._mount_widget(Said(event["content"]), before, event["seq"])
-        elif kind == "message" and role == "assistant":
-            await self._draw_answer(event, before)
-        elif kind == "tool_use":
-            self._answer, self._text = None, ""
-            box = self._boxes[event["call_id"]] = ToolBox(event)
-            await self._mount_widget(box, before, event["seq"])
-            box.open(self._are_open)
-            if before is None:
-                box.start()
-            if box.is_command and before is None:
-                self._tails.follow()
-        elif kind == "tool_result" and event["call_id"] in self._boxes:
-            self._boxes[event["call_id"]].finish(event)
-            if event["tool"] == QUESTION and event["status"] == 200:
-                await self._mount_widget(Said(event["content"]), before, event["seq"])
-            self._fetch_packet()
-        elif kind == "proposal" and event["call_id"] in self._boxes:
-            self._boxes[event["call_id"]].wait()
-        elif kind == "status_change" and event["outcome"] in ("waiting", "failover"):
-            await self._mount_widget(Note(f"… {event['content']}", is_error=False), before, event["seq"])
-        elif kind == "status_change" and event["status"] >= 400:
-            word, _, why = str(event["content"]).partition(": ")
-            self._is_explained = True
-            await self._mount_widget(Note(explained(word, why), is_error=word not in OUTCOMES), before, event["seq"])
-
-    async def _draw_answer(self, event: dict[str, Any], before: Widget | None) -> None:
-        answer, text = self._answer, self._text
-        self._answer, self._text = None, ""
-        if answer is None or before is not None:
-            await self._add_prose(event["content"], before, event["seq"])
-            return
-        self._seqs[answer] = event["seq"]
-        if text.strip() != event["content"].strip():
-            await answer.update(event["content"])
-
-    async def _add_prose(self, text: str, before: Widget | None = None, seq: int = 0) -> "Prose":
-        from appliance.tui.markdown_view import Prose  # late: the Markdown parser takes its time
-
-        prose = Prose(text)
-        await self._mount_widget(prose, before, seq)
-        return prose
-
-    async def _mount_widget(self, widget: Widget, before: Widget | None = None, seq: int = 0) -> None:
-        if seq:
-            self._seqs[widget] = seq
-        queued = next((said for said in self._said.values() if said.state == QUEUED), None)
-        await self._talk_scroll.mount(widget, before=before or queued)
-
-    async def _forget_old(self) -> None:
-        """Take the oldest off the screen when there is too much of it, unless somebody is reading there."""
-        room = self._talk_scroll
-        if room.scroll_y < room.max_scroll_y - 1:
-            return
-        sizes = [(c, 1 + len(c.query("*"))) for c in room.children if not c.has_class("-hello")]
-        left = sum(size for _, size in sizes)
-        gone = []
-        for child, size in sizes[:-KEEP]:
-            if left <= MOST_WIDGETS:
-                break
-            left -= size
-            gone.append(child)
-            self._seqs.pop(child, None)
-        if gone:
-            await room.remove_children(gone)
-            self._oldest = next((self._seqs[c] for c in room.children if c in self._seqs), self._oldest)
-            await self.query(Earlier).remove()
-            if self._oldest > 1:
-                await room.mount(Earlier(self._oldest - 1), before=0)
-            self._boxes = {call: box for call, box in self._boxes.items() if box.is_mounted}
-            self.call_after_refresh(gc.collect)  # widgets refer to each other in circles: the memory comes back only so
-
-    def _finish_boxes(self) -> None:
-        """A call that has no result when its answer ended never gets one."""
-        for box in [one for one in self._boxes.values() if one.is_running]:
-            box.finish(None)
+    def _note_call(self, box: ToolBox) -> None:
+        """A call has begun."""
+        box.start()
+        if box.is_command:
+            self._tails.follow()
 
     def _toggle_greeting(self, is_new: bool) -> None:
         self.query(".-hello").set_class(not is_new, "-gone")
@@ -564,28 +467,32 @@ class Chat(Panel):
     def note(self, text: str) -> None:
         """Say something that is not part of the conversation."""
         self._toggle_greeting(False)
-        self.run_worker(self._mount_widget(Note(text)))
-        self._talk_scroll.anchor()
+        self.run_worker(self.transcript.add(Note(text)))
+        self.transcript.anchor()
 
     # -- keys ---------------------------------------------------------------------------------------
 
     def action_tools(self) -> None:
-        """Open or close every tool box."""
-        self._are_open = not self._are_open
-        for box in self.query(ToolBox):
-            box.open(self._are_open)
+        """Open or close every tool box and thought."""
+        self.transcript.open_all()
 
     def action_scroll(self, lines: int) -> None:
         """Move a line."""
-        self._talk_scroll.scroll_relative(y=lines, animate=False)
+        self.transcript.scroll_relative(y=lines, animate=False)
 
     def action_oldest(self) -> None:
-        """Go to the beginning."""
-        self._talk_scroll.scroll_home(animate=False)
+        """Go to the beginning of the thread."""
+        if self.transcript.oldest > 1 and self.running is None:
+            self.ask("thread.view", {"id": self.talk.thread, "limit": PAGE_EVENTS, "turns": 1}, self._show_oldest, about="more")
+        else:
+            self.transcript.scroll_home(animate=False)
 
     def action_newest(self) -> None:
         """Go to the end and stay there."""
-        self._talk_scroll.anchor()
+        if self.transcript.is_at_end:
+            self.transcript.anchor()
+        else:
+            self.resume(self.talk.thread, told="the newest")
 
     def _stop_run(self, message: Outgoing) -> None:
         if message.talk.thread:

@@ -4,16 +4,20 @@ Asks the core through the panel it was typed in, and changes that panel only by 
 are, and what they are called, is in `commands`. Nothing typed here reaches a model, but for `/inject`.
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.clock import now_ms
-from appliance.errors import OwlError
+from appliance.errors import BadInput, Conflict, NotFound, OwlError
 from appliance.tui.approvals import Waits
-from appliance.tui.branch_tree import Choice, Place, Said, Tree
+from appliance.tui.branch_tree import Choice, Place, Said, Tree, inherited
 from appliance.tui.commands import COMMANDS, Command, Offer, near, offers
+from appliance.tui.export_html import render_page
 from appliance.tui.panel import Panel, ago, named
 from appliance.tui.sender import Talk
+from appliance.tui.status_view import status_lines
 from appliance.tui.theme import CHOICES
 
 LAST = 30  # threads that are offered
@@ -94,6 +98,12 @@ class Executor:
             await self._chat.send(argument)
         elif command.name in ("help", "threads"):
             await self._panel.app.run_action(f"panel('{command.name}')")
+        elif command.name == "group" and is_running:
+            self._say_line("/group: an answer is on its way; /stop ends it", True)
+        elif command.name == "group":
+            self._switch_group(argument)
+        elif command.name in ("copy", "mouse"):
+            await self._panel.app.run_action(f"{command.name}({argument!r})" if command.argument else command.name)
         elif command.name == "theme":
             await self._panel.app.run_action(f"theme({argument!r})")
         elif command.name == "quit":
@@ -149,6 +159,7 @@ class Executor:
             "approval": self._set_approval,
             "model": self._set_model,
             "offer": self._answer_offer,
+            "export": self._export_thread,
             "sessions": lambda _: self._ask_core("session.list", {"limit": 100}, self._show_sessions),
             "archive": lambda _: self._ask_core(
                 "thread.view", {"id": self._current_thread, "after": MORE_PAGES}, self._archive_session
@@ -328,8 +339,11 @@ class Executor:
             self._ask_core("model.offer", {}, lambda found: self._say_line(found["text"] or "no better model is offered"))
 
     def _show_sessions(self, found: list[dict[str, Any]]) -> None:
-        width = max((len(one["id"]) for one in found), default=0)
-        lines = [f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now_ms()):>6}" for one in found]
+        width, now = max((len(one["id"]) for one in found), default=0), now_ms()
+        lines = [
+            f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now):>6}  {one['messages']} messages"
+            for one in found
+        ]
         self._chat.note("\n".join(lines) or "no sessions")
 
     def _archive_session(self, found: dict[str, Any]) -> None:
@@ -338,24 +352,47 @@ class Executor:
         self._ask_core("session.archive", {"id": session}, lambda _: self._say_line(told))
 
     def _show_status(self, status: dict[str, Any]) -> None:
-        broker = status["broker"]
-        lines = [
-            f"core      pid {status['pid']}, version {status['version']}, up {status['uptime_s']} s",
-            f"broker    {broker['state']}, {broker.get('model') or 'no model loaded yet'}",
-            *([f"model     {held['model']}, {held['tier']} ({held['basis']})"] if (held := status.get("local")) else []),
-            f"home      {status['home']}",
-            f"entries   {status['entries']}",
-            f"answering {status['answering']}",
-            *([f"sandbox   {held['state']}: {held['reason']}"] if (held := status["sandbox"])["reason"] else []),
-            f"waiting   {self._waits.count} for your decision",
-            f"thread    {self._current_thread or 'none yet'}",
-        ]
-        problems = [
-            *status["faults"],
-            *([f"the model process {end}, and starts again when needed"] if (end := broker.get("last_end")) else []),
-        ]
-        problems += [*status["folder"]["problems"], *status["roles"]["problems"]]
-        self._chat.note("\n".join([*(f"problem   {problem}" for problem in problems), *lines]))
+        self._chat.note("\n".join(status_lines(status, self._waits.count, self._current_thread)))
+
+    def _export_thread(self, name: str) -> None:
+        thread, call = self._current_thread, self._panel.host.link.call
+        path = Path(name).expanduser() if name else Path.home() / f"owlbox-{thread[-8:]}.html"
+
+        def write() -> int:
+            events = inherited(call, thread) + read_events(call, thread)
+            page = render_page(self._chat.talk.title, events)
+            try:
+                with open(path, "x" if not name else "w", encoding="utf-8", opener=_open_private) as file:
+                    file.write(page)
+            except FileExistsError:
+                raise Conflict(f"{path} is there already", hint=f"/export {path} writes it anew") from None
+            except OSError as error:
+                raise BadInput(f"{path} cannot be written: {error.strerror}", hint="/export FILE names another place") from None
+            return len(events)
+
+        self._panel.work(
+            write, lambda count: self._say_line(f"wrote {count} events to {path}"), failed=self._show_error, about="export"
+        )
+
+    def _switch_group(self, group: str) -> None:
+        link, context = self._panel.host.link, f"group:{group}" if group else ""
+
+        def check() -> list[str]:
+            known = link.call("group.list")
+            if group and group not in known:
+                there = ", ".join(known) or "none yet: owlbox people group makes one"
+                raise NotFound(f"there is no group {group[:40]!r}", hint=f"there is {there}")
+            return sorted(known)
+
+        async def switch(known: list[str]) -> None:
+            if not group and not link.context.startswith("group:"):
+                self._say_line(f"groups: {', '.join(known) or 'none'}; /group ID works for one")
+                return
+            await self._chat.open(Talk())
+            link.act_for(context)
+            self._say_line(f"this screen works for group {group} now: /group alone ends it" if group else "for yourself again")
+
+        self._panel.work(check, switch, failed=self._show_error, about="group")
 
     # -- inside -------------------------------------------------------------------------------------
 
@@ -377,6 +414,21 @@ class Executor:
 
     def _say_line(self, text: str, is_error: bool = False) -> None:
         self._panel.host.say(text, is_error)
+
+
+def read_events(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:
+    """Every event of a thread's present branch."""
+    found: list[dict[str, Any]] = []
+    has_more = True
+    while has_more:
+        page = call("thread.view", {"id": thread, "after": found[-1]["seq"] if found else 0, "turns": 1})
+        found, has_more = found + page["events"], page["has_more"]
+    return found
+
+
+def _open_private(path: str, flags: int) -> int:
+    """What was said is for nobody else on this computer."""
+    return os.open(path, flags, 0o600)
 
 
 def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:

@@ -52,6 +52,10 @@ COMMANDS = (
     Command("model", "[POOL]", "which models answer in this thread", needs_thread=True),
     Command("offer", "[ANSWER]", "the better model that fits this computer: yes fetches it, no ends the question"),
     Command("sessions", "", "who talks to the assistant through which channel, and since when not"),
+    Command("export", "[FILE]", "write this thread as a page of HTML", needs_thread=True),
+    Command("copy", "", "copy something that was said, over SSH too; also Ctrl+S"),
+    Command("mouse", "[ON]", "on: click and scroll here; off: the terminal selects text"),
+    Command("group", "[ID]", "work for a group: its threads and memory; without one, for yourself again"),
     Command("archive", "", "put this thread's session away until you write again", needs_thread=True),
     Command("theme", "[NAME]", "colours of this screen: auto, dark, light, contrast, terminal"),
     Command("quit", "", "leave"),
@@ -75,6 +79,7 @@ def split(text: str) -> tuple[str, str] | None:
     if not text.startswith("/") or "\n" in text:
         return None
     word, _, rest = text[1:].partition(" ")
+    word = word.removeprefix("skill:")
     return (word.lower(), rest.strip()) if word[:1].isalnum() and word.replace("-", "").isalnum() else None
 
 

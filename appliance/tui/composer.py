@@ -80,6 +80,7 @@ class Composer(TextArea):
         self.cursor_blink = False
         self._menu = menu
         self.suggest: Callable[[str], tuple[Offer, ...]] = offers
+        self.take_queue_key: Callable[[str, str], bool] = lambda key, typed: False
         self._sent: list[str] = []
         self._place = 0
         self._typed = ""
@@ -89,12 +90,22 @@ class Composer(TextArea):
         self.load_text(text)
         self.move_cursor(self.document.end)
 
+    def remember(self, texts: list[str]) -> None:
+        """What was sent before, in this thread: Up goes through it, too. Not when something was sent here already."""
+        if not self._sent:
+            self._sent = texts
+            self._place = len(texts)
+
     async def _on_key(self, event: events.Key) -> None:
         self._menu.offer(self.suggest(self.text))  # what was typed just now has not been drawn yet
         if self._menu.is_open and event.key in ("up", "down", "enter"):
             self._choose_offer(event.key)
         elif event.key == "enter":
             self._submit_text()
+        elif self.take_queue_key(event.key, self.text):
+            pass
+        elif event.key == "ctrl+d" and not self.text:
+            self.app.exit()
         elif event.key in NEWLINE_KEYS:
             self.action_newline()
         elif event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location) and self._place > 0:

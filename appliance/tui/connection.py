@@ -55,7 +55,7 @@ class Link:
         self.path = path
         self._tell = tell
         self._revive = revive
-        self._identity = read_identity(os.environ)
+        self.identity = read_identity(os.environ)
         self._closing = threading.Event()
         self._hurry = threading.Event()
         self._up = threading.Event()
@@ -115,13 +115,27 @@ class Link:
     def client(self, timeout_s: float = GREETING_S) -> Iterator[Client]:
         """A connection that `close` ends too, whoever is waiting on it."""
         try:
-            client = Client(self.path, name=NAME, identity=self._identity, timeout_s=timeout_s)
+            client = Client(self.path, name=NAME, identity=self.identity, timeout_s=timeout_s)
         except DeadlineExceeded:
             raise Lost(f"the core does not answer within {timeout_s:g} s") from None
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
         with self._track_open(client):
             yield client
+
+    @property
+    def context(self) -> str:
+        """Whom this screen works for, `user:NAME` or `group:NAME`; "" for whoever opened it."""
+        return self.identity.get("context", "")
+
+    def act_for(self, context: str) -> None:
+        """Work for a group from now on, or with "" as at first: whatever is open is opened anew."""
+        self.identity = {**read_identity(os.environ), **({"context": context} if context else {})}
+        with self._guard:
+            left = list(self._open)
+        for one in left:
+            one.close()
+        self.hurry()
 
     def close(self) -> None:
         """Hang up everywhere and let every waiting thread go."""

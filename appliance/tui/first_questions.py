@@ -20,7 +20,7 @@ from appliance.tui.shown_text import Shown
 KEYS = "Return answers · Esc leaves the rest for the next time · /skip ends them"
 HINTS = """\
 Put notes (Markdown) into {box}: they can be asked about at once.
-Type / for what else there is, F7 shows the keys. owlbox onboard chooses the model and asks these questions again."""
+Type / for what else there is, F8 shows the keys. owlbox onboard chooses the model and asks these questions again."""
 
 
 class FirstQuestions(ModalScreen[str]):

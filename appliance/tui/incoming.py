@@ -33,12 +33,14 @@ class Onlooker:
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self._late: list[dict[str, Any]] = []
+        self._title = ""  # of the talk, as the core last said it
         self.mine: set[str] = set()
         self.unread: set[str] = set()
 
     def turn_to(self, talk: Talk) -> None:
         """Another talk is on the screen."""
         self._late.clear()
+        self._title = ""
         self.unread.discard(talk.thread)
 
     async def handle_sight(self, sight: Sight) -> None:
@@ -76,7 +78,9 @@ class Onlooker:
     def _take_state(self, state: dict[str, Any]) -> None:
         """Somebody else has set something going in the talk, or it waits for a decision."""
         chat = self._chat
-        chat.talk.title = chat.talk.title or str(state["title"])
+        if not chat.talk.title or self._title not in ("", state["title"]):  # it was given a better one meanwhile
+            chat.talk.title = str(state["title"])
+        self._title = str(state["title"])
         if state["status"] == RUNNING and chat.running is None:
             chat.go_after()
         if chat.waits.here is not None or (state["status"] == PROPOSED and chat.running is None):

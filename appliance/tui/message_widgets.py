@@ -17,6 +17,7 @@ GIVEN_CHARS = 60
 GROWING_CHARS = 20  # beside what a command says
 ENDED_CHARS = 30  # beside what went wrong, or that it waits
 RESULT_CHARS = 4000
+BRIEF_CHARS = 200  # of thoughts that are folded
 OUTPUT_CHARS = 120  # of what a call said, below it
 PAGED = re.compile(r"\[lr_[0-9]+: this result has ([0-9]+) characters(?:, of which the first [0-9]+ are kept)?, in ([0-9]+) pages")
 OUTCOMES = {
@@ -40,12 +41,19 @@ class Said(Shown):
     Said { padding: 0 1; margin: 0 1 1 0; border-left: outer $primary; text-style: bold; }
     Said.-waiting { text-style: none; color: $foreground 60%; border-left: outer $foreground 40%; }
     Said:ansi.-waiting { text-style: dim; }
+    Said.-chosen { border-left: outer $warning; background: $boost; }
+    Said:ansi.-chosen { border-left: outer ansi_yellow; text-style: reverse; }
     """
 
     def __init__(self, text: str, *, state: str = "") -> None:
         super().__init__(markup=False)
         self._words = text
         self.state = state
+
+    @property
+    def words(self) -> str:
+        """What was said."""
+        return self._words
 
     def on_mount(self) -> None:
         """Draw."""
@@ -77,7 +85,44 @@ class Earlier(Shown):
     DEFAULT_CSS = "Earlier { padding: 0 2; color: $secondary; text-style: underline; width: auto; }"
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"▲ {count} earlier events: click here, or Page Up", markup=False)
+        super().__init__(f"▲ {count} earlier events: Page Up, or click here", markup=False)
+
+
+class Later(Shown):
+    """Stands below the last message while there are newer ones."""
+
+    DEFAULT_CSS = "Later { padding: 0 2; color: $secondary; text-style: underline; width: auto; }"
+
+    def __init__(self) -> None:
+        super().__init__("▼ newer events: Page Down, or Ctrl+End for the newest", markup=False)
+
+
+class Thought(Shown):
+    """What a model thought before it answered: one line, or all of it when it is opened."""
+
+    DEFAULT_CSS = """
+    Thought { padding: 0 2; margin: 0 0 1 0; color: $foreground 60%; text-style: italic; }
+    Thought { text-wrap: nowrap; text-overflow: ellipsis; }
+    Thought:hover { background: $boost; }
+    Thought.-open { border-left: solid $secondary; padding: 0 1; text-wrap: wrap; }
+    Thought:ansi { color: ansi_default; }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(markup=False)
+        self._words = text.strip()
+        self.is_open = False
+
+    def open(self, is_open: bool) -> None:
+        """Show all of it, or the beginning."""
+        self.is_open = is_open
+        self.set_class(is_open, "-open")
+        self.update(self._words if is_open else f"… {' '.join(self._words.split())[:BRIEF_CHARS]}")
+
+    def on_click(self, event: events.Click) -> None:
+        """Open or close."""
+        event.stop()
+        self.open(not self.is_open)
 
 
 class ToolBox(Shown):
@@ -100,6 +145,7 @@ class ToolBox(Shown):
         self._said = ""
         self._began_s = 0.0
         self._clock: Timer | None = None
+        self._is_repeated = False
         self.is_command = bool(COMMANDS & {self._tool, str(self._given.get("tool", ""))})
 
     def on_mount(self) -> None:
@@ -139,6 +185,12 @@ class ToolBox(Shown):
         self._result = event or {"status": 499, "outcome": "interrupted", "content": "no result", "duration_ms": None}
         self._draw_call()
 
+    def be_repeated(self, answer: str) -> None:
+        """Do not say below the call what the answer says again, as where the words of a tool are the answer."""
+        if self._result is not None and " ".join(str(self._result["content"]).split()) == " ".join(answer.split()):
+            self._is_repeated = True
+            self._draw_call()
+
     def open(self, is_open: bool) -> None:
         """Show or hide arguments and result."""
         self.is_open = is_open
@@ -154,7 +206,7 @@ class ToolBox(Shown):
         result = self._result
         state = ("waits" if self._is_waiting else "running") if result is None else "ok" if int(result["status"]) < 400 else "error"
         mark, style = MARKS[state]
-        given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self._given.items())
+        given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in meant(self._tool, self._given)[1].items())
         is_heard = state == "running" and bool(self._said)
         room = GROWING_CHARS if is_heard else ENDED_CHARS if state in ("waits", "error") else GIVEN_CHARS
         if len(given) > room and not self.is_open:
@@ -178,7 +230,7 @@ class ToolBox(Shown):
         assert self._result is not None
         text = " ".join(str(self._result["content"]).split())
         text = describe_result(self._result) or (text if len(text) <= OUTPUT_CHARS else f"{text[: OUTPUT_CHARS - 1]}…")
-        return [Content.assemble((f"  {text}", "dim"))] if text else []
+        return [Content.assemble((f"  {text}", "dim"))] if text and not self._is_repeated else []
 
     def _body_lines(self) -> list[Content]:
         if self._result is None:
@@ -191,11 +243,21 @@ class ToolBox(Shown):
         return [Content(text or "(nothing)")]
 
 
+def meant(tool: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What is really called, and with what, where one tool stands for another."""
+    inner = given.get("arguments")
+    if tool == "use" and isinstance(given.get("tool"), str) and isinstance(inner, dict):
+        return meant(given["tool"], inner)
+    if tool == "mcp_exec" and isinstance(inner, dict):
+        return tool, inner
+    return tool, given
+
+
 def tool_name(tool: str, given: dict[str, Any], result: dict[str, Any] | None = None) -> str:
     """What a tool is called: one of an MCP server as "server / tool", one behind another by its own name."""
-    if tool == "use" and isinstance(given.get("tool"), str):
-        inner = given.get("arguments")
-        return tool_name(given["tool"], inner if isinstance(inner, dict) else {}, result)
+    inner = given.get("arguments")
+    if tool == "use" and isinstance(given.get("tool"), str) and isinstance(inner, dict):
+        return tool_name(given["tool"], inner, result)
     if tool == "mcp_exec" and given.get("server") and given.get("tool"):
         return f"{given['server']} / {given['tool']}"
     server = str(((result or {}).get("input") or {}).get("origin") or "").removeprefix("mcp:")

@@ -7,7 +7,8 @@ what is queued may wait for it: `decide` and `follow` work in the thread of thei
 disk: what was not accepted when the screen is left is lost.
 """
 
-import queue
+import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,21 +127,40 @@ class Sender:
     def __init__(self, link: Link, tell: Callable[[News], None]) -> None:
         self._link = link
         self._tell = tell
-        self._queue: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
+        self._queue: deque[Outgoing | None] = deque()
+        self._has_news = threading.Condition()
 
     def queue_message(self, message: Outgoing) -> None:
         """Send it when all before it are answered."""
-        self._queue.put(message)
+        self._put(message)
+
+    def take_back(self, message: Outgoing) -> bool:
+        """Do not send it; False when its turn has come already."""
+        with self._has_news:
+            if message not in self._queue:
+                return False
+            self._queue.remove(message)
+            return True
 
     def close(self) -> None:
         """End `run`; the link must be closed too."""
-        self._queue.put(None)
+        self._put(None)
 
     def run(self) -> None:
         """Work through the queue until `close`."""
-        while (message := self._queue.get()) is not None and not self._link.is_closing:
+        while (message := self._take()) is not None and not self._link.is_closing:
             self._tell(Taken(message))
             self._deliver_message(message)
+
+    def _put(self, message: Outgoing | None) -> None:
+        with self._has_news:
+            self._queue.append(message)
+            self._has_news.notify()
+
+    def _take(self) -> Outgoing | None:
+        with self._has_news:
+            self._has_news.wait_for(lambda: bool(self._queue))
+            return self._queue.popleft()
 
     def decide(self, talk: Talk, decision: Decision) -> None:
         """Decide about something that waits in a talk, and follow its answer until it ends or waits again."""

@@ -156,10 +156,10 @@ def test_what_a_command_says_is_seen_while_it_runs(core: Core) -> None:
         await say(seen, "count for me")
         await seen.shows("1 waiting for you", "? exec echo one")
         await seen.press("ctrl+o", "a")
-        await seen.shows("⟳ use(", "· [b]two[/b]")
+        await seen.shows("⟳ exec(", "· [b]two[/b]")
         for folder in core.box.home.root.glob("sessions/*/data"):
             (folder / "go").touch()
-        await seen.shows("✔ use(", "Counted.")
+        await seen.shows("✔ exec(", "Counted.")
 
     see(core, scenario)
 
@@ -171,10 +171,10 @@ def test_a_call_that_waits_is_not_taken_for_interrupted_when_its_thread_is_opene
     async def scenario(seen: Seen) -> None:
         await seen.shows("● ", "1 waiting for you, /waiting")
         await say(seen, "/waiting")
-        await seen.shows("▌ dig here", "? exec echo dug", "? use(", "· waits for you")
+        await seen.shows("▌ dig here", "? exec echo dug", "? exec(", "· waits for you")
         assert "interrupted" not in seen.text()
         await seen.press("ctrl+o", "r")
-        await seen.shows("✘ use(", "rejected")
+        await seen.shows("✘ exec(", "rejected")
 
     see(core, scenario)
 

@@ -62,7 +62,11 @@ def test_what_others_say_in_the_open_thread_appears_by_itself(core: Core):
         await seen.pilot.press("escape")
         await seen.until(lambda: "Esc closes" not in seen.text(), "the banner is closed")
         await seen.until(lambda: seen.app.chat.running is None, "nothing runs")
-        assert [seen.text().count(words) for words in ("hello there", "from another door", "The kettle is on.")] == [2, 1, 1]
+        assert [seen.text().count(words) for words in ("hello there", "from another door", "The kettle is on.")] == [
+            2,
+            1,
+            1,
+        ]
 
     show(ENVIRON, core.box.runtime, scenario)
 

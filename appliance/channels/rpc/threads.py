@@ -96,8 +96,9 @@ class ThreadMethods:
         only: list[str] | None = None,
         after: Annotated[int, Range(0, 2**62), "only events after this sequence number"] = 0,
         limit: Annotated[int, Range(1, 1000), "how many events at most"] = 1000,
+        turns: Annotated[int, Range(1, 1000), "how many of the newest turns"] = TURNS,
     ) -> dict[str, Any]:
-        """A page of a thread's events, optionally only those of some roles, and its newest 1000 turns.
+        """A page of a thread's events, optionally only those of some roles, and its newest turns.
 
         `has_more` is true when there are further events: ask again with `after` set to the last one's `seq`.
         An event too large to send is cut and says so.
@@ -125,8 +126,8 @@ class ThreadMethods:
                 after = event.seq
             if not has_more:
                 break
-        turns = self._runs.turns(run.id)[-TURNS:]
-        return {"thread": to_plain(run), "events": events, "has_more": has_more, "turns": turns}
+        newest = self._runs.turns(run.id)[-turns:]
+        return {"thread": to_plain(run), "events": events, "has_more": has_more, "turns": newest}
 
     @method("thread.end", access="own")
     def end(self, id: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError
-from appliance.tui.list_panel import REFRESH, SCROLL, Lister
 from appliance.tui.panel import ago
+from appliance.tui.tabs.list_panel import REFRESH, SCROLL, Lister
 
 LIMIT = 200
 STATES = ("", "pending", "in_progress", "waiting", "complete", "failed")

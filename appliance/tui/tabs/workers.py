@@ -14,9 +14,9 @@ from appliance.clock import now_ms
 from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
 from appliance.tui.choice_list import Rows
-from appliance.tui.list_panel import REFRESH, Lister
 from appliance.tui.panel import Host, ago, is_missing
 from appliance.tui.shown_text import Shown
+from appliance.tui.tabs.list_panel import REFRESH, Lister
 
 LIMIT = 100
 LOG_EVERY_S = 1.5

@@ -11,9 +11,9 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from appliance.tui.list_panel import SCROLL, Item, Lister
-from appliance.tui.message_widgets import MARKS, describe_result, format_duration, in_words, tool_name
+from appliance.tui.message_widgets import MARKS, describe_result, format_duration, in_words, meant, tool_name
 from appliance.tui.panel import Host
+from appliance.tui.tabs.list_panel import SCROLL, Item, Lister
 
 PAGE_EVENTS = 1000
 ROW_CHARS = 60
@@ -110,7 +110,8 @@ class Tools(Lister):
         for event in events:
             call = self._calls.get(event["call_id"]) if event["call_id"] else None
             if event["kind"] == "tool_use":
-                made = {"id": event["call_id"], "tool": event["tool"], "given": event["input"] or {}, "at_ms": event["at_ms"]}
+                tool, given = event["tool"], event["input"] or {}
+                made = {"id": event["call_id"], "tool": tool, "given": given, "at_ms": event["at_ms"]}
                 self._calls[event["call_id"]] = {**made, "seq": event["seq"], "state": "running", "result": None}
             elif call is not None and event["kind"] == "proposal":
                 call["state"] = "waits"
@@ -150,7 +151,9 @@ def _call_row(call: Item) -> Content:
         return Content.assemble(("▲ earlier calls: Enter", "dim"))
     at = datetime.fromtimestamp(call["at_ms"] / 1000).strftime("%H:%M")
     name = tool_name(call["tool"], call["given"], call["result"])
-    return Content.assemble(MARKS[call["state"]], (f" {at} ", "dim"), (name, "bold"), f" {brief(call['given'])}")
+    return Content.assemble(
+        MARKS[call["state"]], (f" {at} ", "dim"), (name, "bold"), f" {brief(meant(call['tool'], call['given'])[1])}"
+    )
 
 
 def _call_lines(call: Item) -> list[Content]:
@@ -162,10 +165,11 @@ def _call_lines(call: Item) -> list[Content]:
     at = datetime.fromtimestamp(call["at_ms"] / 1000).strftime("%a %d %b %Y %H:%M:%S")
     lines = [head, Content.assemble((f"{at}{format_duration(result) if result else ''}", "dim"))]
     lines += [Content(""), Content.assemble(("Given", "bold"))]
-    for name, value in call["given"].items():
+    given = meant(call["tool"], call["given"])[1]
+    for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         lines.append(Content.assemble((f"{name}: ", "$secondary"), text))
-    if not call["given"]:
+    if not given:
         lines.append(Content.assemble(("nothing", "dim")))
     lines += [Content(""), Content.assemble(("Result", "bold"), (f"  {describe_result(result)}", "dim"))]
     waiting = {"waits": "it waits for your decision: Ctrl+O", "running": "it has not ended yet"}

@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
-from appliance.tui.list_panel import REFRESH, SCROLL, Lister
 from appliance.tui.panel import Host, until
+from appliance.tui.tabs.list_panel import REFRESH, SCROLL, Lister
 
 LIMIT = 200
 MARKS = {"active": "●", "paused": "‖", "completed": "✓", "failed": "✗"}

@@ -8,9 +8,9 @@ from textual.widgets import Input, OptionList
 
 from appliance.clock import now_ms
 from appliance.tui.choice_list import Rows
-from appliance.tui.list_panel import SCROLL, Lister
 from appliance.tui.panel import Host, ago, named
 from appliance.tui.sender import PROPOSED, RUNNING
+from appliance.tui.tabs.list_panel import SCROLL, Lister
 
 LIMIT = 200
 PREVIEW_EVENTS = 40

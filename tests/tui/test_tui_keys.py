@@ -1,0 +1,264 @@
+"""Keys that work from everywhere, the queue of what waits to be sent, and commands that need the whole screen: against one core."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from process import Box, Core, script, standing_core
+from screens import Seen, show
+
+from appliance.tui import commands
+from appliance.tui.composer import Composer
+from appliance.tui.export_html import render_page
+from appliance.tui.message_widgets import Said, Thought
+from appliance.tui.status_view import status_lines
+
+ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
+PLAY = '''
+[[turns]]
+match = "stuck"
+repeat = true
+text = "at last"
+delay_s = 600
+[[turns]]
+match = "think"
+repeat = true
+reasoning = "First I count the owls.\\n\\nThen I say so."
+text = "Two owls."
+[[turns]]
+match = "code"
+repeat = true
+text = """See:
+
+```
+owls = 2
+```
+"""
+[[turns]]
+match = "write a file"
+tool_calls = [{name = "set", arguments = {path = "plan.md", body = "# Plan"}}]
+[[turns]]
+repeat = true
+text = "Hoot hoot."
+'''
+
+
+@pytest.fixture(scope="module")
+def core() -> Iterator[Core]:
+    def prepare(box: Box) -> None:
+        script(box, PLAY)
+        (box.home.box / "roles").mkdir(parents=True, exist_ok=True)
+        (box.home.box / "roles/assistant.md").write_text("---\npreset: open\n---\n")
+
+    with standing_core(prepare) as made:
+        for text in ("first words", "second words"):
+            made.call("message.send", text=text)
+        made.call("group.change", group="family")
+        yield made
+
+
+def see(core: Core, scenario: Any, size: tuple[int, int] = (80, 24)) -> None:
+    show(ENVIRON, core.box.runtime, scenario, size)
+
+
+async def say(seen: Seen, text: str) -> None:
+    seen.app.query_one(Composer).replace_text(text)
+    await seen.press("enter")
+
+
+def copied(seen: Seen) -> list[str]:
+    """What is copied from now on, as the terminal is told it."""
+    found: list[str] = []
+    driver = seen.app._driver
+    write = driver.write
+
+    def listen(data: str) -> None:
+        if data.startswith("\x1b]52;c;"):
+            found.append(base64.b64decode(data.removeprefix("\x1b]52;c;").rstrip("\a")).decode())
+        write(data)
+
+    driver.write = listen
+    return found
+
+
+@pytest.mark.covers("B-162")
+def test_what_is_queued_is_chosen_edited_and_deleted(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        composer = seen.app.query_one(Composer)
+        await seen.shows("● connected")
+        await say(seen, "stuck please")
+        await seen.shows("thinking")
+        for text in ("one more", "to be edited", "to be deleted"):
+            await say(seen, text)
+        await seen.shows("to be deleted  (queued)")
+        await seen.press("ctrl+k")
+        await seen.shows("queued: ^E edits it")
+        seen.app._forget_notice()
+        await seen.same_as("queue")
+        await seen.press("ctrl+x")
+        await seen.shows("deleted from the queue")
+        await seen.press("ctrl+k", "ctrl+e")
+        await seen.until(lambda: composer.text == "to be edited", "it is in the input")
+        await seen.press("ctrl+j", "x")
+        assert composer.text == "to be edited\nx"  # nothing is chosen: a new line
+        await seen.press("enter", "escape", "escape")
+        await seen.until(lambda: seen.text().count("Hoot hoot.") == 2, "both were answered")
+        assert [said.words for said in seen.app.query(Said)] == ["stuck please", "one more", "to be edited\nx"]
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("A-174", "A-176", "A-173")
+def test_threads_are_gone_to_by_keys_from_any_tab(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await seen.press("f8", "ctrl+l")
+        await seen.shows("second words", "a new thread")
+        await seen.press(*"first", "enter")
+        await seen.shows("▌ first words", "resumed")
+        await seen.press("ctrl+l")
+        await seen.shows("● first words")
+        seen.app._forget_notice()
+        await seen.same_as("picker")
+        await seen.press("escape")
+        await seen.press("ctrl+p")
+        await seen.shows("▌ second words")
+        await seen.press("ctrl+n")
+        await seen.shows("▌ first words")
+        seen.app.link.path += "x"  # nobody answers there
+        await seen.press("ctrl+l")
+        await seen.shows("the others cannot be listed", "● first words")
+        await seen.press("escape")
+        await seen.press("ctrl+d")
+        await seen.until(lambda: not seen.app.is_running, "it has left")
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("B-157", "A-173")
+def test_all_that_can_be_done_is_found_and_what_was_said_is_copied_without_a_mouse(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        told = copied(seen)
+        await say(seen, "code please")
+        await seen.shows("owls = 2", "context")
+        await seen.press("ctrl+g")
+        await seen.shows("type what you want to do", "Tools")
+        await seen.same_as("palette")
+        await seen.press(*"sched", "enter")
+        assert seen.app._active_panel.LABEL == "Schedules"
+        await seen.press("ctrl+g", *"copy", "enter")
+        await seen.shows("code: owls = 2", "you: code please")
+        await seen.press(*"owls", "enter")
+        await seen.shows("copied 9 characters")
+        assert told == ["owls = 2\n"]
+        await seen.press("ctrl+g", *"/rename", "enter")
+        assert seen.app.query_one(Composer).text == "/rename "
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("A-173")
+def test_thoughts_are_folded_and_a_decision_is_reached_from_any_tab(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "think of owls")
+        await seen.shows("… First I count the owls. Then I say so.", "Two owls.")
+        order = [type(child).__name__ for child in seen.app.chat.transcript.children if not child.has_class("-hello")]
+        assert order == ["Said", "Thought", "Prose"]
+        await seen.press("ctrl+t")
+        await seen.until(lambda: seen.app.query_one(Thought).size.height == 3, "it is unfolded")
+        await seen.press("ctrl+t")
+        await say(seen, "write a file")
+        await seen.shows("waiting for you")
+        await seen.press("f4", "ctrl+o")
+        await seen.until(lambda: seen.app.chat.waits.has_focus, "the card has the focus")
+        await seen.press("r")
+        await seen.shows("rejected")
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("A-172", "A-171", "S-125", "S-009")
+def test_a_thread_is_written_as_a_page_and_a_group_is_worked_for(core: Core, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "/export")
+        await seen.shows("/export: say something first")
+        await say(seen, "hello <b>owl</b>")
+        await seen.shows("Hoot hoot.", "context")
+        await say(seen, f"/export {page}")
+        await seen.shows("wrote")
+        await say(seen, f"/export {tmp_path}/no/page.html")
+        await seen.shows("cannot be written")
+        await say(seen, "/status")
+        await seen.shows("MB", "s of CPU", "channels", "messages")
+        await say(seen, "/group nobody")
+        await seen.shows("there is no group 'nobody'")
+        await say(seen, "/group family")
+        await seen.shows("this screen works for group family")
+        await seen.until(lambda: seen.app.link.is_up, "it is connected again")
+        await say(seen, "dinner at eight")
+        await seen.shows("Hoot hoot.", "context")
+        await say(seen, "/group")
+        await seen.shows("for yourself again")
+        await say(seen, ":q")
+        await seen.until(lambda: not seen.app.is_running, "it has left")
+
+    see(core, scenario)
+    text = page.read_text()
+    assert "hello &lt;b&gt;owl&lt;/b&gt;" in text and "Hoot hoot." in text and page.stat().st_mode & 0o077 == 0
+    sessions = {one["id"]: one["context"] for one in core.call("session.list")}
+    assert sessions["local:group:family"] == "group:family"
+
+
+@pytest.mark.covers("B-160", "B-161", "A-175")
+def test_the_menu_opens_only_for_a_command_and_up_brings_back_what_the_thread_was_told(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        composer = seen.app.query_one(Composer)
+        await seen.shows("● connected")
+        await seen.press("enter", "space", "enter")
+        assert not seen.app.query(Said)  # nothing was typed, nothing is sent
+        seen.app.resume(core.call("thread.list", type="chat", limit=50)[-1]["id"])
+        await seen.shows("▌ first words")
+        composer.replace_text("")
+        await seen.press("up")
+        assert composer.text == "first words"
+        composer.replace_text("")
+        await seen.press("slash")
+        await seen.shows("/skills")
+        assert seen.app.chat.query_one("Menu").size.height == 8
+        seen.app._forget_notice()
+        await seen.same_as("menu")
+        await seen.press("R", "E", "S", "tab")
+        assert composer.text == "/resume "
+        composer.replace_text("")
+        await seen.press("slash", "s", "t", "a", "enter")
+        await seen.shows("version")
+        await seen.press("x", "slash")
+        assert not seen.app.chat.query_one("Menu").is_open
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("A-178")
+def test_a_person_with_standard_rights_sees_what_there_is() -> None:
+    status = {"version": "1", "pid": 0, "uptime_s": 3, "sessions": [{"id": "local:ann", "status": "active", "messages": 4}]}
+    lines = status_lines(status | {"local": {"model": "m", "tier": "tiny", "basis": "measured"}}, 0, "")
+    assert "session   local:ann, 4 messages, active" in lines and not any(line.startswith("home") for line in lines)
+
+
+def test_a_page_has_no_markup_of_its_authors() -> None:
+    event = {"kind": "message", "role": "assistant", "call_id": "", "at_ms": 0, "status": 200}
+    texts = ("<script>x()</script>", "[a](javascript:x())", "![p](https://x/y.png)", "[ok](https://example.org)")
+    page = render_page("<i>", [{**event, "content": text} for text in texts])
+    assert "<script" not in page and 'href="javascript' not in page and "<img" not in page and 'href="https://example.org"' in page
+    assert "<title>&lt;i&gt;</title>" in page and "default-src 'none'" in page
+
+
+def test_a_skill_is_called_by_either_name() -> None:
+    assert commands.split("/skill:garden now") == commands.split("/garden now") == ("garden", "now")
