@@ -340,10 +340,7 @@ class Executor:
 
     def _show_sessions(self, found: list[dict[str, Any]]) -> None:
         width, now = max((len(one["id"]) for one in found), default=0), now_ms()
-        lines = [
-            f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now):>6}  {one['messages']} messages"
-            for one in found
-        ]
+        lines = [f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now):>6}" for one in found]
         self._chat.note("\n".join(lines) or "no sessions")
 
     def _archive_session(self, found: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ def status_lines(status: Mapping[str, Any], waiting: int, thread: str, proc: Pat
     keys = {"workers": "queue"}
     lines += [(name, fact()) for name, fact in facts.items() if keys.get(name, name) in status]
     for one in status.get("sessions", ())[:5]:
-        lines.append(("session", f"{one['id']}, {one['messages']} messages, {one['status']}"))
+        lines.append(("session", f"{one['id']}, {one['status']}"))
     for one in status.get("processes", ()):
         if one["is_alive"] and one["kind"] not in ("core", "broker"):
             lines.append((str(one["kind"]), f"pid {one['pid']}{_takes(one['pid'], proc)}"))
