@@ -33,7 +33,6 @@ def example(schema: dict[str, Any]) -> Any:
     return kinds.get(one.get("type", ""), 3)
 
 
-@pytest.mark.covers("A-190", "S-125")
 def test_every_method_of_the_socket_is_reached_with_any_of_its_arguments(box: Box) -> None:
     """Words become the arguments that the method declares; the page of methods names the same methods."""
     methods = box.json("call")
@@ -44,6 +43,15 @@ def test_every_method_of_the_socket_is_reached_with_any_of_its_arguments(box: Bo
         given = {key: example(schema) for key, schema in one["params"].get("properties", {}).items()}
         words = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in given.items()]
         assert call.read_params(words, one["params"]) == given, name
+
+
+@pytest.mark.covers("A-191")
+def test_groups_and_processes_are_read_by_any_client_without_a_change(box: Box) -> None:
+    assert box.run("people", "group", "garden", "--add").returncode == 2  # nobody was named
+    assert box.run("people", "group", "garden").returncode == 0
+    assert box.json("people", "group") == {"garden": []}
+    running = {one["kind"] for one in box.json("status")["processes"] if one["is_alive"]}
+    assert {"core", "broker"} <= running
 
 
 def test_what_is_no_argument_of_a_method_is_refused_with_what_is() -> None:
