@@ -39,7 +39,7 @@ class Picker(ModalScreen[str | None]):
     Picker #note:ansi { color: ansi_default; }
     .-short Picker > Vertical { margin: 0; border: none; }
     """
-    BINDINGS = [Binding("escape", "close", show=False, priority=True)]
+    BINDINGS = [Binding("escape", "close", show=False)]
 
     def __init__(self, prompt: str, items: Sequence[Item], *, here: str = "", note: str = "") -> None:
         """`here` is the key of the one that is under the cursor at first."""
@@ -100,7 +100,8 @@ class Picker(ModalScreen[str | None]):
         self._shown.sort(key=lambda one: not one.name.lower().lstrip("/").startswith(typed.lower().lstrip("/"))) if typed else None
         rows = self.query_one(Rows)
         width = min(28, max((len(one.name) for one in self._shown), default=0))
-        rows.set_options([Row(_line(one, width)) for one in self._shown])
+        nothing = [Row(Content.assemble(("  nothing has these words", "dim")))]  # without any row the list would vanish
+        rows.set_options([Row(_line(one, width)) for one in self._shown] or nothing)
         keys = [one.key for one in self._shown]
         rows.highlighted = (keys.index(self._here) if self._here in keys and not typed else 0) if keys else None
 

@@ -105,7 +105,7 @@ PLAIN = set(
     only operation options origins output overwrite own_chars page parameters patch patches pattern persist pool
     preview priority profile prompt provider query question reason recursive room remember remove replace request
     responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings severity soonest
-    source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title
+    source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title turns
     tool tools top_k turn type until_ms uri url visibility wait wanted when words
     token invite password uploads
     topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
