@@ -113,6 +113,15 @@ END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox-bridge.new"
 mv "$destdir/opt/owlbox/bin/owlbox-bridge.new" "$destdir/opt/owlbox/bin/owlbox-bridge"
 echo /opt/owlbox/bin/owlbox-bridge
+# What finishes an update that lost power, with the code of the version before: the link is there while an update is under way.
+cat >"$destdir/opt/owlbox/bin/owlbox-recovery.new" <<'END'
+#!/bin/sh
+# Written by systemd/install.sh: the program of owlbox-recovery.service.
+exec /opt/owlbox/recovery/bin/python -I -X utf8 -m appliance update recover
+END
+chmod 755 "$destdir/opt/owlbox/bin/owlbox-recovery.new"
+mv "$destdir/opt/owlbox/bin/owlbox-recovery.new" "$destdir/opt/owlbox/bin/owlbox-recovery"
+echo /opt/owlbox/bin/owlbox-recovery
 ln -sfn /opt/owlbox/bin/owlbox "$destdir/usr/local/bin/owlbox"
 echo /usr/local/bin/owlbox
 

@@ -29,7 +29,7 @@ __all__ = ["a_box", "model_file", "model_home"]
 ALL = sorted(path.name for path in UNITS.iterdir() if path.suffix in (".service", ".socket", ".timer"))
 RUNNER = "/opt/owlbox/bin/owlbox-tool"  # written by install.sh, as the launcher is
 BRIDGE = "/opt/owlbox/bin/owlbox-bridge"
-RECOVERY = "/opt/owlbox/recovery/bin/python"  # of the version before; root, because it changes links in /opt/owlbox
+RECOVERY = "/opt/owlbox/bin/owlbox-recovery"  # of the version before; root, because it changes links in /opt/owlbox
 PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 PEOPLE = 'u alice - "In the group" /home/alice /bin/sh\nm alice owlbox\nu mallory - "Not in it" /home/mallory /bin/sh\n'
 
