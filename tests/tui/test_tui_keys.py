@@ -120,6 +120,8 @@ def test_threads_are_gone_to_by_keys_from_any_tab(core: Core) -> None:
         await seen.shows("▌ first words", "resumed")
         await seen.press("ctrl+l")
         await seen.shows("● first words")
+        await seen.press(*"words")  # those of this test alone
+        await seen.until(lambda: "a new thread" not in seen.text(), "the others have left the list")
         seen.app._forget_notice()
         await seen.same_as("picker")
         await seen.press("escape")
