@@ -80,7 +80,8 @@ def status(args: argparse.Namespace, home: Home) -> int:
         status |= {"state": "not running", "pid": None, "uptime_s": 0}
     if args.json:
         return say_json(status)
-    lines = [("core", _describe_core(status)), *(_installation_lines(status) if "home" in status else _own_lines(status))]
+    lines = [("problem", fault) for fault in status.get("faults", ())]
+    lines += [("core", _describe_core(status)), *(_installation_lines(status) if "home" in status else _own_lines(status))]
     if status["last_thread"]:
         last = status["last_thread"]
         lines.append(("last thread", f"{last['id']} {terminal.state(last)} {terminal.clipped(last['title'], TITLE)}"))
@@ -107,11 +108,10 @@ def _own_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _installation_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
-    """What an admin is told: problems first, then every part."""
+    """What an admin is told of every part."""
     broker = status["broker"]
     model = broker.get("model") or "none loaded"
     lines = [
-        *(("problem", fault) for fault in status["faults"]),
         ("home", status["home"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
         *([("problem", f"the model process {broker['last_end']}, and starts again when needed")] if broker.get("last_end") else []),

@@ -287,7 +287,11 @@ def build_gate(core: Core) -> Gate:
             LOG.warning("refused hello of uid %d", peer.uid)
             raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
         if token := params.get("token"):
-            login = core.policy.logins.find(str(token)[:MAX_TOKEN])
+            try:
+                login = core.policy.logins.find(str(token)[:MAX_TOKEN])
+            except Refused:
+                LOG.warning("refused hello of pid %d: a token that was not issued", peer.pid)
+                raise
             return Peer(peer.pid, NOBODY, NOBODY, person=login.person, login=login.id)
         if key := params.get("ssh_key"):
             # A public key is no secret: only the user whose every process sshd has begun may say that it was proved.

@@ -151,7 +151,7 @@ def test_the_bundled_model_is_measured_in_a_home_of_its_own(served: Box) -> None
 
 @pytest.mark.model
 def test_what_does_not_fit_into_the_time_is_left_out_and_no_tier_is_kept(served: Box) -> None:
-    found = served.json("model", "bench", "--seconds", "8")
+    found = served.json("model", "bench", "--seconds", "5")
     assert any(note.startswith("everyday: ") for note in found["notes"])
     assert not (served.home.models / "tiers.json").exists() and found["basis"].startswith("expected")
     assert left_over(served) == []

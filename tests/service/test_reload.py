@@ -15,7 +15,12 @@ from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 
-SERVED = ("api.rpc_timeout_ms", "api.max_connections", "channels.connectors")  # the daemon reads them when it begins to serve
+SERVED = (
+    "api.rpc_timeout_ms",
+    "api.max_connections",
+    "channels.connectors",
+    "channels.web.enabled",
+)  # the daemon reads them when it begins to serve
 NAMING = "agents"  # the broker only lists a provider that a role names; it answers for it either way
 
 
@@ -45,7 +50,9 @@ def test_each_key_is_marked_by_how_its_change_comes_into_force(core: Core, home:
         if known.is_later:
             assert key not in built, f"{key} is marked as not used, and is"
         elif known.is_restart:
-            assert key in built or key in SERVED or key.startswith("tools.web_search."), f"{key} is marked restart without need"
+            assert key in built or key in SERVED or key.startswith(("tools.web_search.", "channels.web.")), (
+                f"{key} is marked restart without need"
+            )
         elif known.is_broker:
             continue
         else:

@@ -26,7 +26,7 @@ PLACEHOLDER = re.compile(r"^(?:[A-Z]{2,}|64a55013)$")
 NOT_RUN = {
     "owlbox": "opens the full screen",
     "owlbox chat": "talks until its end of input",
-    "owlbox web": "serves until it is stopped",
+    "owlbox logs --level": "goes on until it is stopped",
     "owlbox status --watch": "goes on until it is stopped",
     "owlbox task list --watch": "goes on until it is stopped",
     "owlbox people add-key": "wants the key of another computer",
@@ -43,12 +43,20 @@ NOT_RUN = {
     "owlbox worker start": "leaves a process behind",
     "owlbox restore": "wants that no core runs",
     "owlbox backup --to": "names a disk that is not here",
+    "owlbox backup --encrypt": "asks for a passphrase, or names a disk that is not here",
+    "owlbox update": "wants the key of who makes updates",
+    "owlbox nuke threads --yes": "wants that no core runs",
     "owlbox heartbeat --now": "asks a model about everything",
 }
 # Pages that show results outside of `console` blocks, and why.
 NOT_COMPARED = {"mcp.md": "the server is not here", "taint.md": "the page is on the web"}
 # What a command ends with that is not 0, as its page says.
-EXITS = {"owlbox policy test sudo ls": 4, "owlbox channel test email": 2, "owlbox channel enable email": 2}  # without its keys
+EXITS = {
+    "owlbox policy test sudo ls": 4,
+    "owlbox nuke threads": 1,
+    "owlbox channel test email": 2,
+    "owlbox channel enable email": 2,
+}  # without its keys
 
 
 def lines_of(text: str) -> Iterator[str]:

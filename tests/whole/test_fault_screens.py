@@ -89,8 +89,8 @@ def test_a_full_disk(small: Box) -> None:
                 except OSError:
                     break
         await seen.type("hello there")
-        fault = "disk full: nothing was written to HOME/owlbox.db (free some space and try again)"
-        await says(seen, small, f"hello there (not sent) {fault}")
+        fault = "the disk is 100% full: no session was opened (free some space: owlbox doctor disk says how; owlbox maintain --now"
+        await says(seen, small, f"hello there (not sent) {fault} archives what is idle)")
         await seen.until(lambda: last_line(seen).startswith("● disk full, /status"), "the last line says so")
         await seen.type("/status")
         await says(seen, small, "problem disk full: nothing was written to HOME (free some space and try again)")

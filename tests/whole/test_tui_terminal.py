@@ -158,7 +158,7 @@ def test_keys_of_a_terminal(terminal: Terminal):
     terminal.keys("Enter")
     terminal.shows("▌ one", "▌ four", "Hoot")
     terminal.keys("Tab")
-    terminal.shows("/ filters by title")
+    terminal.shows("/ filters by name and arguments")
     terminal.keys("3")
     terminal.shows("/ searches what the owl knows")
     terminal.keys("BTab", "BTab")

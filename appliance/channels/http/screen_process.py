@@ -42,7 +42,7 @@ class ScreenProcess:
             "ROWS": str(_within(rows, MOST_ROWS)),
         }
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "appliance", "--home", str(home), "tui"],
+            [sys.executable, "-P", "-m", "appliance", "--home", str(home), "tui"],
             env=given,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
