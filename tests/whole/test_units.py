@@ -264,7 +264,10 @@ def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_p
     assert lines["channels"] == f"email {state if is_up else 'on'}, matrix off, slack off, webhook off, web off"
     assert lines["workspace"] == str(tmp_path)
     status = box.json("status")
-    assert (status["default_pool"], status["channels"]) == ("quick", {"email": state, "matrix": False, "slack": False})
+    assert (status["default_pool"], status["channels"]) == (
+        "quick",
+        {"email": state, "matrix": False, "slack": False, "webhook": False, "web": False},
+    )
     assert "not-to-be-shown" not in str(status)
 
 
