@@ -5,6 +5,7 @@ a repeat, which group a room is and where an attachment is kept is `channels.gat
 `channels.connections` in a thread of its own, which connects it again after a failure.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -82,17 +83,15 @@ class Running(Struct, frozen=True):
     connected: Callable[[], None]
 
 
-class Connection:
+class Connection(ABC):
     """A channel to people elsewhere. Below it only `deliver` has to be written.
 
-    `is_idempotent`: it knows notifications by their key and delivers each once. `is_streaming`: it takes pieces of an answer as
-    they come. `is_live`: people see at once what is delivered, so that copies of an answer reach them there. `folds_case`:
-    addresses that differ in their case alone are the same. `checks_senders`: it hands in messages of senders alone whom it knows
-    and has authenticated, so that no list of them is needed.
+    `is_idempotent`: it knows notifications by their key and delivers each once. `is_live`: people see at once what is delivered,
+    so that copies of an answer reach them there. `folds_case`: addresses that differ in their case alone are the same.
+    `checks_senders`: it hands in messages of senders alone whom it knows and has authenticated, so that no list of them is needed.
     """
 
     is_idempotent = False
-    is_streaming = False
     is_live = True
     folds_case = False
     checks_senders = False
@@ -102,14 +101,11 @@ class Connection:
         running.connected()
         running.stop.wait()
 
+    @abstractmethod
     def deliver(self, message: Outbound) -> None:
         """Send it, as the port `Channel` says. Called in a thread of its own, one after the other."""
-        raise NotImplementedError
 
-    def stream(self, metadata: dict[str, Any], text: str) -> None:
-        """A piece of the answer to the message that brought this metadata. Never waits."""
-
-    def typing(self, metadata: dict[str, Any], is_on: bool) -> None:
+    def typing(self, metadata: dict[str, Any], is_on: bool) -> None:  # noqa: B027 (most show nothing)
         """Show that an answer is being written, or is not any more. Never waits, never raises."""
 
     def check(self) -> list[str]:
@@ -120,5 +116,5 @@ class Connection:
         """What of its settings is dangerous."""
         return []
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Release what it holds. Called once, after `receive` was told to stop."""

@@ -188,7 +188,7 @@ def test_a_send_whose_answer_is_lost_comes_again_marked_and_with_the_same_id(pos
     assert one.mail["Message-ID"] == two.mail["Message-ID"]
 
 
-@pytest.mark.covers("A-015", "S-012")
+@pytest.mark.covers("A-015")
 def test_a_restart_of_both_servers_loses_nothing_and_an_address_that_is_refused_is_given_up(post: Post) -> None:
     restarts = post.rig.state("email").restarts
     post.server.stop()
