@@ -8,6 +8,7 @@ newest rows after a power cut; whoever must not act without one passes `durable`
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
+from appliance.policy.audit_file import AuditFile, as_line
 from appliance.runtime import log as logs
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
@@ -34,10 +36,12 @@ COLUMNS = "id, at_ms, kind, severity, session, run, actor, rule, correlation, de
 
 
 class Keep(Struct, frozen=True):
-    """How much is kept: rows older than so many days go, and the oldest of more than so many rows."""
+    """How much is kept: rows older than so many days go, and the oldest of more than so many rows; a file that gets each, too."""
 
     days: float = 31
     max_rows: int = 100_000
+    file: Path | None = None
+    is_synced: bool = True
 
 
 class Line(Struct, frozen=True):
@@ -76,6 +80,7 @@ class Ledger:
         self._store = store
         self._clean = clean
         self._keep = keep
+        self._file = AuditFile()
         self._count = 0
 
     def note(
@@ -90,7 +95,7 @@ class Ledger:
         detail: Mapping[str, Any] | None = None,
         durable: bool = False,
     ) -> None:
-        """Write a row, and a line in the log."""
+        """Write a row, a line in the log, and one in the file of `Keep`."""
         if severity not in get_args(Severity):
             raise BadInput(f"severity {severity!r} is none", hint=f"use {', '.join(get_args(Severity))}")
         names = [_shorten_value(self._clean(text)) for text in (session, run, actor, rule)]
@@ -104,6 +109,16 @@ class Ledger:
             if self._count % PRUNE_EVERY == 0:
                 self._crop_rows(execute)
         LOG.log(LEVELS[severity], "audit %s", kind, extra={"session": session, "run": run, "actor": actor, "rule": rule})
+        if (path := (keep := self._keep()).file) is not None:
+            fields = dict(zip(("session", "run", "process", "rule"), names, strict=True))
+            sort, _, name = visibility.current().partition(":")
+            user = visibility.person() or (name if sort == "user" else "")
+            fields |= {"severity": severity, "user": user, "group": name if sort == "group" else ""}
+            self._file.append(path, as_line(kind, json.loads(text), **fields), is_synced=keep.is_synced)
+
+    def close(self) -> None:
+        """No row after this gets into the file."""
+        self._file.close()
 
     @method("audit.list")
     def list_by_fields(

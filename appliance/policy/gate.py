@@ -152,7 +152,8 @@ class Gate:
 
     def _audit_judgement(self, request: Request, judgement: Judgement) -> None:
         for finding in (*judgement.violations, *judgement.warnings):
-            detail = {"message": finding.message, "mode": judgement.mode}
+            decision = "allowed" if judgement.is_allowed else "refused"
+            detail = {"message": finding.message, "mode": judgement.mode, "decision": decision}
             is_against = finding in judgement.violations
             if finding.rule == "mount.bind.downgraded":
                 self._note_event("policy_warning", "info", request, finding.rule, detail)

@@ -77,6 +77,10 @@ class Audit(Keys):
 
     keep_days: int = setting(31, "How long it is kept.", seed="R retention; A audit", within=(1, 36_500))
     max_rows: int = setting(100_000, "Newest rows kept whatever their age.", within=(100, 100_000_000))
+    file: str = setting(
+        "", "File, relative to the home, that gets each row as a line of JSON, too; empty for none.", seed="A audit log file"
+    )
+    sync: bool = setting(True, "Each line of that file is on disk before the next step.", seed="A fsync per event")
 
 
 class Web(Keys):

@@ -265,6 +265,7 @@ class Core:
         if self.shutdown.state == "running":
             self.shutdown.initiate(reason)
         bad = self.shutdown.run()
+        self.policy.ledger.close()
         self.store.close()
         log.stop()
         return bad

@@ -36,7 +36,11 @@ def build_policy(base: BaseParts) -> PolicyParts:
         keys = settings().channels.web
         return Validity(keys.invite_h, keys.session_days, page_address(keys) if keys.enabled else "")
 
-    ledger = Ledger(base.store, base.redactor.clean_all, lambda: Keep(settings().audit.keep_days, settings().audit.max_rows))
+    def read_keep() -> Keep:
+        keys = settings().audit
+        return Keep(keys.keep_days, keys.max_rows, base.home.root / keys.file if keys.file else None, keys.sync)
+
+    ledger = Ledger(base.store, base.redactor.clean_all, read_keep)
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
     logins = Logins(base.store, base.people, ledger, base.events, read_validity)
