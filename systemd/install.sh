@@ -57,10 +57,9 @@ if [ "${version:-0}" -ge 254 ]; then
 fi
 put 644 sysusers.conf /etc/sysusers.d/owlbox.conf
 put 644 tmpfiles.conf /etc/tmpfiles.d/owlbox.conf
-put 644 ../docs/systemd.md /opt/owlbox/share/docs/systemd.md
-put 644 ../docs/ssh.md /opt/owlbox/share/docs/ssh.md
-put 644 ../docs/backup.md /opt/owlbox/share/docs/backup.md
-put 644 ../docs/upgrade.md /opt/owlbox/share/docs/upgrade.md
+for page in ../docs/*.md; do # units and messages point to them
+    put 644 "$page" "/opt/owlbox/share/docs/${page##*/}"
+done
 shells=../appliance/cli/shells
 put 644 $shells/owlbox.bash /usr/share/bash-completion/completions/owlbox
 put 644 $shells/owlbox.zsh /usr/share/zsh/vendor-completions/_owlbox

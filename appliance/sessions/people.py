@@ -9,6 +9,7 @@ restricting what a caller is shown (`service.callers`), and moving what was said
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -20,6 +21,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
+from appliance.runtime.users import user_name
 from appliance.sessions.history import Owner, is_one_of
 from appliance.store import visibility
 from appliance.store.database import Store
@@ -123,8 +125,8 @@ class People:
         return frozenset({f"user:{person}", *(f"group:{name}" for name in self.groups_of(person))})
 
     def is_admin(self, person: str) -> bool:
-        """Whether `system.admin_users` names a person."""
-        return person in self._rules().admins
+        """Whether a person is the core's own user, or named in `system.admin_users`."""
+        return person in (user_name(os.getuid()), *self._rules().admins)
 
     def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None:
         """Keep what a message from a linked address brought for the way back. Call inside the message's transaction."""

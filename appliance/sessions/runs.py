@@ -230,6 +230,8 @@ class Runs(Turns):
             known = ", ".join(RunSettings.__struct_fields__)
             raise BadInput(f"a run has no setting {min(strange)}", hint=f"it has {known}")
         settings = check_settings(replace(found.settings, **changes))
+        if settings == found.settings:
+            return found  # whoever only looks changes nothing, not even the age
         with self._store.write() as execute:
             execute(
                 "UPDATE runs SET settings = ?, updated_ms = ? WHERE id = ?",

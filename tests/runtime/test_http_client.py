@@ -1,12 +1,13 @@
 """The one HTTP client, attacked as a hostile server, name server or proxy would: nothing holds it, floods it or learns a key."""
 
 import gzip
+import select
 import socket
 import ssl
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -251,14 +252,16 @@ def proxy(monkeypatch: pytest.MonkeyPatch, seen: list[bytes], user: str = "", tl
 
     listener = socket.create_server(("127.0.0.1", 0))
 
-    def copy(one: socket.socket, other: socket.socket) -> None:
-        try:
-            while data := one.recv(65536):
-                other.sendall(data)
-        except OSError:
-            pass
-        for end in (one, other):
-            end.close()
+    def copy(client: socket.socket, there: socket.socket) -> None:
+        """Both ways in one thread: OpenSSL's connections are not for two."""
+        with client, there, suppress(OSError):
+            while True:
+                pending = isinstance(client, ssl.SSLSocket) and client.pending()
+                ready = [client] if pending else select.select([client, there], [], [])[0]
+                for one in ready:
+                    if not (data := one.recv(65536)):
+                        return
+                    (there if one is client else client).sendall(data)
 
     def serve() -> None:
         while True:
@@ -279,8 +282,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch, seen: list[bytes], user: str = "", tl
             port = int(head.split(b" ")[1].rpartition(b":")[2])
             there = socket.create_connection(("127.0.0.1", port))
             client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
-            for ends in ((client, there), (there, client)):
-                threading.Thread(target=copy, args=ends, daemon=True).start()
+            threading.Thread(target=copy, args=(client, there), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
     for name in ("http_proxy", "https_proxy"):

@@ -1,6 +1,7 @@
 """Who is who: addresses and persons, groups, rights, and an admin who acts for somebody."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from stores import new_store
 
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.records import Inbound
+from appliance.runtime.users import user_name
 from appliance.sessions.history import Owner
 from appliance.sessions.people import People, PersonRules
 from appliance.sessions.runs import Runs
@@ -81,6 +83,11 @@ def test_link_group_and_removal_refuse_what_cannot_be(people: People) -> None:
 @pytest.mark.covers("A-269")
 def test_rights_are_those_of_the_configuration(people: People) -> None:
     assert [people.add_person(name).rights for name in ("ann", "root")] == ["standard", "admin"]
+
+
+def test_the_cores_own_user_is_an_admin_without_being_named(store: Store) -> None:
+    people = People(store, lambda: PersonRules(admins=("ann",)))
+    assert [people.add_person(name).rights for name in ("ann", "ben", user_name(os.getuid()))] == ["admin", "standard", "admin"]
 
 
 @pytest.mark.covers("A-267")

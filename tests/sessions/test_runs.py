@@ -555,6 +555,10 @@ def test_settings_of_a_run_have_their_ranges(store: Store, runs: Runs, changes: 
     if is_right:
         after = runs.configure(run.id, dict(changes)).settings
         assert after == replace(run.settings, **changes)  # type: ignore[arg-type]
+        log = store.path.with_name("owlbox.db-wal")
+        before = log.stat()
+        assert runs.configure(run.id, dict(changes)) == runs.configure(run.id, {})
+        assert (log.stat().st_size, log.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns), "who only looks writes nothing"
     else:
         with pytest.raises(BadInput):
             runs.configure(run.id, dict(changes))

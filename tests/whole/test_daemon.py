@@ -291,9 +291,9 @@ def test_sighup_takes_a_changed_value_and_keeps_the_old_one_when_the_file_is_bro
 def test_a_reload_that_finds_the_database_busy_does_not_end_the_core(box: Box, tmp_path: Path) -> None:
     box.home.config.write_text(f'[skills]\nfolders = ["{tmp_path}/more"]\n[store]\nbusy_delays_ms = [10]\n')
     core = box.serve()
-    (tmp_path / "more/fly").mkdir(parents=True)
-    (tmp_path / "more/fly/SKILL.md").write_text("---\nname: fly\ndescription: How to fly.\n---\nUp.\n")
-    with box.store() as store, store.write():
+    with box.store() as store, store.write():  # before there is anything to read: nobody else gets it done
+        (tmp_path / "more/fly").mkdir(parents=True)
+        (tmp_path / "more/fly/SKILL.md").write_text("---\nname: fly\ndescription: How to fly.\n---\nUp.\n")
         core.child.send_signal(signal.SIGHUP)
         until(lambda: any("reload was not finished" in line["message"] for line in box.log("core")), "it says so")
     assert core.is_up() and core.call("core.reload") == {"changed": "", "broker": "", "restart": ""}

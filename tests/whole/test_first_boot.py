@@ -21,10 +21,10 @@ def start(tmp_path: Path) -> Start:
         (root / folder).mkdir(parents=True)
     boot.mkdir()
 
-    def start(**files: str) -> str:
+    def start(programs: Path = Path("/usr/bin"), **files: str) -> str:
         for name, text in files.items():
             (boot / name.replace("_DOT_", ".")).write_text(text)
-        env = {"OWLBOX_BOOT": str(boot), "OWLBOX_ROOT": str(root), "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+        env = {"OWLBOX_BOOT": str(boot), "OWLBOX_ROOT": str(root), "PATH": f"{programs}:/usr/bin:/bin:/usr/sbin:/sbin"}
         return subprocess.run([str(SCRIPTS / "first-boot")], env=env, capture_output=True, text=True, timeout=60, check=True).stderr
 
     return start
@@ -79,6 +79,47 @@ def test_there_is_no_password_but_a_long_one(start: Start, tmp_path: Path) -> No
     assert rule.read_text() == ""
     start(password_DOT_txt="a feather in the wind\n")
     assert "Match User admin" in rule.read_text() and not (tmp_path / "boot/password.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("wifi.txt", "etc/wpa_supplicant/wpa_supplicant-wlan0.conf"),
+        ("password.txt", "etc/ssh/owlbox-password.conf"),
+        ("owlbox.toml", "var/lib/owlbox/owlbox.toml"),
+    ],
+)
+def test_nothing_leaves_the_card_before_the_name_of_its_copy_is_on_disk(name: str, kept: str, start: Start, tmp_path: Path) -> None:
+    log, programs = tmp_path / "log", tmp_path / "programs"
+    programs.mkdir()
+    for program in ("sync", "mv", "shred"):
+        (programs / program).write_text(f'#!/bin/sh\necho {program} "$@" >>{log}\nexec /usr/bin/{program} "$@"\n')
+        (programs / program).chmod(0o755)
+    start(programs, **{name.replace(".", "_DOT_"): "a feather in the wind\n"})
+    done, copy = log.read_text().splitlines(), tmp_path / "root" / kept
+    moved, synced = done.index(f"mv {copy}.new {copy}"), done.index(f"sync {copy.parent}")
+    gone = next(at for at, line in enumerate(done) if f"boot/{name}" in line)
+    assert moved < synced < gone
+
+
+def test_a_damaged_key_of_the_box_is_made_anew(start: Start, tmp_path: Path) -> None:
+    start()
+    key = tmp_path / "root/etc/ssh/ssh_host_ed25519_key"
+    for damaged in (b"", key.read_bytes()[:-200] + bytes(200)):
+        key.write_bytes(damaged)
+        start()
+        assert key.read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----") and not key.read_bytes().endswith(bytes(1))
+
+
+def test_secrets_leave_the_card_even_when_a_key_is_not_taken(tmp_path: Path) -> None:
+    owlbox = tmp_path / "owlbox"
+    owlbox.write_text('#!/bin/sh\n[ "$2" != add-key ] && { [ "$1" != secret ] || cat >/dev/null; }\n')
+    owlbox.chmod(0o755)
+    (tmp_path / "authorized_keys").write_text(KEY + "\n")
+    (tmp_path / "secrets.txt").write_text("MAIL=hoot\n")
+    env = {"OWLBOX_BOOT": str(tmp_path), "OWLBOX_PROGRAM": str(owlbox), "PATH": "/usr/bin:/bin"}
+    assert subprocess.run([str(SCRIPTS / "after-start")], env=env, timeout=60).returncode == 1, "the key is said"
+    assert not (tmp_path / "secrets.txt").exists()
 
 
 def test_a_configuration_is_taken_over_once(start: Start, tmp_path: Path) -> None:

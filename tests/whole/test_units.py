@@ -180,6 +180,15 @@ def test_every_file_for_the_machine_is_installed_on_request_alone(tmp_path: Path
         assert sum(path.read_bytes() in there for path in MACHINE.iterdir()) == count
 
 
+def test_every_page_that_a_unit_or_a_message_names_is_installed(tmp_path: Path):
+    command = [str(UNITS / "install.sh"), "--destdir", str(tmp_path), "--python", "/usr/bin/python3"]
+    subprocess.run(command, capture_output=True, check=True)
+    there = {path.name for path in (tmp_path / "opt/owlbox/share/docs").iterdir()}
+    sources = [path for path in UNITS.iterdir() if path.is_file()] + list((machine.ROOT / "appliance").rglob("*.py"))
+    named = {page for path in sources for page in re.findall(r"docs/([a-z-]+\.md)", path.read_text())}
+    assert {"systemd.md", "trouble.md"} <= named <= there
+
+
 def test_the_model_is_given_up_before_the_core():
     order = ("owlbox-tool@.service", "owlbox-broker.service", "owlbox-worker@.service", "owlbox.service")
     scores = [int(read(UNITS / name)["Service.OOMScoreAdjust"][0]) for name in order]
