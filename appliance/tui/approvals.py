@@ -83,9 +83,11 @@ class Waits(Vertical, can_focus=True):
             super().__init__()
             self.is_elsewhere = is_elsewhere
 
-    def __init__(self, ask: Callable[..., None]) -> None:
+    def __init__(self, ask: Callable[..., None], go_back: Callable[[], None]) -> None:
+        """`go_back` moves the focus to where it belongs when the card is hidden."""
         super().__init__(id="waits")
         self._ask = ask
+        self._go_back = go_back
         self._thread = ""
         self._here: list[dict[str, Any]] = []
         self._at = 0
@@ -263,6 +265,8 @@ class Waits(Vertical, can_focus=True):
                 self._timer = self.set_interval(LOOK_S, self._look_again)
             return
         self._hide_reason()
+        if self.holds_focus:
+            self._go_back()  # before it is hidden: Textual would choose the next widget
         self.display = False
         if self._timer is not None:
             self._timer.stop()

@@ -101,7 +101,7 @@ class Chat(Panel):
         self._stopped: Outgoing | None = None  # by Ctrl+C
         self.cost: dict[str, Any] = {}
         self.ended = ""  # "success" or "error" of the last answer, until the owl has shown it
-        self.waits = Waits(self.ask)
+        self.waits = Waits(self.ask, self._focus_composer)
         self._meter = Meter()
         self._tails = CommandTails(self, lambda: self.talk.thread, lambda: list(self.transcript.boxes.values()))
         self._queue_keys = QueueKeys(host, self.transcript, self.type_text)
@@ -249,10 +249,11 @@ class Chat(Panel):
         """Go to what waits, and back."""
         (self.query_one(Composer) if self.waits.holds_focus else self.waits).focus()
 
+    def _focus_composer(self) -> None:
+        self.screen.set_focus(self.query_one(Composer))
+
     def on_waits_moved(self, event: Waits.Moved) -> None:
         """Something else waits than before; what somebody else has decided goes on here too."""
-        if self.waits.here is None and self.waits.holds_focus:
-            self.query_one(Composer).focus()
         if event.is_elsewhere and self.running is None:
             self._run_beside(self.host.sender.follow, self.talk)
         self.app.refresh_bindings()

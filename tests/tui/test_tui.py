@@ -517,10 +517,13 @@ def test_link_lets_everybody_go_when_it_is_closed(box: Box):
     assert link.wait() is False and link.pause(60) is False and monotonic_s() - began_s < 20
 
 
-@pytest.mark.covers("E-235")
+@pytest.mark.covers("E-235", "B-159")
 @pytest.mark.parametrize(
     ("value", "is_dark"),
-    [("15;0", True), ("0;15", False), ("12;8", False), ("1;2;0", True), ("x", True), ("", True)],
+    [
+        *(("15;0", True), ("0;15", False), ("12;8", False), ("0;6", True), ("0;7", False)),
+        *(("1;2;0", True), ("0;default;15", False), ("15;default;6", True), ("x", True), ("0;", True), ("0;-7", True), ("", True)),
+    ],
 )
 def test_background_is_known_from_colorfgbg(value: str, is_dark: bool):
     assert theme.is_dark({"COLORFGBG": value}) is is_dark
@@ -538,6 +541,13 @@ def test_background_is_known_from_colorfgbg(value: str, is_dark: bool):
 )
 def test_theme_fits_the_terminal(given: dict[str, str], name: str):
     assert theme.theme(given) == name
+
+
+@pytest.mark.covers("B-159")
+def test_chosen_theme_goes_before_the_background_and_nothing_known_means_dark():
+    light, dark = ({"TERM": "xterm-256color", "COLORFGBG": value} for value in ("0;15", "15;0"))
+    assert theme.theme(light, "dark") == "owl-night" and theme.theme(dark, "light") == "owl-day"
+    assert theme.is_dark({}) and theme.theme({**dark, theme.CHOSEN: "contrast"}) == "owl-contrast"
 
 
 @pytest.mark.parametrize(

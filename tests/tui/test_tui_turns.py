@@ -30,7 +30,7 @@ match = "plan NAME"
 text = "The plan NAME is written."
 """
 PLAY = (
-    "".join(FILE_PLAY.replace("NAME", name) for name in ("first", "ascii", "behind", "late"))
+    "".join(FILE_PLAY.replace("NAME", name) for name in ("first", "ascii", "behind", "late", "hidden"))
     + """
 [[turns]]
 match = "make two"
@@ -250,6 +250,25 @@ def test_several_are_leafed_through_and_those_decided_elsewhere_disappear(core: 
     see(core, scenario)
 
 
+def test_card_that_is_hidden_gives_the_keys_to_the_input_at_once(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "plan hidden")
+        await seen.shows("? set hidden.md")
+        card, screen = seen.app.chat.waits, seen.app.screen
+        for hide in (card.clear, lambda: card.refresh_waiting(""), lambda: card._take_listing([])):
+            await seen.press("ctrl+o")
+            await seen.until(lambda: screen.focused is card, "the card has the focus")
+            hide()
+            assert not card.display and screen.focused is seen.app.query_one(Composer), "before Textual hears of it"
+            card.refresh_waiting(seen.app.chat.talk.thread)
+            await seen.until(lambda: card.display, "it is back")
+        await seen.press("ctrl+o", "r")
+        await seen.until(lambda: seen.app.chat.running is None and not card.display, "it has ended")
+
+    see(core, scenario)
+
+
 def test_decision_of_somebody_quicker_stands(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
@@ -343,6 +362,7 @@ def test_tiny_terminals_can_decide(core: Core, size: tuple[int, int]) -> None:
 # -- the budget ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("B-178")
 def test_budget_is_shown_and_follows_the_thread(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected")
@@ -552,6 +572,7 @@ def test_title_names_source_and_destination() -> None:
     assert approvals.title(full) == r"mv a.txt → b\n.txt"
 
 
+@pytest.mark.covers("B-178")
 def test_meter_sums_up_what_has_no_room_and_warns() -> None:
     lines = [{"scheme": f"s{n}", "count": 1, "tokens": 100 - n} for n in range(10)]
     table = {"lines": lines, "summarized": 2, "summarized_tokens": 5, "system": 50, "usage": 1000, "free": -100}
