@@ -66,6 +66,14 @@ def test_every_channel_is_in_the_table() -> None:
     assert sorted(TABLES) == FILES
 
 
+@pytest.mark.covers("A-286", "S-129")
+def test_the_page_says_what_there_is_not_and_it_is_not_there() -> None:
+    page = (ROOT / "docs/channels.md").read_text(encoding="utf-8")
+    for name in ("WhatsApp", "Telegram", "Discord", "voice", "telephones", "households", "graphics card"):
+        assert name in page.partition("## What there is not")[2].partition("\n## ")[0]
+        assert name.casefold() not in FILES
+
+
 @pytest.mark.covers("A-183")
 @pytest.mark.parametrize("name", FILES)
 def test_a_channel_without_its_server_says_so_and_can_be_closed(name: str) -> None:

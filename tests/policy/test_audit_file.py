@@ -121,7 +121,6 @@ def test_a_file_that_cannot_be_written_is_said_once_and_stops_nobody(what, ledge
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.covers("A-264")
 def test_a_large_file_is_turned_over_and_ten_are_kept(ledger, tmp_path):
     path = tmp_path / "audit.jsonl"
     for number in range(audit_file.KEEP_FILES + 2):

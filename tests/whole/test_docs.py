@@ -25,6 +25,12 @@ def test_the_makefile_asks_nothing_of_pip_that_debian_12_has_not() -> None:
     assert lines and not [line for line in lines if " -C " in line], "pip 23.0 knows --config-settings only"
 
 
+@pytest.mark.covers("A-285")
+def test_what_is_left_of_a_danger_is_said() -> None:
+    page = (ROOT / "docs" / "taint.md").read_text(encoding="utf-8").partition("## What is not promised")[2]
+    assert "Data may be encoded into addresses" in page and "text of a skill may manipulate the assistant" in page
+
+
 def test_the_pages_name_every_command_method_and_table() -> None:
     assert all(f"`owlbox {word}`" in PAGES["commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
     assert all(f"`{word}`" in PAGES["methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
