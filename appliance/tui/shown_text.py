@@ -20,8 +20,14 @@ class Shown(Static):
         super().__init__(readable(content), **{"markup": False, **given})
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
-        """Show this instead."""
-        super().update(readable(content), layout=layout)
+        """Show this instead; what stands there already is not drawn again."""
+        new, old = readable(content), self.content
+        if isinstance(old, Content) and isinstance(new, Content):
+            is_same = old.is_same(new)
+        else:
+            is_same = isinstance(old, str) and isinstance(new, str) and old == new
+        if not is_same:
+            super().update(new, layout=layout)
 
 
 class Row(Option):

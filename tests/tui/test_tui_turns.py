@@ -1,5 +1,6 @@
 """Turns on the screen: what waits for a decision, what fills a packet, branches, and the commands that are typed."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +9,14 @@ from needs import needs
 from process import ROOT, Box, Core, a_box, script, standing_core  # noqa: F401
 from screens import FOLDER, Seen, show
 from stores import let_chats_do_all
+from textual.app import App
 from textual.content import Content
 
 from appliance.errors import Conflict
 from appliance.tui import approvals, branch_tree, command_runner, commands, packet_meter
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.panel import named
-from appliance.tui.shown_text import readable
+from appliance.tui.shown_text import Shown, readable
 
 FILE_PLAY = """
 [[turns]]
@@ -565,6 +567,37 @@ def test_difference_hides_no_line() -> None:
     assert [line.plain for line in approvals.body(full)] == ["@@ -1,2 +1,2 @@", "--- at night", "+++ [b]"]
     long = approvals.body({**full, "patch": "", "text": "x" * 20_000})
     assert long[-1].plain == "… 4000 more characters: owlbox entry get log://a --thread r"
+
+
+def test_text_that_stands_there_already_is_not_drawn_again() -> None:
+    class Counted(Shown):
+        drawn = 0
+
+        def render(self) -> Any:
+            self.drawn += 1
+            return super().render()
+
+    class One(App[None]):
+        def compose(self) -> Iterator[Counted]:
+            yield Counted("hoot", id="one")
+
+    async def scenario() -> None:
+        app = One()
+        async with app.run_test() as pilot:
+            shown = app.query_one(Counted)
+            for words in ("hoot", Content("hoot"), Content.styled("hoot", "bold"), "a\u200bb"):
+                shown.update(words)
+                await pilot.pause()
+                before = shown.drawn
+                for _ in range(3):
+                    shown.update(words)
+                    await pilot.pause()
+                assert shown.drawn == before
+                shown.update(Content.styled(words if isinstance(words, str) else words.plain, "italic"))
+                await pilot.pause()
+                assert shown.drawn > before, "another style is another text"
+
+    asyncio.run(scenario())
 
 
 def test_title_names_source_and_destination() -> None:

@@ -144,7 +144,8 @@ class Lister(Panel):
         rows, before = self.query_one(Rows), self.selected_item()
         here, self._wanted = self._wanted or (before["id"] if before else None), None
         self._items, self._seen = list(items), seen
-        rows.set_options([Row(row(one)) for one in items])
+        if items or rows.option_count:
+            rows.set_options([Row(row(one)) for one in items])
         ids = [one["id"] for one in items]
         rows.highlighted = (ids.index(here) if here in ids else 0) if ids else None
         self.set_class(not ids, "-empty")
