@@ -432,3 +432,13 @@ def test_events_of_others_are_followed_by_nobody(house: House) -> None:
         call.cancel.set()  # what is stored is told first
         house.core.table.call(call, "event.follow", {"after": 0})
     assert any(HIDDEN in one for one in told[A]) and not any(HIDDEN in one for one in told[B])
+
+
+def test_notes_of_nobody_are_changed_by_everybody_and_documents_by_none_but_admins(house: House) -> None:
+    note = "memory://shared/note"
+    house.core.entries.put(note, Content(body="milk"), By("user", ""))
+    assert "changed" in house.ask("entry.set", ref=note, body="bread")
+    assert "bread" in house.ask("entry.get", OWNER, ref=note)
+    assert "removed" in house.ask("entry.rm", OWNER, ref=note)
+    assert "may not write" in house.ask("entry.set", ref="box://MEMORY.md", body="bread")
+    assert "is for admins" in house.ask("document.write", name="MEMORY.md", text="bread")
