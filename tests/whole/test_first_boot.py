@@ -102,6 +102,19 @@ def test_nothing_leaves_the_card_before_the_name_of_its_copy_is_on_disk(name: st
     assert moved < synced < gone
 
 
+def test_what_cannot_be_kept_stays_on_the_card(start: Start, tmp_path: Path) -> None:
+    programs, boot = tmp_path / "programs", tmp_path / "boot"
+    programs.mkdir()
+    (programs / "mv").write_text('#!/bin/sh\ncase $1 in *.new) exit 1 ;; esac\nexec /usr/bin/mv "$@"\n')
+    (programs / "mv").chmod(0o755)
+    kept = tmp_path / "root/etc/wpa_supplicant/wpa_supplicant-wlan0.conf"
+    kept.write_text("an older network\n")
+    names = ("wifi.txt", "password.txt", "owlbox.toml")
+    said = start(programs, **{name.replace(".", "_DOT_"): "a feather in the wind\n" for name in names})
+    assert {path.name for path in boot.iterdir()} == set(names) and kept.read_text() == "an older network\n"
+    assert "password now" not in said and "taken over" not in said and "could not be kept" in said
+
+
 def test_a_damaged_key_of_the_box_is_made_anew(start: Start, tmp_path: Path) -> None:
     start()
     key = tmp_path / "root/etc/ssh/ssh_host_ed25519_key"
