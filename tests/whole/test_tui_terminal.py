@@ -1,6 +1,7 @@
 """The real `owlbox` in a real terminal (tmux): typed at, killed under, left again."""
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,7 @@ class Terminal:
     def __init__(self, box: Box, folder: Path) -> None:
         self.box = box
         self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._record = folder / "written"
 
     def open(self, width: int, height: int, *words: str, **environ: str) -> None:
         """Start `owlbox WORDS` at a size; its exit code is shown when it ends."""
@@ -43,6 +45,7 @@ class Terminal:
         size = ["-x", str(width), "-y", str(height)]
         given = {**self.box.environ, "TERM": "xterm-256color", **environ}
         subprocess.run([*self._tmux, "new-session", "-d", *size, command], env=given, check=True, cwd=ROOT)
+        self._run("pipe-pane", f"cat >> {shlex.quote(str(self._record))}")
 
     def text(self) -> str:
         """What stands on the screen."""
@@ -62,6 +65,14 @@ class Terminal:
             until(lambda: all(word in self.text() for word in words), f"{words} on the screen")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
+
+    def written(self) -> int:
+        """How many bytes have been written to it by now."""
+        return self._record.stat().st_size if self._record.exists() else 0
+
+    def showed(self, word: str, since: int) -> None:
+        """Wait until this was written to the screen after so many bytes, however short it stood there."""
+        until(lambda: word.encode() in self._record.read_bytes()[since:], f"{word} written to the screen")
 
     def is_rung(self) -> bool:
         """Whether the bell has been rung."""
@@ -119,9 +130,9 @@ def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: 
     terminal.keys("hello there", "Enter")
     terminal.shows("▌ hello there", "Hoot hoot, see [box://notes/garden.md].", "context")
     terminal.keys("still typing")
-    first = core_pid(terminal.box)
+    first, written = core_pid(terminal.box), terminal.written()
     send(first, signal.SIGKILL)
-    terminal.shows("○ core away")
+    terminal.showed("core away", written)
     terminal.shows("● ", "│ still typing")
     second = core_pid(terminal.box)
     assert second not in (0, first)
