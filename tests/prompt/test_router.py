@@ -17,6 +17,20 @@ ROUTER = Router(LANGUAGES, lambda texts: ())
 
 
 @pytest.mark.parametrize(
+    ("prompt", "name"),
+    [("Hi!", "hello"), ("Hello! Thanks.", None), ("Thank you. Should I add a task to buy milk?", None)],
+)
+def test_greetings_and_thanks_are_left_out_only_around_something(prompt: str, name: str | None) -> None:
+    found = ROUTER.cue(prompt, (*COURTESIES, *ORDER))
+    assert (found and found.name) == name
+
+
+def test_a_given_text_keeps_its_thanks() -> None:
+    found = ROUTER.cue("Correct the spelling: I recieve teh letter. Thanks a lot.")
+    assert found is not None and found.parts["text"].endswith("Thanks a lot")
+
+
+@pytest.mark.parametrize(
     ("prompt", "task"),
     [
         ("Add a task to water the roses.", "water the roses"),
@@ -29,6 +43,10 @@ ROUTER = Router(LANGUAGES, lambda texts: ())
         ("Put 'renew the passport' on my to-do list.", "renew the passport"),
         ("Could you add buy stamps to my list, please?", "buy stamps"),
         ("I need to call the bank, add it to my tasks", "call the bank"),
+        ("Hi! Could you please add a task to water the roses? Thanks a lot.", "water the roses"),
+        ("Thank you. pls add a task to buy milk, thanks very much!", "buy milk"),
+        ("Hallo! Füge eine Aufgabe hinzu: Rosen gießen. Vielen Dank!", "Rosen gießen"),
+        ("Bonjour ! Ajoute une tâche : arroser les roses. Merci !", "arroser les roses"),
         ("Füge eine Aufgabe hinzu: Rosen gießen", "Rosen gießen"),
         ("Setz Milch kaufen auf meine Liste.", "Milch kaufen"),
         ("Ajoute une tâche : arroser les roses", "arroser les roses"),

@@ -7,13 +7,14 @@ things; without one, by words with which people mean themselves. Writes nothing,
 """
 
 import math
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from appliance.prompt.routing import arithmetic
-from appliance.prompt.routing.languages import Language, Languages, words_in
+from appliance.prompt.routing.languages import TEXTS, Language, Languages, words_in
 
 # Looked at in this order: the first that fits is taken.
 ORDER = (
@@ -68,6 +69,8 @@ EFFECTS = frozenset(
         "digest_note",
     }
 )
+AROUND = ("hello", "greeting", "thanks", "bye", "night")  # sentences that may stand before and after what is asked for
+SENTENCE_END = re.compile(r"[.!?…]+\s+")
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
@@ -122,15 +125,17 @@ class Router:
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
     def _cue_intent(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
-        words = words_in(said[:200])
-        is_question = said.endswith("?") and not set(words[:4]) & language.words["asks"]
+        bare = _without_courtesies(said, language) if len(said) <= MAX_CHARS else said
+        words = words_in(bare[:200])
+        is_question = bare.endswith("?") and not set(words[:4]) & language.words["asks"]
         for name in order:
             if name in EFFECTS and (is_question or len(said) > MAX_CHARS):
                 continue
+            text = said if name in TEXTS else bare
             for pattern in language.patterns.get(name, ()):
-                if (found := pattern.match(said)) is None:
+                if (found := pattern.match(text)) is None:
                     continue
-                if any(one.match(said) for one in language.refusals.get(name, ())):
+                if any(one.match(text) for one in language.refusals.get(name, ())):
                     break
                 parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
                 if "clause" in parts and not _is_clause(parts["clause"], language):
@@ -143,7 +148,7 @@ class Router:
                     continue
                 if name == "priority" and not language.level(parts.get("level", "")):
                     continue
-                return Intent(name, language, parts, said)
+                return Intent(name, language, parts, text)
         return None
 
     def _example_vectors(self, language: Language) -> list[tuple[str, Sequence[float]]]:
@@ -162,6 +167,18 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     """How near two vectors are, from -1 to 1."""
     size = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
     return sum(x * y for x, y in zip(a, b)) / size if size else 0.0
+
+
+def _without_courtesies(said: str, language: Language) -> str:
+    """A message without the greetings in front of it and the thanks behind it; the whole, when there is nothing else."""
+    starts = [0, *(found.end() for found in SENTENCE_END.finditer(said))]
+    ends = [*starts[1:], len(said)]
+    asking = [at for at, (start, end) in enumerate(zip(starts, ends)) if not _is_courtesy(said[start:end], language)]
+    return said[starts[asking[0]] : ends[asking[-1]]].strip() if asking else said
+
+
+def _is_courtesy(sentence: str, language: Language) -> bool:
+    return any(pattern.match(sentence) for name in AROUND for pattern in language.patterns.get(name, ()))
 
 
 def _is_clause(text: str, language: Language) -> bool:
