@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ def as_line(kind: str, detail: Mapping[str, Any], **fields: str) -> dict[str, An
 class AuditFile:
     """Appends lines to the file that is named with each: another name closes the one before."""
 
-    def __init__(self) -> None:
+    def __init__(self, sync: Callable[[int], None] = os.fsync) -> None:
+        self._sync = sync
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._handle = -1
@@ -55,7 +56,7 @@ class AuditFile:
                 if os.write(self._handle, text) != len(text):
                     raise OSError(f"only a part of a line fitted into {path}")
                 if is_synced:
-                    os.fsync(self._handle)
+                    self._sync(self._handle)
                 if os.fstat(self._handle).st_size >= MAX_BYTES:
                     self._turn_over(path)
                 self._complained = False
@@ -72,12 +73,18 @@ class AuditFile:
             self._is_closed = True
 
     def _open(self, path: Path) -> None:
-        if self._handle >= 0 and path == self._path:
-            return
+        if self._handle >= 0 and path == self._path and self._is_at(path):
+            return  # nobody has turned it over or removed it
         self._let_go()
         handle = os.open(path, FLAGS, MODE)
         self._handle, self._path = handle, path
         os.fchmod(handle, MODE)
+
+    def _is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(self._handle))
+        except FileNotFoundError:
+            return False
 
     def _let_go(self) -> None:
         if self._handle >= 0:

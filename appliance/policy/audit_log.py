@@ -75,12 +75,16 @@ class Ledger:
     """Reads and writes audit rows. `clean` hides secrets in any value; `keep` is asked each time."""
 
     def __init__(
-        self, store: Store, clean: Callable[[object], object] = lambda value: value, keep: Callable[[], Keep] = Keep
+        self,
+        store: Store,
+        clean: Callable[[object], object] = lambda value: value,
+        keep: Callable[[], Keep] = Keep,
+        file: AuditFile | None = None,
     ) -> None:
         self._store = store
         self._clean = clean
         self._keep = keep
-        self._file = AuditFile()
+        self._file = file or AuditFile()
         self._count = 0
 
     def note(
@@ -110,15 +114,20 @@ class Ledger:
                 self._crop_rows(execute)
         LOG.log(LEVELS[severity], "audit %s", kind, extra={"session": session, "run": run, "actor": actor, "rule": rule})
         if (path := (keep := self._keep()).file) is not None:
-            fields = dict(zip(("session", "run", "process", "rule"), names, strict=True))
-            sort, _, name = visibility.current().partition(":")
-            user = visibility.person() or (name if sort == "user" else "")
-            fields |= {"severity": severity, "user": user, "group": name if sort == "group" else ""}
-            self._file.append(path, as_line(kind, json.loads(text), **fields), is_synced=keep.is_synced)
+            self._file.append(path, self._describe(kind, severity, names, json.loads(text)), is_synced=keep.is_synced)
 
     def close(self) -> None:
         """No row after this gets into the file."""
         self._file.close()
+
+    @staticmethod
+    def _describe(kind: str, severity: Severity, names: Sequence[Any], detail: Mapping[str, Any]) -> dict[str, Any]:
+        """The line of a row in the file, with the person and the group that this thread works for."""
+        session, run, actor, rule = names
+        contexts = (str(actor).partition(":"), visibility.current().partition(":"))
+        user, group = (next((name for sort, _, name in contexts if sort == wanted), "") for wanted in ("user", "group"))
+        who = {"user": visibility.person() or user, "group": group, "process": "" if user and actor == f"user:{user}" else actor}
+        return as_line(kind, detail, severity=severity, session=session, run=run, rule=rule, **who)
 
     @method("audit.list")
     def list_by_fields(

@@ -418,6 +418,8 @@ def _check_config(config: Config) -> None:
         _require(not pool or pool in config.pools, key, pool, f"one of the pools {_list_of(config.pools)}")
     _check_tools(config)
     _check_mounts(config)
+    name = config.audit.file
+    _require(not name or name.endswith(".jsonl"), "audit.file", name, "a name that ends in .jsonl")
     for key in ("active_from", "active_until"):
         hour = getattr(config.heartbeat, key)
         _require(bool(HOUR.fullmatch(hour)), f"heartbeat.{key}", hour, "HH:MM between 00:00 and 24:00")

@@ -6,18 +6,19 @@ import os
 import stat
 
 import pytest
+from stores import new_store
 
 from appliance.errors import Unavailable
 from appliance.policy import audit_file
+from appliance.policy.audit_file import AuditFile
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.runtime import log
 from appliance.store import visibility
-from appliance.store.database import Store
 
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store.create(tmp_path / "owlbox.db")
+    made = new_store(tmp_path / "owlbox.db")
     yield made
     made.close()
 
@@ -87,14 +88,34 @@ def test_file_is_appended_to_and_nobody_else_may_read_it(ledger, wanted, tmp_pat
 
 
 @pytest.mark.covers("A-273")
-def test_lines_are_synced_unless_that_is_switched_off(ledger, wanted, tmp_path, monkeypatch):
+def test_lines_are_synced_unless_that_is_switched_off(store, wanted, tmp_path):
     synced = []
-    real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle)))
+    file = AuditFile(lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    ledger = Ledger(store, keep=lambda: wanted[0], file=file)
     ledger.note("first")
     wanted[0] = Keep(file=tmp_path / "audit.jsonl", is_synced=False)
     ledger.note("second")
-    assert synced == [str(tmp_path / "audit.jsonl")]
+    assert synced == [str(tmp_path / "audit.jsonl")] and len(lines_of(tmp_path / "audit.jsonl")) == 2
+    ledger.close()
+
+
+@pytest.mark.parametrize("how", ["renamed", "removed"])
+def test_a_file_that_somebody_else_turned_over_is_begun_anew(how, ledger, tmp_path):
+    path = tmp_path / "audit.jsonl"
+    ledger.note("first", actor="user:ada")
+    if how == "renamed":
+        path.rename(tmp_path / "old.jsonl")
+    else:
+        path.unlink()
+    ledger.note("second", actor="tool:exec")
+    (line,) = lines_of(path)
+    assert (line["type"], line["process"], line["user"]) == ("second", "tool:exec", "")
+
+
+@pytest.mark.covers("A-273")
+def test_a_person_who_acts_is_named_as_one(ledger, tmp_path):
+    ledger.note("login_invited", actor="user:ada")
+    assert [(one["user"], one["process"]) for one in lines_of(tmp_path / "audit.jsonl")] == [("ada", "")]
 
 
 @pytest.mark.covers("A-273")

@@ -447,6 +447,7 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
         ('[routes.a]\nprovider = "big"\nmodel = "m"', "routes.a.provider", "one of local, anthropic"),
         ('[providers.openai]\nfallback = ["big"]', "providers.openai.fallback[0]", "one of anthropic"),
         ('[routes.local]\nprovider = "local"\nmodel = "m"', "routes.local", "another name"),
+        ('[audit]\nfile = "owlbox.db"', "audit.file", "a name that ends in .jsonl"),
         ('[[sandbox.mounts]]\npath = "srv"', "sandbox.mounts[0].path", "an absolute path"),
         ('[tools.web]\nprivate_networks = ["lan"]', "tools.web.private_networks[0]", "a network such as"),
         ('[tools]\nblocked_patterns = ["sl", " "]', "tools.blocked_patterns[1]", "a command"),
