@@ -15,10 +15,9 @@ from typing import Any
 
 from textual import events
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.filter import LineFilter
 from textual.message import Message
 from textual.timer import Timer
@@ -32,12 +31,14 @@ from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
 from appliance.tui.connection import Contact, Link
 from appliance.tui.first_questions import HINTS, FirstQuestions
+from appliance.tui.frame import FrameApp
 from appliance.tui.navigation import Navigator
 from appliance.tui.owl.face import Owl
 from appliance.tui.panel import Panel
 from appliance.tui.picker import Picker
 from appliance.tui.sender import Sender
 from appliance.tui.shown_text import Shown
+from appliance.tui.status_line import TITLE_FROM, status_line
 from appliance.tui.tabs.context import Context
 from appliance.tui.tabs.help_panel import Guide
 from appliance.tui.tabs.schedules import Schedules
@@ -49,7 +50,6 @@ from appliance.tui.tabs.workers import Workers
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
 PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, Guide)
-TITLE_FROM = 100  # columns from which the title of the thread has room beside the tabs; else it stands at the bottom
 NAMES_FROM = 76  # columns that the names of all tabs take
 NOTICE_S = 6.0
 WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept new
@@ -84,7 +84,7 @@ class Tab(Shown):
         await self.run_action(f"app.panel({self._panel!r})")
 
 
-class Face(App[None]):
+class Face(FrameApp):
     """The program. `revive` is asked before each attempt to reach a core that is away."""
 
     TITLE = "Owlbox"
@@ -466,46 +466,12 @@ class Face(App[None]):
         line = screen.query_one("#status", Shown)
         line.set_class(self._notice is not None, "-notice")
         line.set_class(self._notice is not None and self._notice[1], "-error")
-        line.update(self._notice[0] if self._notice else self._status_line())
+        line.update(self._notice[0] if self._notice else status_line(self.chat, self._contact, self._core, self._was_up))
         if is_running and self._clock is None:
             self._clock = self.set_interval(1.0, self.refresh_status)
         elif not is_running and self._clock is not None:
             self._clock.stop()
             self._clock = None
-
-    def _status_line(self) -> Content:
-        chat, contact = self.chat, self._contact
-        if not contact.is_up:
-            word = "core away" if self._was_up else "connecting"
-            tries = f" · next try in {contact.wait_s:.1f} s, ^R now" if contact.wait_s else ""
-            why = f" · {contact.why}" if contact.why else ""
-            return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
-        words: list[Any] = [("● ", "$success"), self._model_name()]
-        if faults := self._core.get("faults"):
-            words = [("● ", "$error"), (faults[0].partition(":")[0], "bold $error"), ", /status"]
-        if chat.running is not None:
-            words.append(f" · thinking {monotonic_s() - chat.began_s:.0f} s")
-        if chat.waits.count:
-            where = ", /waiting" if chat.waits.here is None else ""
-            words.append((f" · {chat.waits.count} waiting for you{where}", "bold $warning"))
-        if chat.onlooker.unread:
-            threads = "1 thread" if len(chat.onlooker.unread) == 1 else f"{len(chat.onlooker.unread)} threads"
-            words.append((f" · new in {threads}, F5", "bold $primary"))
-        title = f" · {chat.talk.title}" if chat.talk.title and self.size.width < TITLE_FROM else ""
-        return Content.assemble(
-            *words, self._context_used(), *remote_words(self._core.get("broker", {}).get("remote", {})), (title, "dim")
-        )
-
-    def _model_name(self) -> str:
-        cost, broker = self.chat.cost, self._core.get("broker", {})
-        return str(cost.get("model") or broker.get("model") or "connected")
-
-    def _context_used(self) -> str:
-        cost, window = self.chat.cost, int(self._core.get("broker", {}).get("window") or 0)
-        used = (cost.get("prompt_tokens") or 0) + (cost.get("output_tokens") or 0)
-        if not used:
-            return ""
-        return f" · context {used} of {window} ({100 * used // window} %)" if window else f" · context {used}"
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -569,13 +535,3 @@ def farewell(socket: str, thread: str, identity: Mapping[str, str] | None = None
         with Client(socket, name="tui", identity=identity) as client:
             client.call("thread.end", {"id": thread}, deadline_s=FAREWELL_S)
     print(f"Thread {thread} ended.\nGo on with: owlbox chat --thread {thread}", file=sys.stderr)
-
-
-def remote_words(remote: Mapping[str, Any]) -> list[Any]:
-    """Providers that are left alone, and what is spent where that has a limit, for the status line."""
-    away = [one["name"] for one in remote.get("providers", ()) if one["state"] == "skipped"]
-    words: list[Any] = [(f" · {', '.join(away)} left alone", "$warning")] if away else []
-    spending = remote.get("spending", {})
-    if limit := spending.get("limits", {}).get("day_usd"):
-        words.append(f" · ${spending['day_usd']:.2f} of ${limit:.2f} today")
-    return words

@@ -18,7 +18,7 @@ from appliance.clock import monotonic_s
 from appliance.models.prices import dollars as known_dollars
 from appliance.records import Ask, Message, to_plain
 from appliance.runtime.paths import Home
-from appliance.tui.app import remote_words
+from appliance.tui.status_line import remote_words
 
 HOOT = Turn(chunks=("Hoot ", "hoot."), used=Used(prompt=1000, output=50, cached=400))
 DENIED = Status(401, {"error": {"message": "Incorrect API key provided", "type": "invalid_request_error"}})
