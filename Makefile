@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -53,8 +53,13 @@ check: dev ## style, types, layers, requirement map, reference documents
 spec: dev ## which requirement has a test, per capability
 	@$(python) tests/spec.py
 
-bench: dev model ## measurements, each beside something to compare with
+bench: dev model servers ## one table beside llama.cpp, llm, huey, FTS5, bubblewrap and elia, in 20 minutes (ONLY=queue,sandbox: some rows)
+	$(python) tests/bench/bench_table.py --only "$(ONLY)"
+
+bench-spine: dev model ## start, idle cost, prompt and turns of the bundled model
 	$(python) tests/bench/bench_spine.py
+
+bench-folder: dev ## the folder: 500 files at once, one edit, and the cost of waiting
 	$(python) tests/bench/bench_folder.py
 
 bench-engine: dev model ## the local engine: prefixes, turns, calls, answers, embedding

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import figures
 from record_tools import replace
 
 from appliance.clock import monotonic_s
@@ -402,8 +403,7 @@ def main() -> int:
         is_native = families.find(gguf.read(file).chat_template) is not None
         engines: list[type[Ours] | type[Theirs]] = [Ours, *([Native] if is_native else []), *([] if args.ours else [Theirs])]
         numbers = rows(items, file, engines, ("free",) if args.free else KINDS_OF_ASKING)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     return 0
 
 

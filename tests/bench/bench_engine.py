@@ -1,9 +1,9 @@
 """Measurements of the local engine, each beside something to compare with. Run it with `make bench-engine`.
 
-    python tests/bench/bench_engine.py [--rounds N] [--only prefix,people,calls,answers,embedding] [--json FILE]
+    python tests/bench/bench_engine.py [--rounds N] [--sizes 1000,2000] [--only prefix,people,calls,answers,embedding] [--json FILE]
 
-One run, one model, the same threads and batch for everybody. llama-server is compared with when it is
-found (--llama-server PATH, or in PATH); the function-calling sample when its data is (OWLBOX_BFCL). Knows
+One run, one model, the same threads and batch for everybody. llama-server is the one in xllamacpp; without it that comparison
+is left out. The function-calling sample when its data is (OWLBOX_BFCL). Knows
 nothing about what is good enough. Takes about ten minutes on two cores.
 """
 
@@ -22,19 +22,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import figures
 import urllib3
+from peer import HAS_PEER, llama_process
 from test_broker import TOKEN, Running, started
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
 from appliance.models import catalogue
+from appliance.models.providers.llama_library import SPIN_ROUNDS
 from appliance.records import Ask, Finish, Message, Part, from_plain, to_plain
 from appliance.runtime.paths import Home
 
 WINDOW = 8192
 BATCH = 256
 THREADS = len(os.sched_getaffinity(0))
-SIZES = (1000, 2000)
+SIZES = "1000,2000"
 SENTENCE = "Note {}: the owl that lives in the old oak saw {} mice and told {} of them a story about the moon. "
 STORY = "Write a very long story about an owl, a mouse and the moon, with many chapters."
 HERE = Path(__file__).parent
@@ -46,7 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="prefix,people,calls,answers,embedding", metavar="PART,PART")
-    parser.add_argument("--llama-server", default=shutil.which("llama-server") or "", metavar="PATH")
+    parser.add_argument("--sizes", default=SIZES, help="tokens of the prefixes")
     parser.add_argument("--answers", type=int, default=1_000_000, help="mutated answers to read")
     parser.add_argument("--items", type=int, default=60, help="items of the function-calling sample")
     parser.add_argument("--json", default="build/bench-engine.json", metavar="FILE")
@@ -66,8 +69,7 @@ def main() -> int:
         for name in args.only.split(","):
             print(f"... {name}", file=sys.stderr, flush=True)
             numbers[name] = parts[name](home, args)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 
@@ -128,7 +130,7 @@ def middle(values: list[float]) -> float:
 def prefix(home: Home, args: argparse.Namespace) -> dict[str, Any]:
     """First token with a prefix of so many tokens: cold, warm, after a restart, after a reboot."""
     found: dict[str, Any] = {}
-    for size in SIZES:
+    for size in map(int, args.sizes.split(",")):
         rows: dict[str, list[tuple[float, int]]] = {"cold": [], "warm": [], "restart": [], "reboot": []}
         loads: list[float] = []
         with broker_of(home) as broker:
@@ -152,7 +154,7 @@ def prefix(home: Home, args: argparse.Namespace) -> dict[str, Any]:
             summary[name]["ratio"] = round(summary["cold"]["ms"] / summary[name]["ms"], 1)
         summary["load_after_reboot_ms"] = middle(loads)
         summary["state_mb"] = round(max(p.stat().st_size for p in (home.models / "prefix").glob("*.state")) / 1e6, 1)
-        summary["llama_server"] = server_prefix(home, args, system) if args.llama_server else None
+        summary["llama_server"] = server_prefix(home, args, system) if HAS_PEER else None
         found[str(size)] = summary
     return found
 
@@ -175,30 +177,13 @@ def forget(home: Home) -> None:
 
 
 @contextmanager
-def server_of(home: Home, args: argparse.Namespace, folder: Path) -> Iterator[str]:
+def server_of(home: Home, folder: Path) -> Iterator[str]:
     """llama-server with the same model, threads, batch and window; its address."""
     (model,) = home.models.glob("Smol*.gguf")
-    port = 20_000 + os.getpid() % 20_000
-    words = [args.llama_server, "-m", str(model), "-c", str(WINDOW), "-t", str(THREADS), "-tb", str(THREADS), "-b", str(BATCH)]
-    words += ["-ub", str(BATCH), "-np", "1", "--slot-save-path", f"{folder}/", "--host", "127.0.0.1", "--port", str(port)]
-    environ = {**os.environ, "GOMP_SPINCOUNT": "1000"}
-    child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environ)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        end_s = monotonic_s() + WAIT_S
-        while True:
-            try:
-                if urllib3.request("GET", f"{address}/health", timeout=5, retries=False).status == 200:
-                    break
-            except urllib3.exceptions.HTTPError:
-                pass
-            if monotonic_s() > end_s or child.poll() is not None:
-                raise OwlError("llama-server did not start")
-            sleep_s(0.05)
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_ROUNDS)  # as the broker: else theirs suffers more on a busy machine
+    same = {"cpuparams.n_threads": THREADS, "cpuparams_batch.n_threads": THREADS, "n_batch": BATCH, "n_ubatch": BATCH}
+    with llama_process(model, n_ctx=WINDOW, n_parallel=1, slot_save_path=f"{folder}/", **same) as (address, _):
         yield address
-    finally:
-        child.kill()
-        child.wait()
 
 
 def server_prefix(home: Home, args: argparse.Namespace, system: str) -> dict[str, Any]:
@@ -206,11 +191,11 @@ def server_prefix(home: Home, args: argparse.Namespace, system: str) -> dict[str
     rows: dict[str, list[float]] = {"cold": [], "warm": [], "restart": []}
     with tempfile.TemporaryDirectory() as name:
         for _ in range(args.rounds):
-            with server_of(home, args, Path(name)) as address:
+            with server_of(home, Path(name)) as address:
                 rows["cold"].append(complete(address, system, "a"))
                 rows["warm"].append(complete(address, system, "b"))
                 post(f"{address}/slots/0?action=save", {"filename": "p.bin"})
-            with server_of(home, args, Path(name)) as address:
+            with server_of(home, Path(name)) as address:
                 began_s = monotonic_s()
                 post(f"{address}/slots/0?action=restore", {"filename": "p.bin"})
                 restored_ms = (monotonic_s() - began_s) * 1000

@@ -8,7 +8,6 @@ one file. Prints one table and writes the numbers as JSON. Knows nothing about w
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -17,6 +16,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import figures
 
 from appliance.clock import monotonic_s, new_id, now_ms, this_process
 from appliance.knowledge.contents import digest
@@ -54,8 +55,7 @@ def main() -> int:
         numbers["recording"] = recording(Path(folder) / "recording.db", rounds)
         numbers["undo"] = undoing(Path(folder) / "undo.db", rounds)
         numbers["fork"] = fork(Path(folder) / "fork.db", views)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 

@@ -1,4 +1,4 @@
-"""Measurements of the folder: 500 files at once, one edit, and the cost of waiting. Run with `make bench`.
+"""Measurements of the folder: 500 files at once, one edit, and the cost of waiting. Run with `make bench-folder`.
 
     python tests/bench/bench_folder.py [--files N] [--idle-seconds N] [--json FILE]
 
@@ -7,7 +7,6 @@ plain copy. Knows nothing about what is good enough: design.md section 1 and doc
 """
 
 import argparse
-import json
 import shutil
 import statistics
 import subprocess
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import figures
 from process import PLAY, Box, Core, script, standing_core
 
 from appliance.clock import monotonic_s, sleep_s
@@ -46,8 +46,7 @@ def main() -> int:
     width = max(map(len, numbers))
     for name, value in numbers.items():
         print(f"{name:<{width}}  {value}")
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=1) + "\n")
+    figures.write(args.json, numbers)
     return 0
 
 

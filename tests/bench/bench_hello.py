@@ -9,7 +9,6 @@ what is good enough. The embedding model of the download cache is used where the
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import figures
 from process import clean_environ
 
 from appliance.agent.guide import SAMPLING
@@ -131,8 +131,7 @@ def main() -> int:
             catalogue.add(home, "smollm2", lambda stage, done, total: None)
             model = home.models / catalogue.entries()["smollm2"].file
         numbers = measure(model.resolve(), args.words, args.rounds)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     return 0
 
 

@@ -8,13 +8,13 @@ woke up. Beside them sleeps a process that does nothing. Knows nothing about wha
 """
 
 import argparse
-import json
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import figures
 from process import Box, Core, boxed
 
 from appliance.clock import monotonic_s, sleep_s
@@ -118,8 +118,7 @@ def main() -> None:
             f"{one['wakes_per_s']} wake-ups a second"
         )
     print(f"a process that sleeps: {found['sleeping_process_wakes']} wake-ups")
-    if args.json:
-        Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    figures.write(args.json, found)
 
 
 if __name__ == "__main__":

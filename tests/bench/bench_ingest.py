@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import figures
 from process import Box, clean_environ, end
 
 from appliance.clock import monotonic_s, sleep_s
@@ -49,8 +50,7 @@ def main() -> int:
             "alone": course(top / "alone", top / "files", len(files), has_core=False),
             "with_core": course(top / "core", top / "files", len(files), has_core=True),
         }
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 

@@ -1,6 +1,6 @@
 """What a call of a server's tool costs: through hub, bridge and sandbox beside the protocol's own client, in one run.
 
-    python tests/bench/bench_mcp.py [--calls N]
+    python tests/bench/bench_mcp.py [--calls N] [--json FILE]
 
 The same server (`mcp-server-time`) answers both. Then the idle cost: three servers configured and none used starts nothing.
 """
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import figures
 from mcp import Client, StdioServerParameters
 from mcp_hubs import real, standing
 
@@ -48,7 +49,9 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=300)
-    calls = parser.parse_args().calls
+    parser.add_argument("--json", default="build/bench-mcp.json", metavar="FILE")
+    args = parser.parse_args()
+    calls = args.calls
     command = str(real() / "venv/bin/mcp-server-time")
     with tempfile.TemporaryDirectory() as folder, standing(Path(folder)) as stand:
         for name in ("time", "two", "three"):
@@ -61,8 +64,9 @@ def main() -> None:
         print(f"the bridge takes {next(line for line in words.splitlines() if line.startswith('VmRSS')).split(':')[1].strip()}")
     first, others = asyncio.run(own_client(command, calls))
     told("the protocol's own client", first, others)
-    more = statistics.median(rest) - statistics.median(others)
-    print(f"ours costs {more:.2f} ms more a call, {statistics.median(rest) / statistics.median(others):.1f} times")
+    ours_ms, others_ms = statistics.median(rest), statistics.median(others)
+    figures.write(args.json, {"first_ms": first, "call_ms": ours_ms, "own_client_call_ms": others_ms})
+    print(f"ours costs {ours_ms - others_ms:.2f} ms more a call, {ours_ms / others_ms:.1f} times")
 
 
 if __name__ == "__main__":

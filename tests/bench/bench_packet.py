@@ -9,13 +9,13 @@ same session with its whole history as messages. Needs no model; knows nothing a
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import figures
 from record_tools import replace
 from test_budget import TEXT, Desk
 
@@ -51,8 +51,7 @@ def main() -> int:
                 "summarized": at_size(Path(folder) / f"summarized-{size}", size, rounds, is_archived=False),
             }
         numbers["session"] = session(Path(folder) / "session")
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 

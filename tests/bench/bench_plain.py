@@ -16,6 +16,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import figures
+
 from appliance.clock import monotonic_s
 from appliance.models.providers.llama_library import BATCH, SPIN_ROUNDS
 
@@ -71,9 +73,8 @@ def measure(model: Path, folder: Path, file: Path) -> int:
             flush=True,
         )
     print(f"{model.stem}: " + ", ".join(f"{kind} {right}/{of}" for kind, (right, of) in rows.items()))
-    file.parent.mkdir(parents=True, exist_ok=True)
     numbers = {"model": model.stem, "rows": rows, "seconds": round(monotonic_s() - began_s), "answers": told}
-    file.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    figures.write(file, numbers)
     return 0
 
 

@@ -10,13 +10,13 @@ and with 16 processes. Knows nothing about what is good enough. Takes about two 
 """
 
 import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import figures
 from test_database import child, finished
 from test_race import PROCESSES, WORKER, checked, planted, raced
 
@@ -89,8 +89,7 @@ def main() -> int:
             for processes in (1, PROCESSES):
                 numbers[f"{what}, {processes} processes"] = beside(Path(folder), sides, args.tasks, processes, args.rounds)
         numbers["race"] = race(Path(folder), args.tasks)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 

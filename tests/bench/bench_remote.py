@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import figures
+
 WORDS = 500
 WARM = 3
 KEY = "sk-bench-00000000"
@@ -57,8 +59,7 @@ def main() -> int:
     finally:
         server.stdin.close()
         server.wait(30)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps({"words": WORDS, "rounds": args.rounds, **found}, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, {"words": WORDS, "rounds": args.rounds, **found})
     show(found)
     return 0
 
@@ -166,9 +167,9 @@ def floor(url: str) -> Callable[[str], int]:
 
 def ours(kind: str, url: str) -> Callable[[str], int]:
     from appliance.clock import CancelToken
-    from appliance.models.providers.anthropic import Anthropic
-    from appliance.models.providers.gemini import Gemini
-    from appliance.models.providers.openai import OpenAI
+    from appliance.models.providers.formats.anthropic import Anthropic
+    from appliance.models.providers.formats.gemini import Gemini
+    from appliance.models.providers.formats.openai import OpenAI
     from appliance.models.providers.remote_settings import Remote
     from appliance.records import Ask, Message, Piece, Route
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -18,11 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import figures
 import numpy as np
 
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages, packed
-from appliance.knowledge.search import Looks, Search, Vector, words_of
+from appliance.knowledge.search import Looks, Search, Vector
 from appliance.models import catalogue
 from appliance.models.pool import find_encoder
 from appliance.models.providers.encoder import Encoder
@@ -30,7 +32,7 @@ from appliance.runtime.paths import Home
 from appliance.store.database import Store
 
 K = 10
-ROWS = ("words", "vectors", "rrf", "owlbox")
+ROWS = ("fts5", "words", "vectors", "rrf", "owlbox")
 LEAST = (0.69, 0.77, 0.60)  # of what is delivered
 MOST_BYTES = 1500  # bytes of index a passage, at 10,000 and more
 
@@ -41,24 +43,27 @@ def main() -> None:
     options.add_argument("--locomo", default=os.environ.get("LOCOMO", ""))
     options.add_argument("--sizes", default="1000,10000,100000")
     options.add_argument("--chunks", default="")
+    options.add_argument("--json", default="build/bench-retrieval.json", metavar="FILE")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for chars in filter(None, given.chunks.split(",")):
             seen(Path(given.locomo), Path(folder), int(chars))
         if given.chunks:
             return
+        numbers: dict[str, Any] = {}
         if given.locomo:
-            locomo(Path(given.locomo), Path(folder))
+            numbers["locomo"] = locomo(Path(given.locomo), Path(folder))
         else:
             print("LoCoMo left out: no file given (--locomo, LOCOMO; github.com/snap-research/locomo)")
         for size in filter(None, given.sizes.split(",")):
-            speed(int(size), Path(folder))
+            numbers[size] = speed(int(size), Path(folder))
+    figures.write(given.json, numbers)
 
 
 # -- quality ----------------------------------------------------------------------------------------
 
 
-def locomo(path: Path, folder: Path) -> None:
+def locomo(path: Path, folder: Path) -> dict[str, list[float]]:
     """Recall of the turns that answer a question, per conversation, then the mean."""
     encoder = made_ready(folder)
     sums: dict[str, list[list[float]]] = {row: [] for row in ROWS}
@@ -67,11 +72,16 @@ def locomo(path: Path, folder: Path) -> None:
         passages = Passages(store)
         entries, search = Entries(store, passages.index), Search(store, passages)
         places = ingest(store, entries, name, conversation["turns"])
+        plain = plain_fts(store, [f"{turn['speaker']}: {turn['text']}" for turn in conversation["turns"]], 200)
+        ids = [turn["id"] for turn in conversation["turns"]]
         started = time.perf_counter()
         embed_all(passages, encoder)
         took, turns = time.perf_counter() - started, len(conversation["turns"])
         print(f"  {name}: {turns} turns, embedded in {took:.1f} s, {len(conversation['questions'])} questions", file=sys.stderr)
-        found = [judged(search, encoder, places, q) for q in conversation["questions"] if q["evidence"]]
+        asked = [question for question in conversation["questions"] if question["evidence"]]
+        found = [judged(search, encoder, places, question) for question in asked]
+        for one, question in zip(found, asked, strict=True):
+            one["fts5"] = scores([ids[row - 1] for (row,) in plain(question["question"])], set(question["evidence"]))
         for row in ROWS:
             sums[row].append([statistics.mean(one[row][n] for one in found) for n in range(3)])
         store.close()
@@ -82,6 +92,7 @@ def locomo(path: Path, folder: Path) -> None:
         print(f"{row:18}" + "".join(f"{mean:9.3f}" for mean in means[row]))
     if any(mean < least for mean, least in zip(means["owlbox"], LEAST)):
         sys.exit(f"less than {LEAST} is a mistake in what changed")
+    return means
 
 
 def made_ready(folder: Path) -> Encoder:
@@ -225,8 +236,8 @@ def share(gold: Sequence[tuple[str, tuple[int, int]]], places: Sequence[tuple[st
 # -- speed and size ---------------------------------------------------------------------------------
 
 
-def speed(size: int, folder: Path) -> None:
-    """Latency, ingest rate and bytes at so many chunks, with vectors that mean nothing."""
+def speed(size: int, folder: Path) -> dict[str, Any]:
+    """Latency (median and 95th percentile), ingest rate and bytes at so many chunks, with vectors that mean nothing."""
     dice, numbers = random.Random(7), np.random.default_rng(7)
     words = [
         f"{a}{b}{c}"
@@ -264,6 +275,7 @@ def speed(size: int, folder: Path) -> None:
     asked = [Vector("bench", [float(x) for x in vectors[dice.randrange(size)]]) for _ in queries]
     plain = plain_fts(store, texts)
     pairs = list(zip(queries, asked))
+    found: dict[str, Any] = {"words_per_s": size / words_s, "vectors_per_s": size / vectors_s, "index_bytes": index / size}
     for name, call in {
         "owlbox find (words)": lambda q, v: search.find(q, limit=K),
         "owlbox search (both)": lambda q, v: search.search(q, v, looks=Looks(limit=K)),
@@ -271,18 +283,20 @@ def speed(size: int, folder: Path) -> None:
         "plain vec0 int8": lambda q, v: nearest(store, v),
         "numpy float32": lambda q, v: np.argpartition(vectors @ np.asarray(v.values, dtype=np.float32), -K)[-K:],
     }.items():
-        print(f"  {name:22} p50 {percentile(call, pairs, 50):8.2f} ms   p95 {percentile(call, pairs, 95):8.2f} ms")
+        found[name] = {"p50_ms": percentile(call, pairs, 50), "p95_ms": percentile(call, pairs, 95)}
+        print(f"  {name:22} p50 {found[name]['p50_ms']:8.2f} ms   p95 {found[name]['p95_ms']:8.2f} ms")
     store.close()
+    return found
 
 
-def plain_fts(store: Store, texts: Sequence[str]) -> Callable[[str], object]:
-    """The same texts in an FTS5 table without anything else, in memory."""
+def plain_fts(store: Store, texts: Sequence[str], limit: int = K) -> Callable[[str], list[Any]]:
+    """The same texts in an FTS5 table without anything else, in memory: the rows, from 1, that any word of a query finds."""
     with store.write() as execute:
         execute("CREATE VIRTUAL TABLE temp.plain USING fts5(text, tokenize='porter unicode61')")
         for text in texts:
             execute("INSERT INTO temp.plain(text) VALUES (?)", (text,))
-    sql = "SELECT rowid FROM temp.plain WHERE plain MATCH ? ORDER BY rank LIMIT 10"
-    return lambda query: store.rows(sql, (" OR ".join(f'"{word}"' for word in words_of(query)),))
+    sql = f"SELECT rowid FROM temp.plain WHERE plain MATCH ? ORDER BY rank LIMIT {limit}"
+    return lambda query: store.rows(sql, (" OR ".join(f'"{word}"' for word in re.findall(r"\w+", query)),))
 
 
 def nearest(store: Store, vector: Vector) -> object:

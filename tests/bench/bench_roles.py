@@ -9,13 +9,13 @@ during the task and in the ten turns of small talk after it. Knows nothing about
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import figures
 from stores import let_chats_do_all
 from test_delegation import call, opened, use
 from test_scenarios import CHAT, Stage
@@ -57,8 +57,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder), answers(args.rounds)) as stage:
         numbers = {"rounds": args.rounds, "overhead": overhead(stage, args.rounds), "tokens": tokens(stage)}
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 

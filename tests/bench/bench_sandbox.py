@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import figures
 from process import clean_environ
 from stores import new_home
 
@@ -124,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--unit", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", default="", metavar="FILE")
     args = parser.parse_args()
     sandbox = Sandbox(Plan())
     print(f"Landlock {landlock.version()}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {args.calls} calls each")
@@ -133,17 +134,16 @@ def main() -> None:
         took = measured(ways, args.calls)
     if args.unit:
         took["unit"] = in_unit(min(args.calls, 50))
-    figures = {}
+    found = {}
     for name, times in took.items():
         times.sort()
-        figures[name] = {"min_ms": times[0], "p50_ms": times[len(times) // 2], "p95_ms": times[int(len(times) * 0.95)]}
-    least = figures["bare"]
+        found[name] = {"min_ms": times[0], "p50_ms": times[len(times) // 2], "p95_ms": times[int(len(times) * 0.95)]}
+    least = found["bare"]
     print(f"{'':12}{'min':>8}{'p50':>8}{'p95':>8}   ms; what it adds to a bare call, at least and at p50")
-    for name, of in figures.items():
+    for name, of in found.items():
         added = f"+{of['min_ms'] - least['min_ms']:.1f}  +{of['p50_ms'] - least['p50_ms']:.1f}" if name != "bare" else ""
         print(f"{name:12}{of['min_ms']:8.1f}{of['p50_ms']:8.1f}{of['p95_ms']:8.1f}   {added}")
-    if args.json:
-        args.json.write_text(json.dumps({"load": os.getloadavg(), "calls": args.calls, **figures}, indent=1))
+    figures.write(args.json, {"load": os.getloadavg(), "calls": args.calls, **found})
 
 
 if __name__ == "__main__":

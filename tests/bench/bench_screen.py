@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import figures
 from process import Box, Core, end, script, standing_core, until
 from sshd import LAX, SSHD, USER, free_port, is_listening
 
@@ -207,7 +208,7 @@ def main() -> int:
     parser.add_argument("--beside", default="", help="another terminal program, such as elia")
     parser.add_argument("--beside-shows", default="", help="what it draws when its input line is there")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds on each tab")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", default="", metavar="FILE")
     given = parser.parse_args()
 
     def prepare(box: Box) -> None:
@@ -233,8 +234,7 @@ def main() -> int:
                     sleep_s(1.0)
             found["owlbox"] = measure(core, login, folder, given.idle)
     print(json.dumps(found, indent=2))
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=2))
+    figures.write(given.json, found)
     return 0
 
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import figures
 from stores import new_store
 
 from appliance.clock import monotonic_s
@@ -75,8 +76,7 @@ def main() -> int:
         text = "\n".join(found.lines())
         numbers["list_chars"], numbers["list_tokens"] = len(text), count_tokens(text, args.model)
         store.close()
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=1))
+    figures.write(args.json, numbers)
     print(json.dumps(numbers, indent=1))
     return 0
 

@@ -19,6 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import figures
+
 from appliance.clock import monotonic_s
 
 ITEMS = Path(__file__).with_name("small_tasks.json")
@@ -96,7 +98,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", action="append", required=True, type=Path, metavar="FILE")
     parser.add_argument("--items", type=Path, default=ITEMS, metavar="FILE")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", default="", metavar="FILE")
     args = parser.parse_args()
     given = json.loads(args.items.read_text(encoding="utf-8"))
     results = []
@@ -117,8 +119,7 @@ def main() -> int:
             print(f"{kind:10}" + "".join(f"{counts[kind, verdict]:9}" for verdict in ("done", "declined", "wrong")))
         totals = [sum(n for (_, one), n in counts.items() if one == verdict) for verdict in ("done", "declined", "wrong")]
         print(f"{'all':10}" + "".join(f"{n:9}" for n in totals) + "\n")
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    figures.write(args.json, results)
     return 0
 
 

@@ -14,6 +14,7 @@ import tempfile
 import threading
 from pathlib import Path
 
+import figures
 from process import Box, Core, boxed
 
 from appliance.clock import monotonic_s, sleep_s
@@ -89,6 +90,7 @@ def measure(box: Box, minutes: float) -> list[tuple[float, int, int, int, int]]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=4)
+    options.add_argument("--json", default="build/bench-soak.json", metavar="FILE")
     given = options.parse_args()
     place, runtime = Path(tempfile.mkdtemp(prefix="soak-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
     try:
@@ -100,6 +102,9 @@ def main() -> None:
     half = found[len(found) // 2 :]
     growth = (half[-1][3] - half[0][3]) / 1024 / ((half[-1][0] - half[0][0]) / 60)
     per = (half[-1][3] - half[0][3]) / max(1, half[-1][1] - half[0][1]) * 1024
+    keys = ("seconds", "requests", "rss_kb", "anonymous_kb", "threads")
+    numbers = {"samples": [dict(zip(keys, one)) for one in found], "mb_a_minute": growth, "bytes_a_request": per}
+    figures.write(given.json, numbers)
     print(f"second half: {growth:+.2f} MB a minute, {per:+.0f} bytes a request")
 
 

@@ -1,4 +1,4 @@
-"""Measurements of the spine, each beside something to compare with. Run it with `make bench`.
+"""Measurements of the spine, each beside something to compare with. Run it with `make bench-spine`.
 
     python tests/bench/bench_spine.py [--rounds N] [--idle-seconds N] [--json FILE]
 
@@ -7,7 +7,6 @@ section 1 says that. Needs the bundled model; takes about two minutes, one of th
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -16,14 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import figures
+from benchmark_page import OTHER_PROMPTS
 from process import Box, Core, standing_core
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.models import catalogue
 
 HEAVY = "import textual, llama_cpp"
-# Tokens of prompt that others send for "hi", measured on 2026-11-21.
-PEERS = {"nanobot": 6858, "hermes": 11104, "openclaw": 13397, "pi": 1223}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -47,8 +46,7 @@ def main() -> int:
         numbers["turns"] = turns(core)
         numbers["start"] = start(core, args.rounds)
         numbers["idle"] = idle(core, args.idle_seconds)
-    Path(args.json).parent.mkdir(parents=True, exist_ok=True)
-    Path(args.json).write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    figures.write(args.json, numbers)
     show(numbers)
     return 0
 
@@ -164,7 +162,7 @@ def show(numbers: dict[str, Any]) -> None:
     row("first word: cold, warm, after broker restart", f"{t['first_ms']}, {t['second_ms']}, {t['after_restart_ms']} ms")
     p = numbers["prompt"]
     row("static prompt", f"{p['static']} tokens ({', '.join(f'{n} {v}' for n, v in p['groups'].items())})")
-    for name, tokens in PEERS.items():
+    for name, tokens in OTHER_PROMPTS.items():
         row(f"  {name} for the same 'hi'", f"{tokens} tokens, {tokens / p['static']:.1f} times as many")
 
 

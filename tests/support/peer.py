@@ -4,12 +4,14 @@ It is the one inside of xllamacpp, llama.cpp's own server code as a wheel, in a 
 """
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,15 +52,19 @@ For each call return a JSON object with name and arguments within <tool_call></t
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 CHILD = """
-import sys, xllamacpp
+import json, sys, xllamacpp
 p = xllamacpp.CommonParams()
 p.model.path, p.chat_template = sys.argv[1:3]
-p.n_ctx, p.n_parallel, p.port = 4096, 2, 0
-p.cpuparams.n_threads, p.use_jinja, p.warmup, p.verbosity, p.endpoint_props = 1, True, False, 0, True
+for name, value in json.loads(sys.argv[3]).items():
+    part, _, last = name.rpartition(".")
+    setattr(getattr(p, part) if part else p, last, value)
 server = xllamacpp.Server(p)
 print(server.listening_address, flush=True)
 sys.stdin.read()
 """
+
+SETTINGS: dict[str, Any] = {"n_ctx": 4096, "n_parallel": 2, "port": 0, "cpuparams.n_threads": 1, "use_jinja": True}
+SETTINGS |= {"warmup": False, "verbosity": 0, "endpoint_props": True}
 
 HAS_PEER = importlib.util.find_spec("xllamacpp") is not None
 needs_peer = pytest.mark.skipif(not HAS_PEER and not os.environ.get("CI"), reason="needs xllamacpp (make dev)")
@@ -72,10 +78,10 @@ def llama_server(model: Path) -> Iterator[str]:
 
 
 @contextmanager
-def llama_process(model: Path) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
-    """The same, with its process."""
+def llama_process(model: Path, **settings: Any) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
+    """The same, with its process; `settings` are more of the server's parameters, those of a part as "part.name"."""
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(model), TEMPLATE],
+        [sys.executable, "-c", CHILD, str(model), TEMPLATE, json.dumps(SETTINGS | settings)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
