@@ -164,7 +164,8 @@ class Outbound(Struct, frozen=True):
     """What a channel is asked to deliver: `key` names the letter for ever, `run` the thread it belongs to, if any.
 
     `metadata` holds what the session's last message brought for the way back, then what the letter adds. `marks` are those
-    of untrusted texts that it was made of: whoever puts it into a thread marks that.
+    of untrusted texts that it was made of: whoever puts it into a thread marks that. `shown` is the channel's name of a message
+    that has shown the beginning of this text while it was written, "" for none.
     """
 
     session: str
@@ -176,6 +177,7 @@ class Outbound(Struct, frozen=True):
     run: str = ""
     correlation: str = ""
     marks: Marked = ()
+    shown: str = ""
 
 
 class Event(Struct, frozen=True):

@@ -59,6 +59,15 @@ class Feed:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._listeners: dict[int, list[Subscription]] = {}
+        self._watchers: dict[int, Callable[[Shown], None]] = {}
+
+    def watch(self, loop: int, watcher: Callable[[Shown], None]) -> None:
+        """Everything about one loop until it ends, for one who shows it elsewhere and is no listener: the answer is sent as well.
+
+        The watcher is called by whoever drives the loop and must not wait.
+        """
+        with self._guard:
+            self._watchers[loop] = watcher
 
     def subscribe(self, loop: int) -> Subscription:
         """Everything from now on about one loop."""
@@ -80,8 +89,13 @@ class Feed:
         """Tell everybody who listens."""
         with self._guard:
             listeners = list(self._listeners.get(loop, ()))
+            watcher = self._watchers.get(loop)
+            if watcher is not None and isinstance(item, LoopEnded) and item.status != PROPOSED:
+                del self._watchers[loop]
         for listener in listeners:
             listener.put(item)
+        if watcher is not None:
+            watcher(item)
 
     def is_heard(self, loop: int) -> bool:
         """True when somebody listens."""

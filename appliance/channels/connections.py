@@ -15,6 +15,7 @@ from dataclasses import fields
 from typing import Annotated, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
@@ -22,8 +23,10 @@ from appliance.channels.contract import Connection, Running
 from appliance.channels.delivery import Courier
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
+from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import CancelToken, now_ms
-from appliance.errors import BadInput, ConfigError, Lost, NotFound, OwlError
+from appliance.errors import BadInput, Busy, ConfigError, Lost, NotFound, OwlError
+from appliance.records import Outbound
 from appliance.runtime import config
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
@@ -54,6 +57,8 @@ class ChannelState(Struct, frozen=True):
     repeated: int = 0
     refused: int = 0
     warnings: tuple[str, ...] = ()
+    sent: int = 0
+    failed: int = 0
 
 
 def read_tables(settings: Channels) -> dict[str, Any]:
@@ -104,10 +109,22 @@ def _list_missing(name: str, table: Any) -> list[str]:
 class Runner:
     """Runs one channel: the thread that connects it, again and again, and what it says of itself."""
 
-    def __init__(self, name: str, connection: Connection, gateway: Gateway, courier: Courier, first_s: float = FIRST_S) -> None:
+    def __init__(
+        self,
+        name: str,
+        connection: Connection,
+        gateway: Gateway,
+        courier: Courier,
+        *,
+        live: LiveAnswers | None = None,
+        first_s: float = FIRST_S,
+    ) -> None:
+        """`live` shows answers while they are written, on a channel that can."""
         self.name = name
         self.connection = connection
         self.gateway = gateway
+        self._live = live
+        self.sent = self.failed = 0
         self._courier = courier
         self._first_s = first_s
         self._stop = CancelToken()
@@ -127,6 +144,8 @@ class Runner:
         self._stop.set()
         self._courier.unregister(self.name)
         self._courier.expect(self.name, is_expected=False)
+        if self._live is not None:
+            self._live.close()
         self._thread.join(CLOSING_S)
         if self._thread.is_alive():
             LOG.warning("channel %s did not end in time", self.name)
@@ -135,12 +154,40 @@ class Runner:
         except (OwlError, OSError) as error:
             LOG.warning("channel %s did not close: %s", self.name, error)
 
+    @property
+    def is_idempotent(self) -> bool:
+        """As the channel says."""
+        return self.connection.is_idempotent
+
+    def deliver(self, message: Outbound) -> None:
+        """Send a message, in place of what was shown of it while it was written; what came of it is counted."""
+        shown = self._live.settle(message.key) if self._live is not None else ""
+        try:
+            self.connection.deliver(replace(message, shown=shown) if shown else message)
+        except Busy:
+            raise  # it costs no attempt
+        except (OwlError, OSError):
+            self.failed += 1
+            raise
+        self.sent += 1
+        if shown and self._live is not None:
+            self._live.forget(message.key)
+
     def state(self) -> ChannelState:
         """What it is doing."""
         gateway = self.gateway
         return ChannelState(
-            *(self.name, self._state, self._problem, self._since_ms, max(0, self._restarts)),
-            *(gateway.taken, gateway.repeated, gateway.refused, tuple(self.connection.warnings())),
+            self.name,
+            self._state,
+            self._problem,
+            self._since_ms,
+            max(0, self._restarts),
+            gateway.taken,
+            gateway.repeated,
+            gateway.refused,
+            tuple(self.connection.warnings()),
+            self.sent,
+            self.failed,
         )
 
     def _run(self) -> None:
@@ -163,7 +210,7 @@ class Runner:
         self._change("connected")
         LOG.info("channel %s is open", self.name)
         if not self._stop.is_set():
-            self._courier.register(self.name, self.connection, is_live=self.connection.is_live)
+            self._courier.register(self.name, self, is_live=self.connection.is_live)
 
     def _note_failure(self, problem: str) -> None:
         self._failures += 1
@@ -243,12 +290,15 @@ class Connections:
         try:
             connection = connect(name, table, self._services)
             admitted = Admission("open") if connection.checks_senders else admission(table, folds_case=connection.folds_case)
-            gateway = Gateway(name, admitted, self._parts, connection)
+            parts, live = self._parts, None
+            if connection.is_streaming and parts is not None:
+                live = LiveAnswers(name, connection, parts.store, parts.inbox.feed)
+            gateway = Gateway(name, admitted, parts, connection, live)
         except (OwlError, OSError) as error:
             LOG.error("channel %s is not open: %s", name, error)
             self._broken[name] = str(error)
             return
-        self._runners[name] = Runner(name, connection, gateway, self._courier)
+        self._runners[name] = Runner(name, connection, gateway, self._courier, live=live)
         self._runners[name].start()
 
     def _stop_one(self, name: str) -> None:

@@ -16,6 +16,7 @@ from appliance.records import Marked, Outbound
 
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 MAX_ATTACHMENTS = 20
+REPEAT = "(This may be a repeat.)"  # begins a text that the service may have already
 
 
 class Attached(Struct, frozen=True):
@@ -89,10 +90,12 @@ class Connection(ABC):
     `is_idempotent`: it knows notifications by their key and delivers each once. `is_live`: people see at once what is delivered,
     so that copies of an answer reach them there. `folds_case`: addresses that differ in their case alone are the same.
     `checks_senders`: it hands in messages of senders alone whom it knows and has authenticated, so that no list of them is needed.
+    `is_streaming`: it shows an answer while it is written, with `show`; any other sends each answer once, when it is complete.
     """
 
     is_idempotent = False
     is_live = True
+    is_streaming = False
     folds_case = False
     checks_senders = False
 
@@ -104,6 +107,14 @@ class Connection(ABC):
     @abstractmethod
     def deliver(self, message: Outbound) -> None:
         """Send it, as the port `Channel` says. Called in a thread of its own, one after the other."""
+
+    def show(self, message: Outbound) -> str:
+        """Show how far an answer has come: as a new message, or in place of `message.shown`; the name of that message.
+
+        Asked of a channel alone that `is_streaming`, seldom enough for any service. `deliver` is called later with the same key
+        and name and puts the whole answer in its place. An error ends the showing, Busy delays it.
+        """
+        raise NotImplementedError
 
     def typing(self, metadata: dict[str, Any], is_on: bool) -> None:  # noqa: B027 (most show nothing)
         """Show that an answer is being written, or is not any more. Never waits, never raises."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from appliance.channels.contract import REPEAT
 from appliance.channels.quiet_hours import Quiet, together
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge
@@ -24,7 +25,6 @@ from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, OutboxFilled, Posting
 
 LOG = logging.getLogger(__name__)
-REPEAT = "(This may be a repeat.)"
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
 UNCERTAIN = (Lost, DeadlineExceeded)
 EXPECTED_S = 600.0  # between two tries of a channel that is not connected; once it is, nothing waits

@@ -21,10 +21,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Received
-from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox
+from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
+from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import correlation_id, monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound, TooLarge
-from appliance.records import Inbound, Marked
+from appliance.records import Inbound, Marked, Outbound
 from appliance.runtime import log
 from appliance.sessions.people import LOCAL, People
 from appliance.sessions.runs import Runs
@@ -76,11 +77,20 @@ class Typist(Protocol):
 class Gateway:
     """Takes the messages of one channel."""
 
-    def __init__(self, channel: str, admission: Admission, parts: Parts | None, typist: Typist | None = None) -> None:
+    def __init__(
+        self,
+        channel: str,
+        admission: Admission,
+        parts: Parts | None,
+        typist: Typist | None = None,
+        live: LiveAnswers | None = None,
+    ) -> None:
+        """`live` shows answers while they are written, on a channel that can."""
         self.channel = channel
         self._admission = admission
         self._given = parts
         self._typist = typist
+        self._live = live
         self._guard = threading.Lock()
         self._refused: set[tuple[str, str]] = set()
         self._budgets: dict[str, tuple[float, float]] = {}  # of a sender: messages left, and when that was counted
@@ -133,6 +143,9 @@ class Gateway:
             with self._guard:
                 self._typed[accepted.loop] = inbound.metadata
             self._typist.typing(inbound.metadata, True)
+        if self._live is not None:
+            message = Outbound(inbound.session, "", metadata=inbound.metadata, key=answer_key(accepted.loop), run=accepted.run)
+            self._live.watch(accepted.loop, message)
         self._parts.inbox.start(accepted.loop)
         return True
 

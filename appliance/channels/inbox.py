@@ -31,6 +31,7 @@ from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.people import Identity
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
 from appliance.sessions.sessions import NO_DOOR
+from appliance.sessions.turns import LoopOrphaned
 from appliance.skills.skill_service import Called, SkillService
 from appliance.store import visibility
 from appliance.store.database import Store
@@ -46,9 +47,16 @@ FOLLOW_S = 0.3
 MAX_CHARS = 100_000
 Notify = Callable[[str, dict[str, Any]], None]
 
+INTERRUPTED = ("stopped", "interrupted")  # how an answer ends that nobody stopped on purpose
+KILLED = LoopEnded(STOPPED, "interrupted")
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
 LEFT = LoopEnded(WAITING, "waiting", "the answer goes on without this listener")
 HELD = LoopEnded(WAITING, "waiting", "this thread waits for a decision: it will be answered afterwards")
+
+
+def answer_key(loop: int) -> str:
+    """The key of the notification that is the answer of a loop."""
+    return f"answer:{loop}"
 
 
 class Accepted(Struct, frozen=True):
@@ -103,6 +111,7 @@ class Inbox:
         self._events.subscribe(LoopReady, lambda ready: self.start(ready.loop))
         self._events.subscribe(RunFreed, lambda freed: self.free(freed.run))
         self._events.subscribe(LoopStored, self._put_answer)
+        self._events.subscribe(LoopOrphaned, lambda orphaned: self._put_answer(LoopStored(orphaned.loop, KILLED)))
 
     # -- accepting ----------------------------------------------------------------------------------
 
@@ -354,22 +363,23 @@ class Inbox:
     def _put_answer(self, stored: LoopStored) -> None:
         """Within the transaction that ends a loop: a notification to its channel, when nobody listens to its answer.
 
-        Also that it failed, to somebody elsewhere.
+        Also that it failed or was interrupted, to somebody elsewhere.
 
         Also about what waits for a decision, once for each time. Not about work: whoever asked for it is told of its end.
         """
         loop, end = stored.loop, stored.end
-        if end.status not in (DONE, PROPOSED, FAILED) or self._runs.get(loop.run).kind == CHILD:
+        is_broken = end.status == FAILED or (end.status == STOPPED and end.outcome in INTERRUPTED)
+        if not (is_broken or end.status in (DONE, PROPOSED)) or self._runs.get(loop.run).kind == CHILD:
             return
         session = self._runs.session(loop.session)
         if session["channel"] == NO_DOOR:
             return  # whoever asked for the task is told of its end, even when its loop's end was written late
-        key, (seq, said) = f"answer:{loop.id}", self._runs.last_words(loop.id)
+        key, (seq, said) = answer_key(loop.id), self._runs.last_words(loop.id)
         if end.status == PROPOSED:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
         origin, metadata = self._runs.origin(loop.prompt)
-        if end.status == FAILED:  # at a terminal the error is seen; elsewhere silence would look like a lost message
+        if is_broken:  # at a terminal the error is seen; elsewhere silence would look like a lost message
             said = "" if origin in ("", LOCAL) else f"This could not be answered ({end.outcome})."
         if not said.strip():
             return

@@ -252,6 +252,7 @@ class Matrix(Keys):
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
     trusted_servers: tuple[str, ...] = setting((), "Servers whose word proves who a sender is, such as your own: docs/matrix.md.")
+    streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
 
 
 class Email(Keys):
@@ -291,6 +292,7 @@ class Slack(Keys):
     rooms: tuple[str, ...] = setting((), "Only these channels, `C024BE91L`; none means all that it is in.")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
     api_url: str = setting("https://slack.com/api", "Where the API is.")
+    streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
 
 
 class Web(Keys):

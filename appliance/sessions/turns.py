@@ -73,6 +73,12 @@ class RunStateChanged(Struct, frozen=True):
     outcome: str
 
 
+class LoopOrphaned(Struct, frozen=True):
+    """The end of a loop whose process died is being stored, within that transaction."""
+
+    loop: Loop
+
+
 class Turns:
     """Reads and writes loops and turns; `Runs` builds on it."""
 
@@ -350,6 +356,7 @@ class Turns:
             events = self.close_open(loop, draft, "interrupted")
             self.end_loop(loop, STOPPED, "interrupted")
             self.people.rest(loop.session, "stopped")
+            self.news.publish(LoopOrphaned(loop))
         return events
 
     def close_open(self, loop: Loop, draft: str, outcome: str) -> list[Event]:

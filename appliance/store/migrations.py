@@ -278,6 +278,16 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX rooms_of ON rooms(group_name)",
     ),
+    (  # answers that a channel shows while they are written: the message that the whole answer replaces
+        # writer: live_answers
+        """CREATE TABLE live_answers (
+            channel TEXT NOT NULL,
+            key TEXT NOT NULL,
+            message TEXT NOT NULL,
+            begun_ms INTEGER NOT NULL,
+            PRIMARY KEY (channel, key)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -12,14 +12,16 @@ import pytest
 from process import ROOT, until
 from stores import new_store
 
+from appliance.agent.loop import Feed
 from appliance.channels import connectors
 from appliance.channels.connections import ConfigError, Connections, Runner, connect
 from appliance.channels.contract import Connection, Received, Running
 from appliance.channels.delivery import FINAL, UNCERTAIN, Courier
 from appliance.channels.gateway import Admission, Gateway
+from appliance.channels.live_answers import LiveAnswers, Pace
 from appliance.clock import CancelToken
-from appliance.errors import Busy, OwlError, Unavailable
-from appliance.records import Outbound
+from appliance.errors import Busy, Lost, OwlError, Unavailable
+from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack
@@ -125,6 +127,108 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it() -> N
         connect("pigeon", Email(), {})
 
 
+@pytest.mark.covers("S-012")
+@pytest.mark.parametrize("name", FILES)
+def test_a_channel_that_declares_streaming_shows_and_no_other_is_asked_to(name: str) -> None:
+    made = make(name)
+    assert made.is_streaming == (type(made).show is not Connection.show)
+    if made.is_streaming:
+        with pytest.raises(FINAL):
+            made.show(Outbound("local:ann", "hello", key="k"))  # nothing says where to
+        with pytest.raises(OwlError):
+            made.show(Outbound(f"{name}:ann", "hello", metadata=TABLES[name][1], key="k"))
+    made.close()
+
+
+class Written(Connection):
+    """Keeps what it is asked to do; `plan` holds errors of the next calls."""
+
+    def __init__(self, *, is_streaming: bool = True, plan: tuple[Exception, ...] = ()) -> None:
+        self.is_streaming = is_streaming
+        self.plan = list(plan)
+        self.calls: list[tuple[str, str, str]] = []
+
+    def show(self, message: Outbound) -> str:
+        self.calls.append(("show", message.text, message.shown))
+        if self.plan:
+            raise self.plan.pop(0)
+        return message.shown or "m1"
+
+    def deliver(self, message: Outbound) -> None:
+        self.calls.append(("send", message.text, message.shown))
+
+
+class Writing:
+    """A channel, an answer of a loop that is being written for it, and the sender."""
+
+    def __init__(self, home: Home, channel: Written) -> None:
+        self.channel = channel
+        self.store, self.feed = new_store(home.database), Feed()
+        self.live = LiveAnswers("a", channel, self.store, self.feed, Pace(0.01, 0.01, 0.01)) if channel.is_streaming else None
+        self.runner = Runner("a", channel, Gateway("a", Admission(), None), Courier(Outbox(self.store, "core")), live=self.live)
+        if self.live is not None:
+            self.live.watch(7, Outbound("a:x", "", key="answer:7"))
+
+    def write(self, *items: Any) -> "Writing":
+        """Pieces of the answer, each of which is shown before the next."""
+        for item in items:
+            count = len(self.channel.calls)
+            self.feed.put(7, item)
+            if isinstance(item, Delta) and self.live is not None:
+                until(lambda: len(self.channel.calls) > count, "it is shown", 10)  # noqa: B023
+        return self
+
+    def end(self, text: str) -> list[tuple[str, str, str]]:
+        """The answer is complete and sent; every call of the channel."""
+        self.feed.put(7, LoopEnded(200, "completed"))
+        self.runner.deliver(Outbound("a:x", text, key="answer:7"))
+        self.store.close()
+        return self.channel.calls
+
+
+@pytest.mark.covers("S-012", "E-249")
+def test_a_streaming_channel_gets_pieces_as_they_come_and_then_the_whole_in_their_place(home: Home) -> None:
+    calls = Writing(home, Written()).write(Delta("one"), Delta(" two")).end("one two three")
+    assert calls == [("show", "one …", ""), ("show", "one two …", "m1"), ("send", "one two three", "m1")]
+
+
+@pytest.mark.covers("S-012", "E-249")
+def test_any_other_channel_gets_exactly_one_message_at_the_end(home: Home) -> None:
+    calls = Writing(home, Written(is_streaming=False)).write(Delta("one"), Delta(" two")).end("one two three")
+    assert calls == [("send", "one two three", "")]
+
+
+def test_a_limit_delays_what_is_shown_and_an_error_ends_it_and_the_answer_comes_all_the_same(home: Home) -> None:
+    writing = Writing(home, Written(plan=(Busy("slower", retry_s=0.02),))).write(Delta("one"))
+    until(lambda: len(writing.channel.calls) == 2, "it is tried again", 10)
+    assert writing.end("one two") == [("show", "one …", ""), ("show", "one …", ""), ("send", "one two", "m1")]
+    home.database.unlink()
+    writing = Writing(home, Written(plan=(Lost("nobody knows"),))).write(Delta("one"))
+    writing.feed.put(7, Delta(" two"))
+    assert writing.end("one two") == [("show", "one …", ""), ("send", "one two", "")]
+
+
+def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_whole(home: Home) -> None:
+    writing = Writing(home, Written()).write(Delta("one"))
+    until(lambda: bool(writing.store.value("SELECT COUNT(*) FROM live_answers")), "it is kept what is shown", 10)
+    writing.store.close()
+    again = Writing(home, Written())
+    again.runner.deliver(Outbound("a:x", "one two", key="answer:7"))
+    again.runner.deliver(Outbound("a:x", "later", key="answer:7"))
+    assert again.channel.calls == [("send", "one two", "m1"), ("send", "later", "")]
+    again.store.close()
+    stopped = Writing(home, Written()).write(Delta("half"), LoopEnded(499, "cancelled"))
+    until(lambda: stopped.channel.calls[-1] == ("show", "half", "m1"), "it ends without a mark", 10)
+    until(lambda: not stopped.store.value("SELECT COUNT(*) FROM live_answers"), "it is forgotten", 10)
+    stopped.store.close()
+
+
+def test_nothing_is_shown_of_a_turn_that_is_over_when_the_next_is_written(home: Home) -> None:
+    said = Event("r", "message", "assistant", "I look.")
+    calls = Writing(home, Written()).write(Delta("I look."), said, Delta("Found")).end("Found it")
+    assert calls[1:] == [("show", "Found …", "m1"), ("send", "Found it", "m1")]
+
+
 class Broken(Connection):
     """Fails in a way that nobody thought of, the first two times."""
 
@@ -147,7 +251,8 @@ def test_a_defect_of_one_channel_touches_no_other_and_it_runs_again(home: Home) 
     courier = Courier(Outbox(store, "core"))
     broken, sound = Broken(), Broken()
     sound.tries = 10
-    runners = [Runner(name, one, Gateway(name, Admission(), None), courier, 0.05) for name, one in (("a", broken), ("b", sound))]
+    gates = [(name, one, Gateway(name, Admission(), None)) for name, one in (("a", broken), ("b", sound))]
+    runners = [Runner(*gate, courier, first_s=0.05) for gate in gates]
     for one in runners:
         one.start()
     until(lambda: runners[0].state().state == "connected" and runners[1].state().state == "connected", "both run", 10)

@@ -13,7 +13,8 @@ import pytest
 from test_database import child, finished, until
 from test_outbox import Post
 
-from appliance.channels.delivery import REPEAT, Courier
+from appliance.channels.contract import REPEAT
+from appliance.channels.delivery import Courier
 from appliance.channels.local import Local
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable

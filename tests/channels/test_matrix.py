@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import channel_rig
 import pytest
-from channel_rig import SAID, Rig
+from channel_rig import LONG, SAID, Rig
+from cutting import LOST_ANSWER, relay
 from homeserver import Someone, Synapse, synapse
 from process import until
 
@@ -15,6 +17,7 @@ from appliance.errors import BadInput
 from appliance.records import Outbound
 from appliance.sessions.outbox import Notification
 
+NOT_ANSWERED = "This could not be answered (interrupted)."
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (7).to_bytes(4, "big") + (5).to_bytes(4, "big") + b"rest"
 
 
@@ -66,6 +69,17 @@ def test_a_person_who_is_linked_is_answered_in_the_shared_session_with_markdown(
     assert one["content"]["body"] == SAID and one["content"]["formatted_body"] == "<p><strong>Hoot</strong> hoot &lt;b&gt;.</p>"
     assert place.rig.session_of("what is up")[:2] == ("local:ann", "user:ann") and place.rig.marks("what is up") == []
     assert place.rig.state("matrix").problem == ""
+
+
+@pytest.mark.covers("S-012")
+def test_a_long_answer_is_shown_while_it_is_written_in_one_message(place: Place) -> None:
+    room = place.meet(place.ben)
+    place.ben.say(room, "something long")
+    first, *_, last = place.answers(place.ben, room, 2)
+    assert first["content"]["body"].endswith(" …") and last["content"]["m.new_content"]["body"] == LONG
+    assert last["content"]["m.relates_to"] == {"rel_type": "m.replace", "event_id": first["event_id"]}
+    heard = place.ben.heard(room, place.owl.user)
+    assert len(heard) <= 5 and all("m.new_content" in one["content"] for one in heard[1:])
 
 
 @pytest.mark.covers("S-106", "E-292", "A-181")
@@ -180,6 +194,70 @@ def test_a_restart_of_the_server_loses_nothing_and_a_repeated_send_arrives_once(
     assert [one["content"]["body"] for one in place.ben.heard(room, place.owl.user)].count("only once") == 1
     with pytest.raises(BadInput, match="no room"):
         channel.deliver(Outbound("matrix:@x:y", "nowhere"))
+
+
+class Another:
+    """A second assistant at the same server, whose core is started by the test."""
+
+    def __init__(self, place: Place, name: str, port: int = 0) -> None:
+        self.owl = place.server.someone(name)
+        given = {"enabled": True, "homeserver": f"http://127.0.0.1:{port or place.server.port}", "user": self.owl.user}
+        given |= {"token": self.owl.token, "allow_from": [place.ben.user]}
+        self.environ = channel_rig.settings("channels.matrix", given) | {"OWLBOX__OUTBOX__RETRY_S": "0.2"}
+        self.ben = place.ben
+        self.room = place.ben.room(self.owl.user)
+
+    def greet(self, folder: Path) -> None:
+        """Go into the room and answer once: what is older than the first start of a channel is not heard."""
+        with channel_rig.running(folder, self.environ) as rig:
+            until(lambda: self.owl.user in self.ben.call("GET", f"rooms/{self.room}/joined_members")["joined"], "it is there", 20)
+            self.ben.say(self.room, "hello")
+            until(lambda: self.stands() == [SAID] and rig.quiet(), "it answers", 20)
+
+    def stands(self) -> list[str]:
+        """What the assistant has said, each message as it was sent or edited last."""
+        texts: dict[str, str] = {}
+        for one in self.ben.heard(self.room, self.owl.user):
+            content = one["content"]
+            edited = content.get("m.relates_to", {}).get("event_id") if "m.new_content" in content else None
+            texts[edited or one["event_id"]] = content.get("m.new_content", content)["body"]
+        return list(texts.values())
+
+
+@pytest.mark.parametrize("step", ["ACCEPTED", "LETTER_DELIVERED"])
+def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Place, step: str, tmp_path: Path) -> None:
+    another = Another(place, step.lower())
+    another.greet(tmp_path)
+    another.ben.say(another.room, "kill")
+    channel_rig.kill_at(step, tmp_path, another.environ)
+    with channel_rig.running(tmp_path, another.environ) as rig:
+        until(lambda: len(another.stands()) > 1 and rig.quiet(), f"it is answered: {another.stands()}", 20)
+        rig.until_connected("matrix")
+        assert rig.messages() == ["hello", "kill"]
+    assert another.stands() == [SAID, SAID]
+
+
+def test_killed_while_an_answer_is_shown_its_end_takes_the_place_of_what_was_shown(place: Place, tmp_path: Path) -> None:
+    another = Another(place, "shown")
+    another.greet(tmp_path)
+    another.ben.say(another.room, "something long")
+    with channel_rig.serving(tmp_path, another.environ) as child:
+        until(lambda: len(another.stands()) > 1, "it is shown", 20)
+        child.kill()
+    with channel_rig.running(tmp_path, another.environ):
+        until(lambda: another.stands() == [SAID, NOT_ANSWERED], f"it ends: {another.stands()}", 20)
+
+
+def test_a_network_that_is_cut_in_the_middle_of_a_send_costs_no_answer_and_makes_no_repeat(place: Place, tmp_path: Path) -> None:
+    with relay(place.server.port) as wire:
+        another = Another(place, "cut", wire.port)
+        another.greet(tmp_path)
+        with channel_rig.running(tmp_path, another.environ) as rig:
+            for number, count in enumerate((0, 300, LOST_ANSWER), 2):
+                wire.cuts.append((b"/send/m.room.message/", count))
+                another.ben.say(another.room, "cut it")
+                until(lambda: len(another.stands()) >= number and rig.quiet(), f"{count}: {another.stands()}", 20)  # noqa: B023
+        assert another.stands() == [SAID] * 4 and len(wire.done) == 3
 
 
 def test_the_test_of_the_channel_and_pictures_of_every_kind(place: Place) -> None:

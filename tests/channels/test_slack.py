@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import channel_rig
 import pytest
-from channel_rig import SAID, Rig
+from channel_rig import LONG, SAID, Rig
+from cutting import LOST_ANSWER, relay
 from process import until
 from slack_server import BOT, TEAM, Workspace, workspace
 
@@ -32,17 +34,21 @@ class Place:
         return self.space.posts()
 
 
+def keys(space: Workspace) -> dict[str, str]:
+    """The configuration of a workspace."""
+    given = {"enabled": True, "api_url": space.url, "bot_token": "xoxb", "app_token": "xapp", "allow_from": [f"{TEAM}/{BEN}"]}
+    return channel_rig.settings("channels.slack", given) | {"OWLBOX__OUTBOX__RETRY_S": "0.2"}
+
+
 @pytest.fixture(scope="module", name="place")
 def a_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with workspace() as space:
-        given = {"enabled": True, "api_url": space.url, "bot_token": "xoxb", "app_token": "xapp", "allow_from": [f"{TEAM}/{BEN}"]}
 
         def prepare(core: Any) -> None:
             core.base.people.add_person("ann")
             core.base.people.link_identity(f"slack/{TEAM}/{ANN}", "ann")
 
-        environ = channel_rig.settings("channels.slack", given) | {"OWLBOX__OUTBOX__RETRY_S": "0.2"}
-        with channel_rig.running(tmp_path_factory.mktemp("slack"), environ, prepare=prepare) as rig:
+        with channel_rig.running(tmp_path_factory.mktemp("slack"), keys(space), prepare=prepare) as rig:
             rig.until_connected("slack")
             yield Place(rig, space)
 
@@ -59,6 +65,15 @@ def test_a_talk_is_answered_once_however_often_its_event_comes(place: Place) -> 
     assert {"channel": "D0DM", "markdown_text": SAID} in place.posts(2) and len(place.space.posts()) == 2
     assert place.rig.session_of("hello <owl>")[0] == f"slack:{TEAM}/{BEN}"
     assert place.rig.session_of("it is me")[:2] == ("local:ann", "user:ann") and place.rig.marks("it is me") == []
+
+
+@pytest.mark.covers("S-012")
+def test_a_long_answer_is_shown_while_it_is_written_in_one_message(place: Place) -> None:
+    place.space.event("something long")
+    place.posts(1)
+    until(lambda: place.space.shown() == [LONG], f"the whole answer: {place.space.shown()}", 20)
+    edits = [given for method, given in place.space.calls if method == "chat.update"]
+    assert len(place.space.posts()) == 1 and place.space.posts()[0]["markdown_text"].endswith(" …") and 1 <= len(edits) <= 4
 
 
 @pytest.mark.covers("A-181")
@@ -139,3 +154,56 @@ def test_marks_of_slack_are_read_as_people_do_and_the_tokens_are_tried(place: Pl
         == "see the page (https://x.org/a) and https://y.org & <b>"
     )
     assert place.rig.core.connections.test("slack")["tried"] == ["the bot is owl in Birds", "the app may open a socket"]
+
+
+NOT_ANSWERED = "This could not be answered (interrupted)."
+KILLS = {  # after which step, and what stands in the workspace in the end
+    "ACCEPTED": [SAID],
+    "TURN_BEGUN": [NOT_ANSWERED],
+    "LETTER_DELIVERED": [SAID, f"(This may be a repeat.)\n{SAID}"],
+}
+
+
+@pytest.mark.parametrize("step", KILLS)
+def test_killed_between_receive_and_send_it_is_answered_once_or_marked(step: str, tmp_path: Path) -> None:
+    with workspace() as space:
+        space.event("kill")
+        channel_rig.kill_at(step, tmp_path, keys(space))
+        with channel_rig.running(tmp_path, keys(space)) as rig:
+            until(lambda: len(space.shown()) >= len(KILLS[step]), f"it is answered: {space.shown()}", 20)
+            until(lambda: rig.quiet() and not space.open_envelopes, "nothing more is sent", 20)
+            assert rig.messages() == ["kill"]
+        assert space.shown() == KILLS[step]
+
+
+def test_killed_while_an_answer_is_shown_its_end_takes_the_place_of_what_was_shown(tmp_path: Path) -> None:
+    with workspace() as space:
+        with channel_rig.serving(tmp_path, keys(space)) as child:
+            space.event("something long")
+            until(lambda: bool(space.posts()), "it is shown", 20)
+            child.kill()
+        with channel_rig.running(tmp_path, keys(space)):
+            until(lambda: space.shown() == [NOT_ANSWERED], f"it ends: {space.shown()}", 20)
+        assert len(space.posts()) == 1
+
+
+CUTS = {  # after how many bytes of the post, and what stands in the workspace in the end
+    0: [f"(This may be a repeat.)\n{SAID}"],
+    200: [f"(This may be a repeat.)\n{SAID}"],
+    LOST_ANSWER: [SAID, f"(This may be a repeat.)\n{SAID}"],
+}
+
+
+def test_a_network_that_is_cut_in_the_middle_of_a_post_costs_no_answer(tmp_path: Path) -> None:
+    with workspace() as space, relay(space.port) as wire:
+        given = keys(space) | {"OWLBOX__CHANNELS__SLACK__API_URL": f"http://127.0.0.1:{wire.port}/api"}
+        with channel_rig.running(tmp_path, given) as rig:
+            rig.until_connected("slack")
+            for count, stands in CUTS.items():
+                space.calls.clear()
+                wire.cuts.append((b"chat.postMessage", count))
+                space.event("cut it")
+                until(lambda: len(space.shown()) >= len(stands), f"{count}: {space.shown()}", 20)  # noqa: B023
+                until(rig.quiet, "nothing more is sent", 20)
+                assert space.shown() == stands, count
+            assert wire.done == [(b"chat.postMessage", count) for count in CUTS]

@@ -7,6 +7,7 @@ input ends.
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from process import clean_environ, until
+from process import ROOT, clean_environ, until
 from stores import new_home
 
 from appliance.clock import new_id
@@ -28,11 +29,12 @@ match = "long"
 repeat = true
 text = "one two three four five six seven eight nine ten"
 chunk_size = 4
-chunk_delay_s = 0.1
+chunk_delay_s = 0.25
 [[turns]]
 repeat = true
 text = "**Hoot** hoot <b>."
 """
+LONG = "one two three four five six seven eight nine ten"
 SAID = "**Hoot** hoot <b>."
 
 
@@ -109,6 +111,25 @@ def running(
         assert core.close("the test is over") == []
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
+
+
+@contextmanager
+def serving(folder: Path, environ: Mapping[str, str], step: str = "") -> Iterator["subprocess.Popen[bytes]"]:
+    """The same as a process of its own, which kills itself when it passes a step."""
+    given = {**clean_environ(folder, folder), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}", **environ}
+    words = [sys.executable, str(ROOT / "tests/support/channel_rig.py"), str(folder), step]
+    with subprocess.Popen(words, env=given, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def kill_at(step: str, folder: Path, environ: Mapping[str, str]) -> None:
+    """Let a process take what waits for it, and die at a step."""
+    with serving(folder, environ, step) as child:
+        code = child.wait(20)
+        assert code == -signal.SIGKILL, child.stderr.read().decode() if child.stderr else ""
 
 
 def main() -> None:

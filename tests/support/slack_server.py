@@ -6,7 +6,7 @@ It keeps every call, sends events and holds those that were not confirmed, which
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -46,7 +46,10 @@ class Workspace:
                 self._say(200 if data is not None else 404, data or b"")
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                size = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(size)
+                if len(body) < size:
+                    return  # half a request is none
                 if self.path.startswith("/upload/"):
                     workspace.files[self.path] = body
                     self._say(200, b"OK")
@@ -65,7 +68,8 @@ class Workspace:
                 if status == 429:
                     self.send_header("Retry-After", "1")
                 self.end_headers()
-                self.wfile.write(data)
+                with suppress(OSError):
+                    self.wfile.write(data)
 
         self._http = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self.port = self._http.server_address[1]
@@ -93,6 +97,7 @@ class Workspace:
         """What a call comes to; status 0 hangs up."""
         with self._guard:
             self.calls.append((method, given))
+            more: dict[str, Any] = {"ts": f"9.{len(self.calls)}"}
             step = self.plan.pop(0) if self.plan and method == "chat.postMessage" else "ok"
         if step == "hang-up":
             return 0, {}
@@ -102,7 +107,6 @@ class Workspace:
         wanted = "Bearer xapp" if method == "apps.connections.open" else "Bearer xoxb"
         if step != "ok" or token != wanted:
             return 200, {"ok": False, "error": step if step != "ok" else "invalid_auth"}
-        more: dict[str, Any] = {"ts": "1.2"}
         if method == "auth.test":
             more = {"team_id": TEAM, "user_id": BOT, "user": "owl", "team": "Birds"}
         if method == "apps.connections.open":
@@ -144,6 +148,14 @@ class Workspace:
                 socket.send(json.dumps(envelope))
             except ConnectionClosed:
                 pass
+
+    def shown(self) -> list[str]:
+        """What stands in the workspace: each message as it was posted or changed last."""
+        texts: dict[str, str] = {}
+        for number, (method, given) in enumerate(self.calls, 1):
+            if method in ("chat.postMessage", "chat.update"):
+                texts[str(given.get("ts", f"9.{number}"))] = str(given["markdown_text"])
+        return list(texts.values())
 
     def posts(self) -> list[dict[str, Any]]:
         """What was posted."""

@@ -22,7 +22,7 @@ from stepping import DONE, LIVES, Given, Nursery
 from stores import new_home
 from test_crash import DANGLING, HOLES
 
-from appliance.channels.delivery import REPEAT
+from appliance.channels.contract import REPEAT
 from appliance.clock import is_alive
 from appliance.errors import OwlError
 from appliance.runtime.crash_points import Step

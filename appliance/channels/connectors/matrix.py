@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from appliance.channels.attachment_files import read_attachment
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, Attached, Connection, Received, Running
 from appliance.channels.matrix_api import Homeserver
-from appliance.clock import monotonic_s, now_ms
+from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import BadInput, Busy, Cancelled, OwlError
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
@@ -44,6 +44,7 @@ class MatrixChannel(Connection):
 
     def __init__(self, settings: Matrix, token: str, data_folder: Callable[[str], Path]) -> None:
         self._settings = settings
+        self.is_streaming = settings.streaming
         self._server = Homeserver(settings.homeserver, settings.user, token)
         self._data_folder = data_folder
         self._since = ""
@@ -209,17 +210,28 @@ class MatrixChannel(Connection):
 
     def deliver(self, message: Outbound) -> None:
         """Send an answer or a notification into its room and thread, behind its file."""
-        place = message.metadata.get("matrix")
-        room = str(place.get("room", "")) if isinstance(place, dict) else ""
-        if not room:
-            raise BadInput("no room to send to: it is dropped", hint="whoever has written in a room can be answered there")
-        relation = _relation(place, is_answer="seq" in message.metadata) if isinstance(place, dict) else {}
-        key = hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32]
+        room, place = _find_room(message)
+        relation = _relation(place, is_answer="seq" in message.metadata)
+        key = _transaction(message)
         if message.attachment:
             name, data = read_attachment(self._data_folder(message.session), message.attachment)
             self._note_own(self._server.send(room, "m.room.message", f"{key}f", {**self._keep_file(name, data), **relation}))
         if message.text.strip():
-            self._note_own(self._server.send(room, "m.room.message", key, {**format_text(message.text), **relation}))
+            content = format_text(message.text)
+            content = _edit(message.shown, content) if message.shown else {**content, **relation}
+            self._note_own(self._server.send(room, "m.room.message", key, content))
+
+    def show(self, message: Outbound) -> str:
+        """Send the beginning of an answer, or put more of it in its place."""
+        room, place = _find_room(message)
+        content = format_text(message.text)
+        if message.shown:
+            self._server.send(room, "m.room.message", new_id(), _edit(message.shown, content))
+            return message.shown
+        content |= _relation(place, is_answer=True)
+        event = self._server.send(room, "m.room.message", f"{_transaction(message)}s", content)
+        self._note_own(event)
+        return event
 
     def _keep_file(self, name: str, data: bytes) -> dict[str, Any]:
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -340,6 +352,26 @@ def picture_size(data: bytes) -> tuple[int, int] | None:
             return width, height
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return None
+
+
+def _find_room(message: Outbound) -> tuple[str, dict[str, Any]]:
+    """The room that a message goes to, and what came from there."""
+    place = message.metadata.get("matrix")
+    place = place if isinstance(place, dict) else {}
+    if not (room := str(place.get("room", ""))):
+        raise BadInput("no room to send to: it is dropped", hint="whoever has written in a room can be answered there")
+    return room, place
+
+
+def _transaction(message: Outbound) -> str:
+    """The name under which the server takes a message once."""
+    return hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _edit(event: str, content: dict[str, Any]) -> dict[str, Any]:
+    """A text in place of an earlier one; programs that know no edits show it with a star."""
+    relation = {"rel_type": "m.replace", "event_id": event}
+    return {**content, "body": f"* {content['body']}", "m.new_content": content, "m.relates_to": relation}
 
 
 def _relation(place: dict[str, Any], *, is_answer: bool) -> dict[str, Any]:

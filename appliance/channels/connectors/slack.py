@@ -17,9 +17,9 @@ from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
 from appliance.channels.attachment_files import read_attachment
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Connection, Received, Running
+from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, REPEAT, Attached, Connection, Received, Running
 from appliance.channels.slack_api import SlackApi
-from appliance.errors import BadInput, Busy, Lost, OwlError
+from appliance.errors import BadInput, Busy, Lost, NotFound, OwlError, Refused
 from appliance.records import Outbound
 from appliance.runtime.settings import Slack
 from appliance.text.patterns import Pattern
@@ -38,6 +38,7 @@ class SlackChannel(Connection):
 
     def __init__(self, settings: Slack, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
         self._settings = settings
+        self.is_streaming = settings.streaming
         self._secret = secret
         self._data_folder = data_folder
         self._api = SlackApi(settings.api_url)
@@ -142,17 +143,43 @@ class SlackChannel(Connection):
 
     def deliver(self, message: Outbound) -> None:
         """Send an answer or a notification into its channel and thread, behind its file."""
-        place = message.metadata.get("slack")
-        channel = str(place.get("channel", "")) if isinstance(place, dict) else ""
-        if not channel:
-            raise BadInput("no channel to send to: it is dropped", hint="whoever has written there can be answered there")
-        thread = str(place.get("thread", "")) if isinstance(place, dict) and "seq" in message.metadata else ""
+        place, thread = _find_place(message), ""
+        if "seq" in message.metadata:
+            thread = str(place.get("thread", ""))
         if message.attachment:
             name, data = read_attachment(self._data_folder(message.session), message.attachment)
-            self._send_file(channel, thread, name, data)
-        for start in range(0, len(message.text.strip()), MAX_PART):
-            part = message.text.strip()[start : start + MAX_PART]
-            self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=part, thread_ts=thread)
+            self._send_file(place["channel"], thread, name, data)
+        text = message.text.strip()
+        if message.shown and text:
+            text = self._replace_shown(message, place["channel"], text)
+        for start in range(0, len(text), MAX_PART):
+            self._post(place["channel"], text[start : start + MAX_PART], thread)
+
+    def show(self, message: Outbound) -> str:
+        """Post the beginning of an answer, or put more of it in its place."""
+        place = _find_place(message)
+        if message.shown:
+            self._update(place["channel"], message.shown, message.text[:MAX_PART])
+            return message.shown
+        return self._post(place["channel"], message.text[:MAX_PART], str(place.get("thread", "")))
+
+    def _replace_shown(self, message: Outbound, channel: str, text: str) -> str:
+        """Put an answer in place of what was shown of it; what is still to be posted. Done again it changes nothing more."""
+        if len(text) <= MAX_PART + len(REPEAT):
+            text = text.removeprefix(REPEAT).lstrip()
+        try:
+            self._update(channel, message.shown, text[:MAX_PART])
+        except (NotFound, Refused) as error:  # somebody deleted it, or the workspace lets nobody edit any more
+            LOG.info("the answer is posted anew: %s", error)
+            return text
+        return text[MAX_PART:]
+
+    def _post(self, channel: str, text: str, thread: str) -> str:
+        posted = self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=text, thread_ts=thread)
+        return str(posted.get("ts", ""))
+
+    def _update(self, channel: str, moment: str, text: str) -> None:
+        self._api.call("chat.update", self._bot_token(), channel=channel, ts=moment, markdown_text=text)
 
     def _send_file(self, channel: str, thread: str, name: str, data: bytes) -> None:
         token = self._bot_token()
@@ -186,6 +213,14 @@ class SlackChannel(Connection):
 
     def _find(self, token: str) -> str:
         return self._secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token
+
+
+def _find_place(message: Outbound) -> dict[str, Any]:
+    """Where a message goes: its channel at least."""
+    place = message.metadata.get("slack")
+    if not isinstance(place, dict) or not place.get("channel"):
+        raise BadInput("no channel to send to: it is dropped", hint="whoever has written there can be answered there")
+    return {**place, "channel": str(place["channel"])}
 
 
 def plain_text(text: str) -> str:
