@@ -19,12 +19,19 @@ fi
 
 # Not built: the image and audio part (mtmd), nothing imports it; HTTPS in llama.cpp, it never fetches.
 export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF ${CMAKE_ARGS:-}"
+# Not built either: matrix tiles. GCC 12 leaves out most of their configuration (its `_tile_loadconfig` names 8 of the 64 bytes
+# it reads), and llama.cpp ends with an illegal instruction at the first prompt (Debian 12 on a Sapphire Rapids, 2026-11-24).
+left_out=
+if [[ $(uname -m) == x86_64 ]]; then
+    left_out=-mno-amx-int8
+    export CFLAGS="${CFLAGS:+$CFLAGS }$left_out" CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }$left_out"
+fi
 
-machine() { # architecture, C library, a hash of what the CPU can do
+machine() { # architecture, C library, a hash of what the CPU can do, what is left out of that
     local libc cpu
     libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | tr -d ' ') || libc=otherlibc
     cpu=$(grep -E '^(flags|Features|CPU implementer|CPU part)' /proc/cpuinfo | sort -u | sha256sum | cut -c1-12)
-    echo "$(uname -m)-$libc-$cpu"
+    echo "$(uname -m)-$libc-$cpu$left_out"
 }
 
 find_wheel() {
@@ -82,8 +89,9 @@ build() {
     trap "rm -rf '$work'" EXIT
     echo "llama.cpp: building llama-cpp-python $version for this machine, once; about 4 minutes on 2 cores" >&2
     echo "llama.cpp: full output in $log" >&2
+    # Without pip's cache: that would hand out what was compiled for another machine, or with other flags.
     if ! TMPDIR=$work CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(jobs_that_fit)} \
-        "$python" -m pip wheel -v --no-deps --progress-bar off -w "$work/out" "llama-cpp-python==$version" 2>&1 |
+        "$python" -m pip wheel -v --no-deps --no-cache-dir --progress-bar off -w "$work/out" "llama-cpp-python==$version" 2>&1 |
         tee "$log" | progress; then
         tail -n 20 "$log" >&2
         echo "wheels: the build failed; its last 20 lines are above, all of it is in $log" >&2
