@@ -353,10 +353,14 @@ class Ask(Struct, frozen=True):
 
 
 class Piece(Struct, frozen=True):
-    """Text as it is generated; `is_reasoning` for thoughts that are not part of the answer."""
+    """Text as it is generated; `is_reasoning` for thoughts that are not part of the answer.
+
+    With `tool` there is no text: a call of that tool has begun, whose arguments are being generated.
+    """
 
     text: str
     is_reasoning: bool = False
+    tool: str = ""
 
 
 class Finish(Struct, frozen=True):
@@ -421,7 +425,19 @@ class Delta(Struct, frozen=True):
     text: str
 
 
-Step = Delta | Event | TurnBegun | TurnEnded | LoopEnded
+class Thinking(Struct, frozen=True):
+    """Thoughts before an answer as they stream: shown, never stored; all of them follow as an Event."""
+
+    text: str
+
+
+class Preparing(Struct, frozen=True):
+    """The arguments of a call are being generated: shown, never stored; the call follows as an Event."""
+
+    tool: str
+
+
+Step = Delta | Thinking | Preparing | Event | TurnBegun | TurnEnded | LoopEnded
 
 
 # -- ports (S-002): model, channel, tool, memory, skills, status -----------------------------------

@@ -44,8 +44,10 @@ from appliance.records import (
     Model,
     Outcome,
     Part,
+    Preparing,
     Route,
     Step,
+    Thinking,
     Tier,
     ToolCall,
     Tools,
@@ -378,13 +380,16 @@ class Agent:
                     raise Cancelled("stopped")
                 if isinstance(piece, Finish):
                     finish = piece
-                elif piece.is_reasoning:
+                elif piece.is_reasoning or piece.tool:
                     thoughts += piece.text
+                    yield Preparing(piece.tool) if piece.tool else Thinking(piece.text)
                 else:
                     text += piece.text
                     if new := echo.feed(showing.more(piece.text)):
                         talk.said = echo.said
                         yield Delta(new)
+                    elif tool := showing.begun_call():
+                        yield Preparing(tool)
                 if echo.is_over:  # closing the pieces stops the model, which then cannot say what it took
                     size = 0 if talk.packet is None else talk.packet.tokens
                     finish = Finish("repetition", (), "", route.provider, route.model, size, size, is_estimated=True)

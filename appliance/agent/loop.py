@@ -17,7 +17,21 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import NotFound, OwlError, StoreError, Unavailable
 from appliance.policy import modes
 from appliance.prompt.roles import CHAT, Role, Roles
-from appliance.records import Delta, Event, LoopEnded, Message, Outcome, Status, Terms, ToolCall, Tools, TurnBegun, TurnEnded
+from appliance.records import (
+    Delta,
+    Event,
+    LoopEnded,
+    Message,
+    Outcome,
+    Preparing,
+    Status,
+    Terms,
+    Thinking,
+    ToolCall,
+    Tools,
+    TurnBegun,
+    TurnEnded,
+)
 from appliance.records import Step as AgentStep
 from appliance.runtime import hook_points
 from appliance.runtime.crash_points import Passed, Step, nobody
@@ -34,7 +48,7 @@ MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_resul
 
 
 class Subscription(Box[Shown]):
-    """A mailbox of one listener: stored events all, deltas joined while it is slow, then the end.
+    """A mailbox of one listener: stored events all, deltas and thoughts joined while it is slow, then the end.
 
     A loop that waits for a decision (202) says so and has not ended: a listener who stays hears how it goes on.
     """
@@ -49,6 +63,8 @@ class Subscription(Box[Shown]):
         last = self._items[-1] if self._items else None
         if isinstance(item, Delta) and isinstance(last, Delta):
             self._items[-1] = Delta(last.text + item.text)
+        elif isinstance(item, Thinking) and isinstance(last, Thinking):
+            self._items[-1] = Thinking(last.text + item.text)
         else:
             self._items.append(item)
 
@@ -288,8 +304,9 @@ class Loops:
                 cost = TurnCost(**{name: getattr(f, name) for name in TurnCost.__struct_fields__})
                 self.settle(loop.session, partial(self._end_turn, loop, turn, cost))
             return turn, None
-        if isinstance(step, Delta):
-            draft.add(step.text)
+        if isinstance(step, Delta | Thinking | Preparing):
+            if isinstance(step, Delta):
+                draft.add(step.text)
             self.feed.put(loop.id, step)
             return turn, None
         if step.kind == "tool_result":

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from appliance.records import Delta, Event, Inbound, LoopEnded, Terms
+from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, Terms, Thinking
 from appliance.sessions.runs import Loop
 
-Shown = Delta | Event | LoopEnded  # what a subscriber of a loop receives
+Shown = Delta | Thinking | Preparing | Event | LoopEnded  # what a subscriber of a loop receives
 
 
 class MessageAccepted(Struct, frozen=True):

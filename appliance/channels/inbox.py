@@ -24,7 +24,7 @@ from appliance.agent.loop_events import CallsAbandoned, LoopPaused, LoopReady, L
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
-from appliance.records import Delta, Event, Inbound, LoopEnded, RunSettings, to_plain
+from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, RunSettings, Thinking, to_plain
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.sessions.outbox import Notification, Outbox
@@ -514,13 +514,17 @@ class Inbox:
 def relay(items: Iterable[Shown], notify: Notify, *, is_through: bool = False) -> LoopEnded:
     """Tell a caller everything about a loop until it ends, or waits for a decision; with `is_through` also beyond that.
 
-    Notifications: `delta` for text, `event` for every stored event, `proposal` for what waits for a decision.
+    Notifications: `delta` for text, `thinking` and `preparing` for what comes before it, `event` for every stored event,
+    `proposal` for what waits for a decision.
     """
     end = LEFT
     for item in items:
-        if isinstance(item, Delta):
+        if isinstance(item, Delta | Thinking):
+            name = "delta" if isinstance(item, Delta) else "thinking"
             for start in range(0, len(item.text), MAX_CHARS):  # a slow listener gets them joined
-                notify("delta", {"text": item.text[start : start + MAX_CHARS]})
+                notify(name, {"text": item.text[start : start + MAX_CHARS]})
+        elif isinstance(item, Preparing):
+            notify("preparing", {"tool": item.tool})
         elif isinstance(item, LoopEnded):
             end = item
             if not (is_through and item.status == PROPOSED):

@@ -215,7 +215,7 @@ def generate(
         asked = replace(ask, dialect=chance.route.dialect, is_retry=chance.is_again, deadline_s=left_s)
         try:
             for piece in model.generate(chance.route, asked, cancel):
-                has_begun = True
+                has_begun |= isinstance(piece, Finish) or not piece.tool  # of a call nobody has seen anything yet
                 yield piece
             return
         except OwlError as error:

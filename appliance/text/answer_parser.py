@@ -448,6 +448,7 @@ class Showing:
         self._is_held = False
         self._fence = ("", "")  # the marks that opened the block that we are in, and what stands before them
         self._is_doubtful = False  # whether that block may have ended before
+        self._is_named = False
 
     def more(self, piece: str) -> str:
         """What can be shown now that this piece has come."""
@@ -465,6 +466,17 @@ class Showing:
         if cut > KEPT:  # what is decided is not looked at again
             self._text, self._base, self._shown = self._text[cut:], self._base - cut, self._shown - cut
         return new
+
+    def begun_call(self) -> str:
+        """The tool whose call is being written in what is held back, as soon as it is named; "" for none, and when it was told."""
+        if self._is_named or self._text[self._base : self._base + 1] not in tuple("{[<`"):
+            return ""
+        names = "|".join(map(re.escape, sorted(self._names.all(), key=len, reverse=True))) or "(?!)"
+        named = re.compile(rf"""[<"'=:({{\s]({names})["'\s>(]""", re.IGNORECASE)
+        found = named.search(self._text, self._base, self._base + KEPT)
+        self._is_named = found is not None
+        spec = found and self._names.find(found[1])
+        return spec.name if spec else ""
 
     def rest(self, text: str) -> str:
         """What is left to show of the text that the answer turned out to have."""

@@ -40,6 +40,7 @@ from appliance.tui.sender import (
     Held,
     News,
     Outgoing,
+    Prepares,
     Taken,
     Talk,
 )
@@ -386,7 +387,9 @@ class Chat(Panel):
         elif isinstance(news, Held):
             self._show_state(news.message, "" if news.message.is_accepted else "waiting for the core")
         elif isinstance(news, Grew):
-            await self.transcript.grow_answer(news.text)
+            await (self.transcript.grow_thought if news.is_thought else self.transcript.grow_answer)(news.text)
+        elif isinstance(news, Prepares):
+            await self.transcript.prepare_call(news.tool)
         elif isinstance(news, Happened):
             await self.draw_once(news.event)
         elif isinstance(news, Decided):
@@ -431,7 +434,7 @@ class Chat(Panel):
         self._under_way = [one for one in self._under_way if one is not end.message]
         self._show_state(end.message, "" if end.message.is_accepted or not end.message.text else "not sent")
         self.transcript.said.pop(end.message, None)
-        self.transcript.end_answer()
+        await self.transcript.end_answer()
         self.ended = "success" if end.status == 200 else "error" if end.status >= 400 and end.outcome not in OUTCOMES else ""
         if self.running is None:
             await self.onlooker.catch_up()

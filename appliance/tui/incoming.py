@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from appliance.tui.approvals import Waits
 from appliance.tui.banner import is_rung
 from appliance.tui.follower import Came, Sight, Stands, Told
-from appliance.tui.panel import Host
+from appliance.tui.panel import Host, named
 from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
 
 
@@ -77,10 +77,10 @@ class Onlooker:
 
     def _take_state(self, state: dict[str, Any]) -> None:
         """Somebody else has set something going in the talk, or it waits for a decision."""
-        chat = self._chat
-        if not chat.talk.title or self._title not in ("", state["title"]):  # it was given a better one meanwhile
-            chat.talk.title = str(state["title"])
-        self._title = str(state["title"])
+        chat, title = self._chat, named(state)
+        if not chat.talk.title or self._title not in ("", title):  # it was given a better one meanwhile
+            chat.talk.title = title
+        self._title = title
         if state["status"] == RUNNING and chat.running is None:
             chat.go_after()
         if chat.waits.here is not None or (state["status"] == PROPOSED and chat.running is None):

@@ -18,6 +18,7 @@ GROWING_CHARS = 20  # beside what a command says
 ENDED_CHARS = 30  # beside what went wrong, or that it waits
 RESULT_CHARS = 4000
 BRIEF_CHARS = 200  # of thoughts that are folded
+GROWING_THOUGHT_CHARS = 60  # the last of thoughts that still come
 OUTPUT_CHARS = 120  # of what a call said, below it
 PAGED = re.compile(r"\[lr_[0-9]+: this result has ([0-9]+) characters(?:, of which the first [0-9]+ are kept)?, in ([0-9]+) pages")
 OUTCOMES = {
@@ -97,8 +98,18 @@ class Later(Shown):
         super().__init__("▼ newer events: Page Down, or Ctrl+End for the newest", markup=False)
 
 
+class Preparing(Shown):
+    """Stands in place of a call whose arguments are still being written."""
+
+    DEFAULT_CSS = "Preparing { padding: 0 2; margin: 0 0 1 0; color: $foreground 80%; } Preparing:ansi { color: ansi_default; }"
+
+    def __init__(self, tool: str) -> None:
+        mark, style = MARKS["running"]
+        super().__init__(Content.assemble((f"{mark} ", style), f"Preparing tool call: {tool}…"), markup=False)
+
+
 class Thought(Shown):
-    """What a model thought before it answered: one line, or all of it when it is opened."""
+    """What a model thinks before it answers: one line, the end of it while it grows, or all of it when it is opened."""
 
     DEFAULT_CSS = """
     Thought { padding: 0 2; margin: 0 0 1 0; color: $foreground 60%; text-style: italic; }
@@ -111,13 +122,26 @@ class Thought(Shown):
     def __init__(self, text: str) -> None:
         super().__init__(markup=False)
         self._words = text.strip()
+        self._is_growing = False
         self.is_open = False
 
     def open(self, is_open: bool) -> None:
-        """Show all of it, or the beginning."""
+        """Show all of it, or one line."""
         self.is_open = is_open
         self.set_class(is_open, "-open")
-        self.update(self._words if is_open else f"… {' '.join(self._words.split())[:BRIEF_CHARS]}")
+        line = " ".join(self._words.split())
+        brief = line[-GROWING_THOUGHT_CHARS:].partition(" ")[2] if self._is_growing and len(line) > GROWING_THOUGHT_CHARS else line
+        self.update(self._words if is_open else f"… {brief[:BRIEF_CHARS]}")
+
+    def grow(self, text: str) -> None:
+        """More of it has come."""
+        self._is_growing, self._words = True, (self._words + text).lstrip()
+        self.open(self.is_open)
+
+    def finish(self, text: str) -> None:
+        """This is all of it."""
+        self._is_growing, self._words = False, text.strip()
+        self.open(self.is_open)
 
     def on_click(self, event: events.Click) -> None:
         """Open or close."""

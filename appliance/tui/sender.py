@@ -76,10 +76,19 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Grew:
-    """More text of the answer, a few times a second."""
+    """More text of the answer, or of the thoughts before it, a few times a second."""
 
     message: Outgoing
     text: str
+    is_thought: bool = False
+
+
+@dataclass(frozen=True)
+class Prepares:
+    """A call of a tool has begun, whose arguments are still being written."""
+
+    message: Outgoing
+    tool: str
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ class Decided:
     is_late: bool = False
 
 
-News = Taken | Accepted | Grew | Happened | Held | Ended | Decided
+News = Taken | Accepted | Grew | Prepares | Happened | Held | Ended | Decided
 
 
 class Sender:
@@ -233,7 +242,7 @@ class Sender:
         self, message: Outgoing, method: str, params: dict[str, Any], decision: Decision | None = None
     ) -> dict[str, Any]:
         """The result of a call whose answer is drawn as it comes."""
-        text = Buffer(lambda grown: self._tell(Grew(message, grown)))
+        text = Buffer(lambda grown, is_thought: self._tell(Grew(message, grown, is_thought)))
         with self._link.client() as client:
             stream = client.stream(
                 method,
@@ -256,8 +265,11 @@ class Sender:
                     self._tell(Accepted(message))
                 elif name == "resolved" and decision is not None:
                     self._take_resolution(message, decision, value)
-                elif name == "delta":
-                    text.add(value["text"])
+                elif name in ("delta", "thinking"):
+                    text.add(value["text"], name == "thinking")
+                elif name == "preparing":
+                    text.flush()
+                    self._tell(Prepares(message, str(value["tool"])))
                 elif name == "event":
                     text.flush()
                     self._show_event(message, value)
@@ -287,15 +299,19 @@ class Sender:
 
 
 class Buffer:
-    """Text that is passed on at most every DRAW_EVERY_S."""
+    """Text that is passed on at most every DRAW_EVERY_S, and before text of the other kind comes: an answer, or thoughts."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str, bool], None]) -> None:
         self._write = write
         self._text = ""
+        self._is_thought = False
         self._written_s = 0.0
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, is_thought: bool = False) -> None:
         """More text."""
+        if is_thought is not self._is_thought:
+            self.flush()
+            self._is_thought = is_thought
         self._text += text
         if monotonic_s() - self._written_s >= DRAW_EVERY_S:
             self.flush()
@@ -305,4 +321,4 @@ class Buffer:
         if self._text:
             text, self._text = self._text, ""
             self._written_s = monotonic_s()
-            self._write(text)
+            self._write(text, self._is_thought)

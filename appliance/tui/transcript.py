@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from appliance.tui.approvals import QUESTION
-from appliance.tui.message_widgets import OUTCOMES, Earlier, Later, Note, Said, Thought, ToolBox, explained
+from appliance.tui.message_widgets import OUTCOMES, Earlier, Later, Note, Preparing, Said, Thought, ToolBox, explained
 
 if TYPE_CHECKING:
     from appliance.tui.markdown_view import Prose
@@ -52,6 +52,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self._drawn: set[int] = set()
         self._answer: Prose | None = None
         self._text = ""
+        self._thought: Thought | None = None
         self._are_open = False
         self._last_box: ToolBox | None = None
         self._is_settled = True
@@ -79,7 +80,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """
         self.oldest, self.newest = oldest, newest
         self._drawn.clear()
-        self._answer, self._text = None, ""
+        self._answer, self._text, self._thought = None, "", None
         self.boxes.clear()
         self._seqs.clear()
         with self.app.batch_update():
@@ -214,6 +215,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """One stored event, unless it is on the screen, or below the window."""
         if event["seq"] not in self._drawn and self.is_at_end:
             self._drawn.add(event["seq"])
+            await self._end_preparing()
             await self._draw_event(event)
 
     async def grow_answer(self, text: str) -> None:
@@ -221,13 +223,37 @@ class Transcript(VerticalScroll, can_focus=False):
         self._text += text
         if not self.is_at_end:
             return
+        await self._end_preparing()
         if self._answer is None:
             self._answer = await self._add_prose("")
         await self._answer.append(text)
 
-    def end_answer(self) -> None:
+    async def grow_thought(self, text: str) -> None:
+        """More of the thoughts before it; folded like all others."""
+        if not self.is_at_end:
+            return
+        if self._thought is None:
+            self._thought = Thought("")
+            await self.add(self._thought, self._answer)
+            self._thought.open(self._are_open)
+        self._thought.grow(text)
+
+    async def prepare_call(self, tool: str) -> None:
+        """A call has begun that is not whole yet."""
+        await self._end_preparing()
+        if self.is_at_end:
+            await self.add(Preparing(tool))
+
+    async def _end_preparing(self) -> None:
+        await self.query(Preparing).remove()
+
+    async def end_answer(self) -> None:
         """The next text belongs to another answer."""
-        self._answer, self._text = None, ""
+        self._begin_answer()
+        await self._end_preparing()
+
+    def _begin_answer(self) -> None:
+        self._answer, self._text, self._thought = None, "", None
 
     async def add_said(self, message: object, text: str, state: str) -> None:
         """What was typed just now, below all that is queued."""
@@ -270,7 +296,7 @@ class Transcript(VerticalScroll, can_focus=False):
         elif kind == "thinking":
             await self._draw_thought(event, before)
         elif kind == "tool_use":
-            self.end_answer()
+            self._begin_answer()
             box = self._last_box = self.boxes[event["call_id"]] = ToolBox(event)
             await self.add(box, before, seq)
             box.open(self._are_open)
@@ -292,13 +318,18 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def _draw_thought(self, event: dict[str, Any], before: Widget | None) -> None:
         """Thoughts stand above the answer that they led to, which has been shown already when they are stored."""
+        if before is None and self._thought is not None:  # it has been shown as it came
+            self._seqs[self._thought] = event["seq"]
+            self._thought.finish(event["content"])
+            self._thought = None
+            return
         thought = Thought(event["content"])
         await self.add(thought, before or self._answer, event["seq"])
         thought.open(self._are_open)
 
     async def _draw_answer(self, event: dict[str, Any], before: Widget | None) -> None:
         answer, text = self._answer, self._text
-        self.end_answer()
+        self._begin_answer()
         if self._last_box is not None:
             self._last_box.be_repeated(event["content"])
         if answer is None or before is not None:

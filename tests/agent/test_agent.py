@@ -34,8 +34,10 @@ from appliance.records import (
     Outbound,
     Outcome,
     Piece,
+    Preparing,
     Route,
     Step,
+    Thinking,
     ToolCall,
     ToolSpec,
     TurnBegun,
@@ -645,3 +647,20 @@ def test_what_arrives_meanwhile_is_shown_at_the_next_call() -> None:
     mind = Agent(model, PlayedTools(), Packets(lambda: (), quiet, quiet), quiet, Limits())
     steps = list(mind.loop("run", (LOCAL,), CancelToken(), work=Work(source=Meanwhile())))
     assert [m.role for m in model.asked[1][1].messages] == ["user", "assistant", "tool", "user"] and shown(steps) == "Both."
+
+
+@pytest.mark.covers("B-156")
+@pytest.mark.parametrize("text", [CALL, f"```json\n{CALL}\n```", f"<tool_call>{CALL}</tool_call>"])
+def test_the_tool_of_a_call_is_told_once_while_its_arguments_come(text: str) -> None:
+    steps, _ = think(list(text), ["Full moon."])
+    told = [number for number, step in enumerate(steps) if step == Preparing("look")]
+    assert len(told) == 1 and told[0] < steps.index(events(steps, "tool_use")[0])
+    steps, _ = think(['{"look": "at the moon"} ', "is no call"])
+    assert shown(steps) == '{"look": "at the moon"} is no call'
+
+
+@pytest.mark.covers("B-156")
+def test_thoughts_and_native_calls_are_told_as_they_come() -> None:
+    steps, _ = think([Piece("hm, ", True), Piece("", tool="look"), native(look("moon"))], ["Full moon."])
+    kinds = [step for step in steps if isinstance(step, Thinking | Preparing)]
+    assert kinds == [Thinking("hm, "), Preparing("look")] and shown(steps) == "Full moon."

@@ -13,7 +13,7 @@ from appliance.clock import CancelToken
 from appliance.errors import ProviderError
 from appliance.models.providers.chat_template import spoken
 from appliance.models.providers.formats.openai import OpenAI
-from appliance.records import Ask, Image, Message, Part, ToolCall, ToolSpec
+from appliance.records import Ask, Image, Message, Part, Piece, ToolCall, ToolSpec
 from appliance.text import answer_parser
 
 OWL = Image("owl.png", "image/png", "aGVsbG8=")
@@ -229,7 +229,7 @@ def test_a_call_that_was_cut_off_is_dropped_and_the_answer_was_too_long(kind: st
         _, finish = answered(server, kind, ask(tools=(ADD,)))
         assert [call.id for call in finish.tool_calls] == ["call_x"]
         pieces, finish = answered(server, kind, ask(tools=(ADD,)))
-    assert (finish.reason, finish.tool_calls, pieces) == ("length", (), [])
+    assert (finish.reason, finish.tool_calls, pieces) == ("length", (), [Piece("", tool="add")])
 
 
 def test_what_a_provider_declines_is_told(kind: str) -> None:

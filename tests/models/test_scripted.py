@@ -69,7 +69,8 @@ def test_chunks_reasoning_and_calls_come_as_written(tmp_path: Path) -> None:
     }
     model = scripted(tmp_path, json.dumps({"turns": [turn, {"chunks": ["x", "y"]}]}), "play.json")
     pieces, finish = play(model, asked())
-    assert [(p.text, p.is_reasoning) for p in pieces] == [("hm", True), ("abc", False), ("def", False), ("g", False)]
+    told = [("hm", True, ""), ("abc", False, ""), ("def", False, ""), ("g", False, ""), ("", False, "search")]
+    assert [(p.text, p.is_reasoning, p.tool) for p in pieces] == told
     assert finish.reason == "tool_calls"
     assert finish.reasoning == "hm"
     assert (finish.tool_calls[0].name, finish.tool_calls[0].arguments) == ("search", {"query": "owl"})

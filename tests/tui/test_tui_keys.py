@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from process import Box, Core, script, standing_core
 from screens import Seen, show
@@ -27,6 +28,11 @@ match = "think"
 repeat = true
 reasoning = "First I count the owls.\\n\\nThen I say so."
 text = "Two owls."
+[[turns]]
+match = "prepare"
+reasoning = "First I look."
+chunk_delay_s = 1.5
+tool_calls = [{name = "search", arguments = {query = "owls"}}]
 [[turns]]
 match = "code"
 repeat = true
@@ -181,6 +187,33 @@ def test_thoughts_are_folded_and_a_decision_is_reached_from_any_tab(core: Core) 
         await seen.until(lambda: seen.app.chat.waits.has_focus, "the card has the focus")
         await seen.press("r")
         await seen.shows("rejected")
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("B-156", "A-173")
+def test_thoughts_show_as_they_come_and_a_call_before_it_is_whole(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "prepare something")
+        await seen.shows("… First I look.", "⟳ Preparing tool call: search…")
+        await seen.shows("✔ search", "… First I look.", "Hoot hoot.")
+        assert "Preparing" not in seen.text()
+        order = [type(child).__name__ for child in seen.app.chat.transcript.children if not child.has_class("-hello")]
+        assert order == ["Said", "Thought", "ToolBox", "Prose"]
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("B-158")
+def test_title_follows_what_another_process_calls_the_thread(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "what is this called")
+        await seen.shows("Hoot hoot.", "context", "· what is this called")
+        with apsw.Connection(str(core.box.home.database)) as other:  # as a worker that gives it a title would
+            other.execute("UPDATE runs SET title = 'renamed elsewhere' WHERE id = ?", (seen.app.attached(),))
+        await seen.shows("· renamed elsewhere")
 
     see(core, scenario)
 

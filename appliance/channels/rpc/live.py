@@ -22,6 +22,7 @@ from appliance.sessions.runs import RUNNING, WAITING, Runs
 
 BATCH = 100  # events that are read at a time
 LOOK_S = 1.0  # at what another process writes into the thread on the screen
+TITLE_S = 5.0  # at what another process calls it
 
 
 class Live:
@@ -51,7 +52,7 @@ class Live:
     ) -> dict[str, Any]:
         """Streams until the caller leaves or the thread is deleted; Cancelled when the core ends, for the thread is still there.
 
-        `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title} first and whenever
+        `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title, alias} first and whenever
         that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
         """
         box = self._notices.look_out(caller_name(call))
@@ -60,7 +61,7 @@ class Live:
         try:
             watched.send_news(call)
             while not box.is_closed:
-                item = box.take(self._look_s() if watched.is_elsewhere() else None)
+                item = box.take(self._look_s() if watched.is_elsewhere() else TITLE_S if id else None)
                 if isinstance(item, Signal):
                     call.notify(item.method, item.params)
                 elif isinstance(item, Notice):
@@ -180,7 +181,8 @@ class _Watched:
             for event in self._runs.events(run.id, after=self.after, is_branch=True):
                 call.notify("event", fit(event)[0])
                 self.after = event.seq
-        known = {"id": run.id, "status": run.status, "outcome": run.outcome, "last_seq": run.last_seq, "title": run.title}
+        known = {"status": run.status, "outcome": run.outcome, "last_seq": run.last_seq, "title": run.title, "alias": run.alias}
+        known = {"id": run.id, **known}
         if known != self._told:
             self._told = known
             call.notify("thread", known)

@@ -137,7 +137,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 
 
-RELAYED = ("delta", "event", "proposal")
+RELAYED = ("delta", "thinking", "preparing", "event", "proposal")
 # Functions that send notifications for the methods that call them.
 SENT_BY = {
     "relay": RELAYED,

@@ -95,6 +95,7 @@ class Draft:
             begun.id = id
         if isinstance(name, str) and name and not begun.name:
             begun.name = name
+            self._pieces.append(Piece("", tool=self._mask.clean(self._names.ours(name))))
         if isinstance(text, str):
             if len(begun.text) + len(text) > MAX_ARGUMENTS_CHARS:
                 raise ProviderError(f"{self._remote.provider} sent a call without an end", outcome="invalid_response")

@@ -7,6 +7,7 @@ of their own. Knows nothing about prompts, loading or who waits.
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -68,6 +69,7 @@ class Writing:
         self._repeats = Repeats() if is_watched else None
         self.reason: Any = "stop"
         self.count = 0
+        self._is_named = False  # whether the tool that is called was told
 
     def close(self) -> None:
         """Free the sampler."""
@@ -87,6 +89,8 @@ class Writing:
                     self.reason = "repetition"
             if self._answer.is_call and not self._sampler.is_constrained and not self._is_free:
                 self._hold_to_grammar()
+            if name := self._begun_call():
+                yield Piece("", tool=name)
             if self.reason != "stop":
                 break
             if self._answer.is_stopped or self._sampler.is_complete:
@@ -113,6 +117,15 @@ class Writing:
             return read_call(text)
         is_whole = self._sampler.is_complete or (self._is_free and self.reason != "length")
         return self._family.read(text, self._ask.tools) if is_whole else None
+
+    def _begun_call(self) -> str:
+        """The tool that the answer calls, as soon as it is named; "" before, and when it was told."""
+        if self._is_named or not self._answer.is_call:
+            return ""
+        names = "|".join(re.escape(tool.name) for tool in self._ask.tools)
+        found = re.search(rf"(?<![\w.-])({names})(?=[^\w-])", self._answer.call_text)  # the name stands first in every format
+        self._is_named = found is not None
+        return found[1] if found else ""
 
     def _hold_to_grammar(self) -> None:
         """Hold what comes to the grammar of the call that has begun, if what it has so far allows that."""

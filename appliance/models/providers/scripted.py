@@ -104,6 +104,9 @@ class Scripted:
             _pause_for(turn.chunk_delay_s if i else 0, end_s, cancel)
             spoken += len(chunk)
             yield Piece(chunk)
+        for call in turn.tool_calls:
+            yield Piece("", tool=call.name)
+            _pause_for(turn.chunk_delay_s, end_s, cancel)
         if turn.error:
             raise from_outcome(turn.error, f"the script says: {turn.error}")
         prompt = self.measure(route, ask).total

@@ -28,6 +28,18 @@ class Delta(Struct):
     text: str
 
 
+class Thinking(Struct):
+    """A piece of the thoughts before an answer, in order; not part of the answer."""
+
+    text: str
+
+
+class Preparing(Struct):
+    """A call of a tool has begun, whose arguments are still being generated."""
+
+    tool: str
+
+
 class Proposal(Struct):
     """A call waits for a decision; what the tool was called with stands beside these."""
 
@@ -68,6 +80,7 @@ class ThreadChanged(Struct):
     outcome: str
     last_seq: int
     title: str
+    alias: str = ""
 
 
 class Notice(Struct):
@@ -119,11 +132,14 @@ class Piece(Struct):
     id: str
     text: str
     is_reasoning: bool
+    tool: str = ""
 
 
 NOTIFICATIONS: dict[str, type[Struct]] = {
     "accepted": Accepted,
     "delta": Delta,
+    "thinking": Thinking,
+    "preparing": Preparing,
     "event": Event,
     "proposal": Proposal,
     "resolved": Resolved,
