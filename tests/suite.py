@@ -1,6 +1,6 @@
 """Every test file in a process of its own, as many at once as are asked for: what `make test` runs.
 
-    python tests/suite.py [-n 4] [FILE ...] [-- OPTIONS OF PYTEST]
+    python tests/suite.py [-n 4] [--costs LIST] [FILE ...] [-- OPTIONS OF PYTEST]
 
 Each file is a fork of a process that has loaded pytest and the product already, and nothing collects the tests of
 another file: on two cores the workers of xdist spent a minute on that. The slowest files begin first, and further ones
@@ -31,6 +31,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import costs
 import pytest
 import quick
 import stores
@@ -41,7 +42,6 @@ LIMIT_S = 1200.0  # a file that takes longer hangs
 SECOND_LOOKS = 5  # tests that may be run once more; where more fail, it is no accident
 PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
 LOOK_TICKS = 100 * (os.cpu_count() or 1)  # a second
-PR_SET_CHILD_SUBREAPER = 36
 WORDS = ["-q", "-rfEs", "--tb=short", "--color=no", "--same-examples"]
 WORDS += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:xdist.looponfail"]
 
@@ -73,6 +73,11 @@ class Running:
     def failures(self) -> Path:
         """The tests that failed by their names within the file, a line each."""
         return self.folder / "failures"
+
+    @property
+    def costs(self) -> Path:
+        """What each test cost, a line each, where that is asked for."""
+        return self.folder / "costs"
 
 
 class Tally:
@@ -110,9 +115,9 @@ class Tally:
 class Suite:
     """All files, so many at once; what failed."""
 
-    def __init__(self, files: list[Path], options: list[str], scratch: Path) -> None:
+    def __init__(self, files: list[Path], options: list[str], scratch: Path, costs_path: Path | None = None) -> None:
         self._waiting = sorted(files, key=lambda path: (SLOW.index(path.stem) if path.stem in SLOW else len(SLOW), path.stem))
-        self._options, self._scratch = options, scratch
+        self._options, self._scratch, self._costs_path = options, scratch, costs_path
         self._running: dict[int, Running] = {}
         self._failed: dict[str, list[str]] = {}
         self._left_out: list[str] = []
@@ -177,7 +182,7 @@ class Suite:
         made = Running(path, folder, time.monotonic(), only)
         pid = os.fork()
         if pid == 0:
-            _test(made, self._options)
+            _test(made, self._options, self._costs_path is not None)
         made.handle = os.pidfd_open(pid)
         self._running[pid] = made
         self._looked = _ticks()
@@ -219,6 +224,8 @@ class Suite:
             if not trouble and not done.only and len(names) == found[FAILED] == len(set(names)):
                 self._again[done.path] = tuple(names)
         self._counts.update(found)
+        if self._costs_path and done.costs.exists():
+            costs.keep(self._costs_path, done.path.name, done.costs)
         took = f"{done.lasts_s:6.1f} s, CPU {cpu_s:5.1f} s"  # without what the nest bore for it
         print(f"{done.path.name:32} {took}   {trouble or lines[-1].strip('= ')}", flush=True)
         shutil.rmtree(done.folder, ignore_errors=True)
@@ -238,7 +245,7 @@ class Suite:
         return f"exit code {code}" if code and not found[FAILED] else ""
 
 
-def _test(running: Running, options: list[str]) -> None:
+def _test(running: Running, options: list[str], has_costs: bool) -> None:
     """Be the process that tests one file; does not return."""
     code = 1
     try:
@@ -250,7 +257,8 @@ def _test(running: Running, options: list[str]) -> None:
         results = os.open(running.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         arguments = [*WORDS, f"--basetemp={running.folder / 'tmp'}", *options]
         wanted = [f"{running.path.resolve()}::{name}" for name in running.only] or [str(running.path)]
-        code = pytest.main([*arguments, *wanted], plugins=[Tally(results, running.failures)])
+        plugins = [Tally(results, running.failures), *([costs.Costs(running.costs)] if has_costs else [])]
+        code = pytest.main([*arguments, *wanted], plugins=plugins)
     finally:
         if sys.exc_info()[0] is not None:
             traceback.print_exc()
@@ -299,17 +307,22 @@ def main() -> int:
     parser.add_argument(
         "-n", type=int, default=4, metavar="COUNT", help="how many at once (4); twice as many while the machine is idle"
     )
+    parser.add_argument(
+        "--costs", type=Path, metavar="LIST", help="measure the CPU seconds of each test, and write them to this file"
+    )
     parser.add_argument("files", nargs="*", type=Path, help="test files (all)")
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     given, options = parser.parse_args(words[:at]), words[at + 1 :]
     _load()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in good order
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(costs.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     quick.nest()  # one for all
     before = _runtime_folders()
+    if given.costs:
+        given.costs.write_text("")
     scratch = Path(tempfile.mkdtemp(prefix="owl-tests-", dir="/tmp"))
-    suite = Suite(given.files or list(TESTS.rglob("test_*.py")), options, scratch)
+    suite = Suite(given.files or list(TESTS.rglob("test_*.py")), options, scratch, given.costs)
     try:
         suite.run(given.n)
     finally:
@@ -318,6 +331,8 @@ def main() -> int:
         shutil.rmtree(scratch, ignore_errors=True)
     for folder in sorted(_runtime_folders() - before):
         print(f"left behind, by a test or by somebody else: {folder}")
+    if given.costs:
+        costs.report(given.costs)
     return suite.sum_up()
 
 

@@ -145,6 +145,7 @@ class Nest:
             command, env=environ, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
         )
         theirs.close()
+        self.pid = self._child.pid
 
     def order(self, order: dict[str, Any], fds: list[int]) -> socket.socket:
         """Have a process born; the connection that speaks of it."""
