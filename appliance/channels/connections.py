@@ -8,6 +8,7 @@ as it is off. Knows nothing about what a channel does.
 
 import importlib
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -28,24 +29,29 @@ from appliance.clock import CancelToken, now_ms
 from appliance.errors import BadInput, Busy, ConfigError, Lost, NotFound, OwlError
 from appliance.records import Outbound
 from appliance.runtime import config
+from appliance.runtime.config_keys import about
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
-from appliance.runtime.settings import Channels, ConfigReloaded, Connector
+from appliance.runtime.settings import Channels, ConfigReloaded, Connector, Workspace
 from appliance.runtime.signatures import signature
 
 LOG = logging.getLogger(__name__)
 FIRST_S, LONGEST_S = 1.0, 60.0  # pauses before a channel is connected again
 CLOSING_S = 5.0
-SHIPPED = ("email", "matrix", "slack")  # with keys of their own
-EXTRAS = {"email": "mail", "slack": "slack"}  # of this package, which they need
+SLACK = "slack"  # the one channel of which there may be several
+SHIPPED = ("email", "matrix", SLACK)  # with keys of their own
+EXTRAS = {"email": "mail", SLACK: "slack"}  # of this package, which they need
 SETTINGS = "settings"  # the positional parameter of a `connect` whose table has keys of its own in `runtime.settings`
+NAME = re.compile(r"[a-z0-9_]{1,40}(-[a-z0-9_]{1,40})?")
 Name = Annotated[str, "the name of a channel"]
 
 
 class ChannelState(Struct, frozen=True):
     """A channel as people see it.
 
-    `state` is off, on where no core serves it, connecting, connected, failing, or broken, which no retry mends.
+    `state` is off, on where no core serves it, connecting, connected, failing, or broken, which no retry mends. `key` is that of
+    its table. Counts are those since it was switched on in this core: messages `taken`, `repeated` and `refused`, and those that
+    were `sent` and that `failed` to be, each attempt by itself.
     """
 
     name: str
@@ -59,13 +65,22 @@ class ChannelState(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     sent: int = 0
     failed: int = 0
+    key: str = ""
 
 
 def read_tables(settings: Channels) -> dict[str, Any]:
     """The table of every channel that there is, by its name: those that ship, those with a file, those that are configured."""
     files = {name: Connector() for name in config.described("channels.connectors").choices}
     own = {item.name: vars(settings)[item.name] for item in fields(settings) if item.name in (*SHIPPED, *files)}
-    return {**files, **own, **settings.connectors}
+    # Each workspace is a channel of its own; a change of one of them is none of the others.
+    first = Workspace(**{item.name: getattr(settings.slack, item.name) for item in fields(Workspace)})
+    more = {f"{SLACK}-{name}": table for name, table in settings.slack.workspaces.items()}
+    return {**files, **own, SLACK: first, **more, **settings.connectors}
+
+
+def key_of(name: str) -> str:
+    """The dotted key of a channel's table."""
+    return f"channels.{SLACK}.workspaces.{name.removeprefix(f'{SLACK}-')}" if name.startswith(f"{SLACK}-") else f"channels.{name}"
 
 
 def admission(table: Any, *, folds_case: bool = False) -> Admission:
@@ -78,13 +93,16 @@ def admission(table: Any, *, folds_case: bool = False) -> Admission:
 
 def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
     """Make a channel, which is not connected yet; ConfigError names what is missing or the keys of its table that cannot be."""
-    key = f"channels.{name}"
+    key, file = key_of(name), name.partition("-")[0]
+    if not NAME.fullmatch(name):
+        hint = f"name it with up to 40 of a-z, 0-9 and _, such as {SLACK}.workspaces.birds"
+        raise ConfigError(f"{key}: {name!r} cannot be the name of a channel", key=key, hint=hint)
     try:
-        function = importlib.import_module(f"{connectors.__name__}.{name}").connect
+        function = importlib.import_module(f"{connectors.__name__}.{file}").connect
     except ModuleNotFoundError as error:
-        if error.name == f"{connectors.__name__}.{name}":
+        if error.name == f"{connectors.__name__}.{file}":
             raise ConfigError(f"{key}: this version has no such channel", key=key, hint=f"set {key}.enabled = false") from None
-        wanted = f"'owlbox[{EXTRAS[name]}]'" if name in EXTRAS else str(error.name)
+        wanted = f"'owlbox[{EXTRAS[file]}]'" if file in EXTRAS else str(error.name)
         raise ConfigError(
             f"{key}: the package {error.name} is not installed", key=key, hint=f"{sys.executable} -m pip install {wanted}"
         ) from None
@@ -102,8 +120,8 @@ def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
 
 def _list_missing(name: str, table: Any) -> list[str]:
     """The needed keys of a channel's table that nobody has set."""
-    keys = [] if isinstance(table, Connector) else [key for key, value in vars(table).items() if value == ""]
-    return [key for key in (f"channels.{name}.{one}" for one in keys) if config.described(key).is_needed]
+    items = () if isinstance(table, Connector) else fields(table)
+    return [f"{key_of(name)}.{one.name}" for one in items if about(one).is_needed and getattr(table, one.name) == ""]
 
 
 class Runner:
@@ -124,7 +142,6 @@ class Runner:
         self.connection = connection
         self.gateway = gateway
         self._live = live
-        self.sent = self.failed = 0
         self._courier = courier
         self._first_s = first_s
         self._stop = CancelToken()
@@ -167,27 +184,23 @@ class Runner:
         except Busy:
             raise  # it costs no attempt
         except (OwlError, OSError):
-            self.failed += 1
+            self.gateway.count("failed")
             raise
-        self.sent += 1
+        self.gateway.count("sent")
         if shown and self._live is not None:
             self._live.forget(message.key)
 
     def state(self) -> ChannelState:
         """What it is doing."""
-        gateway = self.gateway
         return ChannelState(
             self.name,
             self._state,
             self._problem,
             self._since_ms,
             max(0, self._restarts),
-            gateway.taken,
-            gateway.repeated,
-            gateway.refused,
-            tuple(self.connection.warnings()),
-            self.sent,
-            self.failed,
+            warnings=tuple(self.connection.warnings()),
+            key=key_of(self.name),
+            **self.gateway.counts,
         )
 
     def _run(self) -> None:
@@ -268,6 +281,9 @@ class Connections:
         with self._guard:
             if not self._is_started:
                 return
+            for name in set(self._tables) - set(read_tables(self._settings())):
+                self._stop_one(name)  # a workspace that is no longer there
+                del self._tables[name]
             for name, table in read_tables(self._settings()).items():
                 if self._tables.get(name) == table:
                     continue
@@ -332,8 +348,8 @@ class Connections:
         if (runner := self._runners.get(name)) is not None:
             return runner.state()
         if name in self._broken:
-            return ChannelState(name, "broken", self._broken[name])
-        return ChannelState(name, ("connecting" if self._is_started else "on") if table.enabled else "off")
+            return ChannelState(name, "broken", self._broken[name], key=key_of(name))
+        return ChannelState(name, ("connecting" if self._is_started else "on") if table.enabled else "off", key=key_of(name))
 
     @method("channel.test", is_long=True)
     def test(self, name: Name) -> dict[str, Any]:

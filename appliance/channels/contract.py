@@ -20,12 +20,16 @@ REPEAT = "(This may be a repeat.)"  # begins a text that the service may have al
 
 
 class Attached(Struct, frozen=True):
-    """A file that came with a message; `problem` says why there are no bytes."""
+    """A file that came with a message; `problem` says why there are no bytes.
+
+    `fetch` gets the bytes, where the service keeps them: it is called for a message that is taken, never for a stranger's.
+    """
 
     name: str
     mime: str
     data: bytes = b""
     problem: str = ""
+    fetch: Callable[[], bytes] | None = None
 
 
 class Received(Struct, frozen=True):

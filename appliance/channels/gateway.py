@@ -17,16 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Received
 from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import correlation_id, monotonic_s, now_ms
-from appliance.errors import BadInput, Busy, Conflict, NotFound, TooLarge
+from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, TooLarge
 from appliance.records import Inbound, Marked, Outbound
 from appliance.runtime import log
+from appliance.runtime.events import Events
 from appliance.sessions.people import LOCAL, People
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -58,6 +59,13 @@ class Admission(Struct, frozen=True):
     folds_case: bool = False
 
 
+class MessageCounted(Struct, frozen=True):
+    """What became of a message of a channel: taken, repeated or refused when it came; sent, or failed to be, when it goes."""
+
+    channel: str
+    outcome: str
+
+
 class Parts(Struct, frozen=True):
     """What every gateway works with; `data_folder` is where the tools of a session find files."""
 
@@ -66,6 +74,7 @@ class Parts(Struct, frozen=True):
     people: People
     inbox: Inbox
     data_folder: Callable[[str], Path]
+    events: Events = field(default_factory=Events)
 
 
 class Typist(Protocol):
@@ -75,7 +84,7 @@ class Typist(Protocol):
 
 
 class Gateway:
-    """Takes the messages of one channel."""
+    """Takes the messages of one channel. Publishes `MessageCounted`."""
 
     def __init__(
         self,
@@ -95,7 +104,14 @@ class Gateway:
         self._refused: set[tuple[str, str]] = set()
         self._budgets: dict[str, tuple[float, float]] = {}  # of a sender: messages left, and when that was counted
         self._typed: dict[int, dict[str, Any]] = {}
-        self.taken = self.repeated = self.refused = 0
+        self.counts = dict.fromkeys(("taken", "repeated", "refused", "sent", "failed"), 0)
+
+    def count(self, outcome: str) -> None:
+        """Count what became of a message, and publish it."""
+        with self._guard:
+            self.counts[outcome] += 1
+        if self._given is not None:
+            self._given.events.publish(MessageCounted(self.channel, outcome))
 
     @property
     def _parts(self) -> Parts:
@@ -113,7 +129,7 @@ class Gateway:
         # Ids are chosen by senders in some services: one person's must not swallow another's message.
         key = f"{received.sender}/{message_id}"
         if self._is_known(key):
-            self.repeated += 1
+            self.count("repeated")
             return True
         if self._is_aside(received):
             return False
@@ -136,9 +152,9 @@ class Gateway:
             self.refuse(received.sender, error.message)
             return False
         if not accepted.is_new:
-            self.repeated += 1
+            self.count("repeated")
             return True
-        self.taken += 1
+        self.count("taken")
         if self._typist is not None:
             with self._guard:
                 self._typed[accepted.loop] = inbound.metadata
@@ -151,7 +167,7 @@ class Gateway:
 
     def refuse(self, sender: str, why: str) -> None:
         """Log a refusal, once for a sender and reason."""
-        self.refused += 1
+        self.count("refused")
         with self._guard:
             if (sender, why) in self._refused or len(self._refused) >= MAX_LOGGED:
                 return
@@ -259,15 +275,16 @@ class Gateway:
         """Keep a file where the session's tools find it, under the hash of its bytes; the line that tells of it."""
         name = _plain(attached.name)[:120] or "unnamed"
         said = f"{name!r} ({_plain(attached.mime)[:80]}"
-        if attached.problem or len(attached.data) > MAX_ATTACHMENT_BYTES:
-            return f"[attachment {said}) is not there: {attached.problem or 'it is too large'}]"
+        data, problem = _fetch(attached)
+        if problem or len(data) > MAX_ATTACHMENT_BYTES:
+            return f"[attachment {said}) is not there: {problem or 'it is too large'}]"
         suffix = SUFFIX.fullmatch(Path(name).suffix)
-        kept = f"owlbox-{hashlib.sha256(attached.data).hexdigest()[:8]}{suffix[0].lower() if suffix else ''}"
+        kept = f"owlbox-{hashlib.sha256(data).hexdigest()[:8]}{suffix[0].lower() if suffix else ''}"
         try:
-            _write_inside(self._parts.data_folder(session) / INCOMING, kept, attached.data)
+            _write_inside(self._parts.data_folder(session) / INCOMING, kept, data)
         except OSError as error:
             return f"[attachment {said}) is not there: {error.strerror or error}]"
-        return f"[attachment {said}, {len(attached.data)} bytes): {INSIDE}/{INCOMING}/{kept}]"
+        return f"[attachment {said}, {len(data)} bytes): {INSIDE}/{INCOMING}/{kept}]"
 
     def _find_thread(self, received: Received, inbound: Inbound) -> str:
         """The thread that a message continues, or a new one; within the transaction that accepts it."""
@@ -303,6 +320,18 @@ def _thread_id(channel: str, session: str, thread: str) -> str:
 def is_of_thread(run: str) -> bool:
     """Whether a run is a thread of a service, beside what is said in the room itself."""
     return run[14:15] == "8"
+
+
+def _fetch(attached: Attached) -> tuple[bytes, str]:
+    """The bytes of a file, or why there are none; Busy when the service gives them later."""
+    if attached.problem or attached.fetch is None:
+        return attached.data, attached.problem
+    try:
+        return attached.fetch(), ""
+    except Busy:
+        raise
+    except OwlError as error:
+        return b"", error.message
 
 
 def _plain(text: str) -> str:

@@ -17,7 +17,7 @@ from appliance.errors import BadInput, NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home
 
-NAME = "the name of a channel: email, matrix, slack, or a file in appliance/channels/connectors"
+NAME = "the name of a channel: email, matrix, slack, slack-WORKSPACE, or a file in appliance/channels/connectors"
 Command = Callable[..., argparse.ArgumentParser]
 
 
@@ -43,7 +43,7 @@ def channels(args: argparse.Namespace, home: Home) -> int:
         found = way.call("channel.list", {})
         is_served = way.is_remote
     rows = [_list_cells(one, is_served=is_served) for one in found]
-    table = Table(rows, ["channel", "state", "since", "taken", "refused", "about"], ["about"])
+    table = Table(rows, ["channel", "state", "since", "taken", "refused", "sent", "failed", "about"], ["about"])
     return show(args, found, table)
 
 
@@ -51,7 +51,8 @@ def _list_cells(one: dict[str, Any], *, is_served: bool) -> list[str]:
     state = one["state"] if is_served or one["state"] == "off" else "on, no core runs"
     since = datetime.fromtimestamp(one["since_ms"] / 1000).strftime("%m-%d %H:%M") if one["since_ms"] else ""
     about = "; ".join((*([one["problem"]] if one["problem"] else []), *one["warnings"]))
-    return [one["name"], state, since, str(one["taken"] or ""), str(one["refused"] or ""), about]
+    counts = [str(one[name] or "") for name in ("taken", "refused", "sent", "failed")]
+    return [one["name"], state, since, *counts, about]
 
 
 def enabled(args: argparse.Namespace, home: Home) -> int:
@@ -66,11 +67,12 @@ def disabled(args: argparse.Namespace, home: Home) -> int:
 
 def _switch(args: argparse.Namespace, home: Home, *, is_on: bool) -> int:
     require_owner(home)
-    names = [one["name"] for one in once(home, "channel.list", {})]
+    tables = {one["name"]: one["key"] for one in once(home, "channel.list", {})}
     known = config.described(f"channels.{args.name}").choices
-    if args.name not in (*names, *known):
-        raise NotFound(f"no channel {args.name}", hint=f"there are {', '.join(names)}")
-    is_changed = config_edit.set_value(home, os.environ, ("channels", args.name, "enabled"), is_on)
+    if args.name not in (*tables, *known):
+        raise NotFound(f"no channel {args.name}", hint=f"there are {', '.join(tables)}")
+    key = tables.get(args.name) or f"channels.{args.name}"
+    is_changed = config_edit.set_value(home, os.environ, (*key.split("."), "enabled"), is_on)
     with connected(home) as way:
         if is_changed and way.is_remote:
             way.call("core.reload", {})

@@ -1,7 +1,7 @@
 """Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
 
 Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
-is a field. What holds tools is in `runtime.tool_settings`, what looks after the
+is a field. What holds tools and skills is in `runtime.tool_settings`, what looks after the
 installation in `runtime.upkeep_settings`, what a key is in `runtime.config_keys`. Knows nothing about files, the
 environment or how a value is checked: `runtime.config` reads and checks, `runtime.config_reference` prints. To add a key, add one
 line here and run `runtime.config_reference` again.
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
-from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Tools
+from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Skills, Tools
 from appliance.runtime.upkeep_settings import Backups, Metrics, Retention, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
@@ -279,8 +279,8 @@ class Email(Keys):
     pins: tuple[str, ...] = setting((), "SHA-256 of the servers' certificates; any, and no other is taken.")
 
 
-class Slack(Keys):
-    """A channel through Slack."""
+class Workspace(Keys):
+    """A channel through one workspace of Slack."""
 
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
     bot_token: str = setting("", "Token of the bot, `xoxb-`.", seed="A slack bot token", mark="needed secret")
@@ -293,6 +293,12 @@ class Slack(Keys):
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
     api_url: str = setting("https://slack.com/api", "Where the API is.")
     streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
+
+
+class Slack(Workspace):
+    """A channel through Slack."""
+
+    workspaces: Mapping[str, Workspace] = setting({}, "More workspaces, each a channel `slack-NAME` of its own.")
 
 
 class Web(Keys):
@@ -332,25 +338,6 @@ class Channels(Keys):
     web: Web = setting(Web(), "")
     programs: Programs = setting(Programs(), "")
     connectors: Mapping[str, Connector] = setting({}, "", mark="rest", folder="channels/connectors")
-
-
-class Skills(Keys):
-    """Skills beside those in box/skills."""
-
-    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled", mark="restart")
-    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs", mark="restart")
-    trusted: tuple[str, ...] = setting(
-        (), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.", mark="restart"
-    )
-    rescan_s: float = setting(
-        300,
-        "Pause between looks at `skills.folders`, which nobody watches; box/skills is watched.",
-        seed="A re-scan interval",
-        within=(1, DAY_S),
-    )
-    max_per_owner: int = setting(
-        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="restart"
-    )
 
 
 class Plugins(Keys):

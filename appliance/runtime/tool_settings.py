@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Literal
 
-from appliance.runtime.config_keys import Keys, setting
+from appliance.runtime.config_keys import DAY_S, Keys, setting
 
 Modes = Literal["strict", "permissive", "disabled"]
 
@@ -224,3 +224,22 @@ def bounds_of(sandbox: Sandbox, tools: Tools, tool: str, group: str, role: str =
         given = {item.name: getattr(bounds, item.name) for item in fields(bounds)}
         found = replace(found, **{name: value for name, value in given.items() if value is not None})
     return found
+
+
+class Skills(Keys):
+    """Skills beside those in box/skills."""
+
+    enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled", mark="restart")
+    folders: tuple[str, ...] = setting((), "More folders of skills, searched first.", seed="S skills.extra_dirs", mark="restart")
+    trusted: tuple[str, ...] = setting(
+        (), "Your own skills by name: prompts hold their descriptions, reading one marks no thread.", mark="restart"
+    )
+    rescan_s: float = setting(
+        300,
+        "Pause between looks at `skills.folders`, which nobody watches; box/skills is watched.",
+        seed="A re-scan interval",
+        within=(1, DAY_S),
+    )
+    max_per_owner: int = setting(
+        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="restart"
+    )

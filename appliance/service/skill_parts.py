@@ -8,6 +8,7 @@ from appliance.knowledge.entries import Entries
 from appliance.runtime import settings
 from appliance.runtime.paths import Home
 from appliance.runtime.periodic import Rounds
+from appliance.runtime.tool_settings import Skills as SkillKeys
 from appliance.skills.catalog import Skills
 from appliance.skills.skill_records import SkillRecords
 from appliance.store.database import Store
@@ -15,7 +16,7 @@ from appliance.store.database import Store
 LOG = logging.getLogger(__name__)
 
 
-def build_skills(home: Home, chosen: settings.Skills, store: Store, entries: Entries, environ: Mapping[str, str]) -> Skills:
+def build_skills(home: Home, chosen: SkillKeys, store: Store, entries: Entries, environ: Mapping[str, str]) -> Skills:
     """The skills as the configuration says where they lie and which are trusted; nothing is read yet."""
     return Skills(
         home.box,

@@ -77,7 +77,7 @@ def test_rooms_that_are_not_listed_ids_seen_before_and_empty_or_long_messages_ar
             Received("", BEN, "hi", 1),
         ):
             assert not entrance.take(one)
-    assert len(rig.messages()) == before and entrance.refused == 6
+    assert len(rig.messages()) == before and entrance.counts["refused"] == 6
     assert len([one for one in caplog.records if "is not listed" in one.getMessage()]) == 1
     once = said(text="once")
     assert [entrance.take(one) for one in (once, once)] == [True, True] and rig.messages().count("once") == 1

@@ -76,6 +76,84 @@ def test_a_long_answer_is_shown_while_it_is_written_in_one_message(place: Place)
     assert len(place.space.posts()) == 1 and place.space.posts()[0]["markdown_text"].endswith(" …") and 1 <= len(edits) <= 4
 
 
+def test_a_reaction_to_an_answer_is_told_in_its_thread_and_no_other_is(place: Place) -> None:
+    place.space.event(f"<@{BOT}> react", user=EVE, channel="C0TEA", ts="8.1")
+    place.posts(1)
+    moment = next(f"9.{number}" for number, (method, _) in enumerate(place.space.calls, 1) if method == "chat.postMessage")
+    item = {"type": "message", "channel": "C0TEA", "ts": moment}
+    told = {"type": "reaction_added", "reaction": "+1", "item": item, "event_ts": "8.2"}
+    for _ in range(2):
+        place.space.event("", user=EVE, item_user=BOT, **told)
+    place.space.event("", user=EVE, item_user=BEN, **told)
+    place.space.event("", user=BOT, item_user=BOT, **told)
+    place.space.event("", user=EVE, item_user=BOT, **{**told, "reaction": "<x>"})
+    assert [one["thread_ts"] for one in place.posts(2)] == ["8.1", "8.1"]
+    assert place.rig.messages()[-2:] == ["react", "[reacts with :+1:]"]
+    one, two = place.rig.session_of("react"), place.rig.session_of("[reacts")
+    assert one[0] == two[0]
+
+
+@pytest.mark.covers("A-181", "A-015", "E-291")
+def test_each_workspace_is_a_channel_of_its_own_and_the_loss_of_one_touches_no_other(tmp_path: Path) -> None:
+    with workspace() as space, workspace("T0OTHER", ("xoxb-2", "xapp-2")) as other:
+        given = {"enabled": True, "api_url": other.url, "bot_token": "xoxb-2", "app_token": "xapp-2"}
+        given |= {"allow_from": [f"T0OTHER/{BEN}"]}
+        with channel_rig.running(tmp_path, keys(space) | channel_rig.settings("channels.slack.workspaces.other", given)) as rig:
+            rig.until_connected("slack")
+            rig.until_connected("slack-other")
+            space.event("first", ts="5.1")
+            other.event("second", ts="5.1")
+            until(lambda: len(space.posts()) == len(other.posts()) == 1, f"{space.calls} {other.calls}", 20)
+            assert (
+                rig.session_of("first")[0] == f"slack:{TEAM}/{BEN}" and rig.session_of("second")[0] == f"slack-other:T0OTHER/{BEN}"
+            )
+            other.stop()
+            until(lambda: rig.state("slack-other").state == "failing", "the loss is noticed", 20)
+            space.event("still here")
+            until(lambda: len(space.posts()) == 2, "it is answered", 20)
+            state = rig.state("slack")
+            assert (state.state, state.taken, state.sent, state.failed, state.restarts) == ("connected", 2, 2, 0, 0)
+            assert rig.state("slack-other").key == "channels.slack.workspaces.other"
+            text = rig.core.model_parts.watching.metrics()["text"]
+            for outcome, count in (("taken", 2), ("sent", 2)):
+                assert f'owlbox_channel_messages_total{{channel="slack",outcome="{outcome}"}} {count}' in text
+            other.start()
+
+
+MALFORMED: tuple[dict[str, Any], ...] = (
+    {"files": "x"},
+    {"files": [1, {"size": "many", "name": 3, "url_private": ["x"]}]},
+    {"text": ["x"]},
+    {"text": {"a": 1}, "thread_ts": {"b": 2}},
+    {"user": {"id": "U0BEN"}},
+    {"channel": ["C1"], "ts": 5},
+    {"type": "reaction_added", "item": "x"},
+    {"type": "reaction_added", "item": {"channel": "D0DM", "ts": "9.1"}, "reaction": 5, "item_user": BOT},
+    {"ts": "9" * 400},
+    {"text": "x" * 200_000},
+    {"subtype": ["a"]},
+    {"type": ["message"]},
+)
+
+
+def test_malformed_events_are_confirmed_and_refused_and_the_connection_stays(place: Place) -> None:
+    before, restarts = len(place.rig.messages()), place.rig.state("slack").restarts
+    for number, more in enumerate(MALFORMED):
+        place.space.event(**{"text": "malformed", "ts": f"4.{number}", "user": "U0MAL", **more})
+    for data in (
+        "[]",
+        "5",
+        "null",
+        '{"envelope_id": 5}',
+        '{"envelope_id": "e9"}',
+        '{"envelope_id": "e8", "payload": {"event": []}}',
+    ):
+        place.space.sockets[-1].send(data)
+    place.space.event("sound")
+    place.posts(1)
+    assert place.rig.messages()[before:] == ["sound"] and place.rig.state("slack").restarts == restarts
+
+
 @pytest.mark.covers("A-181")
 def test_in_a_channel_mentions_and_the_trigger_are_answered_in_a_thread(place: Place) -> None:
     before = len(place.rig.messages())

@@ -22,7 +22,8 @@ TEAM, BOT = "T0TEAM", "U0OWL"
 class Workspace:
     """One workspace and its app."""
 
-    def __init__(self) -> None:
+    def __init__(self, team: str = TEAM, tokens: tuple[str, str] = ("xoxb", "xapp")) -> None:
+        self.team, self.tokens = team, tokens
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.files: dict[str, bytes] = {}
         self.plan: list[str] = []  # what the next posts end with: ok, hang-up, limited, or an error of Slack
@@ -104,11 +105,11 @@ class Workspace:
         if step == "limited":
             self.calls.pop()
             return 429, {"ok": False, "error": "ratelimited"}
-        wanted = "Bearer xapp" if method == "apps.connections.open" else "Bearer xoxb"
+        wanted = f"Bearer {self.tokens[method == 'apps.connections.open']}"
         if step != "ok" or token != wanted:
             return 200, {"ok": False, "error": step if step != "ok" else "invalid_auth"}
         if method == "auth.test":
-            more = {"team_id": TEAM, "user_id": BOT, "user": "owl", "team": "Birds"}
+            more = {"team_id": self.team, "user_id": BOT, "user": "owl", "team": "Birds"}
         if method == "apps.connections.open":
             more = {"url": f"ws://127.0.0.1:{self.ws_port}/link"}
         if method == "files.getUploadURLExternal":
@@ -133,9 +134,9 @@ class Workspace:
         """Something that a person says: to the bot alone, or with `channel` in a channel."""
         at = f"{len(self.calls) + 1_000_000}.{int(new_id()[-6:], 16)}"
         is_direct = "channel" not in more
-        event = {"type": "message", "user": user, "text": text, "ts": at, "team": TEAM, "channel": "D0DM"}
+        event = {"type": "message", "user": user, "text": text, "ts": at, "team": self.team, "channel": "D0DM"}
         event |= {"channel_type": "im" if is_direct else "channel", **more}
-        payload = {"team_id": more.pop("payload_team", TEAM), "event": event, "event_id": new_id(), "type": "event_callback"}
+        payload = {"team_id": more.pop("payload_team", self.team), "event": event, "event_id": new_id(), "type": "event_callback"}
         self.send({"type": "events_api", "payload": payload, "envelope_id": new_id()})
 
     def send(self, envelope: dict[str, Any]) -> None:
@@ -163,9 +164,9 @@ class Workspace:
 
 
 @contextmanager
-def workspace() -> Iterator[Workspace]:
+def workspace(*given: Any) -> Iterator[Workspace]:
     """A running one."""
-    made = Workspace()
+    made = Workspace(*given)
     made.start()
     try:
         yield made

@@ -13,6 +13,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,12 +200,8 @@ class MatrixChannel(Connection):
         info = content.get("info")
         mime = str(info.get("mimetype", "")) if isinstance(info, dict) else ""
         name = str(content.get("filename") or content.get("body") or "unnamed")[:200]
-        try:
-            return Attached(name, mime, self._server.download(str(content.get("url", "")), MAX_ATTACHMENT_BYTES))
-        except Busy:
-            raise
-        except OwlError as error:
-            return Attached(name, mime, problem=error.message)
+        address = str(content.get("url", ""))
+        return Attached(name, mime, fetch=partial(self._server.download, address, MAX_ATTACHMENT_BYTES))
 
     # -- sending --------------------------------------------------------------------------------------
 

@@ -1,27 +1,31 @@
-"""Slack by Socket Mode: talks with one person, mentions in channels, threads and files, in one workspace.
+"""Slack by Socket Mode: talks with one person, mentions in channels, threads, reactions and files, in one workspace.
 
 An event is confirmed after its message is stored: killed in between, Slack sends it again, and its id says that it is known. A
-sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Not covered:
-several workspaces at a time, and reactions. Needs the package websockets.
+sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Each further
+workspace is a channel of its own, with another object of this class. Needs the package websockets.
 """
 
 import json
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from websockets.exceptions import WebSocketException
+from msgspec.structs import replace
+from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
 from appliance.channels.attachment_files import read_attachment
+from appliance.channels.backlog import Backlog
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, REPEAT, Attached, Connection, Received, Running
 from appliance.channels.slack_api import SlackApi
-from appliance.errors import BadInput, Busy, Lost, NotFound, OwlError, Refused
+from appliance.errors import BadInput, Lost, NotFound, Refused
 from appliance.records import Outbound
-from appliance.runtime.settings import Slack
+from appliance.runtime.settings import Workspace
 from appliance.text.patterns import Pattern
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +33,8 @@ SECRET = "secret:"
 MAX_FRAME = 1024 * 1024
 HELLO_S, PING_S = 20.0, 30.0
 MAX_PART = 11_000  # characters of one message, of which Slack takes 12,000
+OWN_POSTS = 2000
+EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?")
 ID = re.compile(r"[A-Z0-9]{2,30}")
 PLAIN = (None, "", "file_share", "thread_broadcast")  # kinds of messages that people write
 
@@ -36,13 +42,15 @@ PLAIN = (None, "", "file_share", "thread_broadcast")  # kinds of messages that p
 class SlackChannel(Connection):
     """An app in a workspace."""
 
-    def __init__(self, settings: Slack, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
+    def __init__(self, settings: Workspace, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
         self._settings = settings
         self.is_streaming = settings.streaming
         self._secret = secret
         self._data_folder = data_folder
         self._api = SlackApi(settings.api_url)
         self._team = self._user = ""
+        self._backlog = Backlog()
+        self._own: OrderedDict[str, str] = OrderedDict()  # of what we posted: the thread, to know where a reaction belongs
         self._trigger = Pattern("/" + settings.trigger.replace("/", r"\/") + "/i")
 
     # -- receiving ------------------------------------------------------------------------------------
@@ -75,69 +83,94 @@ class SlackChannel(Connection):
     def _take_events(self, socket: ClientConnection, running: Running) -> None:
         """Until Slack wants another connection."""
         while not running.stop.is_set():
-            given = json.loads(socket.recv())
+            try:
+                given = json.loads(socket.recv(self._backlog.pause_s()))
+            except TimeoutError:
+                self._backlog.retry(running.intake)
+                continue
             if not isinstance(given, dict) or given.get("type") == "disconnect":
                 return
             envelope = given.get("envelope_id")
             if not isinstance(envelope, str):
                 continue
+            confirm = partial(_confirm, socket, envelope)
             try:
-                self._take(given, running)
-            except Busy as error:
-                LOG.info("messages are kept for later: %s", error)
-                continue  # not confirmed: it comes again
-            socket.send(json.dumps({"envelope_id": envelope}))
+                received = self._read_envelope(given, running)
+            except (TypeError, ValueError, AttributeError, OverflowError) as error:  # not confirmed it would come for ever
+                running.intake.refuse("somebody", f"malformed: {error}")
+                received = None
+            if received is None:
+                confirm()
+                continue
+            event_id = str(given["payload"].get("event_id") or envelope)
+            self._backlog.hand_in(event_id, received, running.intake, confirm)
+            self._backlog.retry(running.intake)
 
-    def _take(self, given: dict[str, Any], running: Running) -> None:
+    def _read_envelope(self, given: dict[str, Any], running: Running) -> Received | None:
+        """The message that an event is; None for one that is none, is ours, or is refused."""
         payload = given.get("payload")
         event = payload.get("event") if isinstance(payload, dict) else None
         if given.get("type") != "events_api" or not isinstance(event, dict) or not isinstance(payload, dict):
-            return
-        sender, place, at = (str(event.get(name) or "") for name in ("user", "channel", "ts"))
+            return None
+        item = event.get("item") if event.get("type") == "reaction_added" else event
+        item = item if isinstance(item, dict) else {}
+        sender, place, at = str(event.get("user") or ""), str(item.get("channel") or ""), str(item.get("ts") or "")
         is_plain = event.get("subtype") in PLAIN and not event.get("bot_id")
-        if event.get("type") not in ("message", "app_mention") or not is_plain or sender in ("", self._user):
-            return
+        if event.get("type") not in ("message", "app_mention", "reaction_added") or not is_plain or sender in ("", self._user):
+            return None
         team = str(event.get("user_team") or event.get("team") or payload.get("team_id") or "")
         if not all(ID.fullmatch(one) for one in (sender, place, team)) or payload.get("team_id") != self._team:
             running.intake.refuse(f"{team[:40]}/{sender[:40]}", "malformed, or of another workspace")
-            return
+            return None
+        made = Received(f"{place}/{at}", f"{team}/{sender}", "", _moment_ms(at), is_proven=team == self._team, room_name=place)
+        if event.get("type") == "reaction_added":
+            return self._read_reaction(made, event, place, at)
+        return self._read_message(made, event, place, at)
+
+    def _read_message(self, made: Received, event: dict[str, Any], place: str, at: str) -> Received:
+        """What somebody writes. A mention comes twice, as a message and as a mention: the moment names both."""
         is_direct = event.get("channel_type") == "im"
         text = str(event.get("text") or "")
         is_addressed = is_direct or event.get("type") == "app_mention" or f"<@{self._user}>" in text
         is_addressed = is_addressed or self._trigger.matches(text[:1000])
         root = str(event.get("thread_ts") or "")
         files = event.get("files")
-        running.intake.take(
-            Received(
-                # A mention comes twice, as a message and as a mention: the moment names both.
-                f"{place}/{at}",
-                f"{team}/{sender}",
-                plain_text(text.replace(f"<@{self._user}>", "")).strip(" :,") or ("" if files else text),
-                int(float(at) * 1000) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", at) else 0,
-                is_proven=team == self._team,
-                room="" if is_direct else place,
-                room_name=place,
-                is_addressed=is_addressed,
-                thread=root,
-                attachments=tuple(
-                    self._read_file(one) for one in (files if isinstance(files, list) else ())[: MAX_ATTACHMENTS + 1]
-                ),
-                metadata={"slack": {"channel": place, "thread": root if root else "" if is_direct else at}},
-            )
+        return replace(
+            made,
+            text=plain_text(text.replace(f"<@{self._user}>", "")).strip(" :,") or ("" if files else text),
+            room="" if is_direct else place,
+            is_addressed=is_addressed,
+            thread=root,
+            attachments=tuple(self._read_file(one) for one in (files if isinstance(files, list) else ())[: MAX_ATTACHMENTS + 1]),
+            metadata={"slack": {"channel": place, "thread": root if root else "" if is_direct else at}},
+        )
+
+    def _read_reaction(self, made: Received, event: dict[str, Any], place: str, at: str) -> Received | None:
+        """A reaction to something that we said, as a short text in the thread of that."""
+        name = str(event.get("reaction") or "")
+        if event.get("item_user") != self._user or not EMOJI.fullmatch(name):
+            return None
+        moment = str(event.get("event_ts") or "")
+        is_direct = place.startswith("D")
+        thread = self._own.get(f"{place}/{at}", "")
+        return replace(
+            made,
+            message_id=f"{place}/{at}/{name}/{moment}",
+            at_ms=_moment_ms(moment),
+            text=f"[reacts with :{name}:]",
+            room="" if is_direct else place,
+            thread=thread,
+            metadata={"slack": {"channel": place, "thread": thread or ("" if is_direct else at)}},
         )
 
     def _read_file(self, file: object) -> Attached:
         known = file if isinstance(file, dict) else {}
         name, mime = str(known.get("name") or "unnamed")[:200], str(known.get("mimetype") or "")
-        if int(known.get("size") or 0) > MAX_ATTACHMENT_BYTES:
-            return Attached(name, mime, problem=f"{known['size']} bytes are too many")
-        try:
-            url = str(known.get("url_private_download") or known.get("url_private") or "")
-            return Attached(name, mime, self._api.download(url, self._bot_token(), MAX_ATTACHMENT_BYTES))
-        except Busy:
-            raise
-        except OwlError as error:
-            return Attached(name, mime, problem=error.message)
+        size = known.get("size")
+        if isinstance(size, int) and size > MAX_ATTACHMENT_BYTES:
+            return Attached(name, mime, problem=f"{size} bytes are too many")
+        url = str(known.get("url_private_download") or known.get("url_private") or "")
+        return Attached(name, mime, fetch=lambda: self._api.download(url, self._bot_token(), MAX_ATTACHMENT_BYTES))
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -176,7 +209,11 @@ class SlackChannel(Connection):
 
     def _post(self, channel: str, text: str, thread: str) -> str:
         posted = self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=text, thread_ts=thread)
-        return str(posted.get("ts", ""))
+        moment = str(posted.get("ts", ""))
+        self._own[f"{channel}/{moment}"] = thread
+        while len(self._own) > OWN_POSTS:
+            self._own.popitem(last=False)
+        return moment
 
     def _update(self, channel: str, moment: str, text: str) -> None:
         self._api.call("chat.update", self._bot_token(), channel=channel, ts=moment, markdown_text=text)
@@ -215,6 +252,19 @@ class SlackChannel(Connection):
         return self._secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token
 
 
+def _confirm(socket: ClientConnection, envelope: str) -> None:
+    """Tell Slack that an event has arrived; on a connection that has ended it is sent again, and known."""
+    try:
+        socket.send(json.dumps({"envelope_id": envelope}))
+    except ConnectionClosed:
+        LOG.debug("an event could not be confirmed and comes again")
+
+
+def _moment_ms(moment: str) -> int:
+    """The time of a message, 0 for what is none."""
+    return int(float(moment) * 1000) if re.fullmatch(r"\d{1,12}(\.\d{1,9})?", moment) else 0
+
+
 def _find_place(message: Outbound) -> dict[str, Any]:
     """Where a message goes: its channel at least."""
     place = message.metadata.get("slack")
@@ -230,6 +280,6 @@ def plain_text(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def connect(settings: Slack, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:
+def connect(settings: Workspace, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:
     """The channel of this table."""
     return SlackChannel(settings, secret, data_folder)

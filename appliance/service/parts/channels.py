@@ -68,7 +68,7 @@ def build_connections(
 ) -> Connections:
     """The channels to people elsewhere."""
     services = {"inbox": inbox, "secret": secret, "home": base.home, "data_folder": data_folder}
-    parts = GatewayParts(base.store, base.runs, base.people, inbox, data_folder)
+    parts = GatewayParts(base.store, base.runs, base.people, inbox, data_folder, base.events)
     return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from appliance.channels.gateway import MessageCounted
 from appliance.clock import now_ms
 from appliance.errors import OwlError
 from appliance.models.client import ModelAnswered
@@ -60,6 +61,7 @@ FAMILIES = tuple(
         ("job_seconds_total", "counter", "Time from handing work over to its result"),
         ("jobs_total", "counter", "Work that was handed over, by its end"),
         ("messages_total", "counter", "Messages that were accepted, by channel"),
+        ("channel_messages_total", "counter", "Messages of channels, by what became of them: each attempt to send by itself"),
         ("sessions", "gauge", "Sessions by status"),
         ("tasks", "gauge", "Tasks by status"),
         ("notifications", "gauge", "Notifications by status"),
@@ -88,6 +90,7 @@ class Figures:
         self._last_event = int(store.value("SELECT COALESCE(MAX(id), 0) FROM events"))
         events.subscribe(ModelAnswered, self._count_answer)
         events.subscribe(JobEnded, self._count_job)
+        events.subscribe(MessageCounted, self._count_message)
 
     def text(self) -> str:
         """All of them."""
@@ -131,6 +134,10 @@ class Figures:
             self._counts["jobs_total", labels] += 1
             self._counts["job_seconds_total", labels] += seconds
         LOG.info("work that was handed over has ended", extra={**dict(labels), "seconds": round(seconds, 3)})
+
+    def _count_message(self, counted: MessageCounted) -> None:
+        with self._guard:
+            self._counts["channel_messages_total", (("channel", counted.channel), ("outcome", counted.outcome))] += 1
 
     def _count_tools(self) -> Iterable[tuple[str, Labels, float]]:
         """Results that were recorded since the last question, by any process of ours."""
