@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -126,8 +126,12 @@ conformance: dev ## the protocol's own suite against our MCP server and client; 
 accessibility: dev ## judge the web page by the rules of axe-core, with pictures of it; by hand, needs npm, network and chromium
 	$(python) tests/accessibility/run.py
 
-image: install model ## the image of a card for a Raspberry Pi (ARCH=amd64: for a PC); as root
-	image-build/build.sh $(or $(ARCH),arm64)
+image: install model ## the image of a card for a Raspberry Pi (ARCH=amd64: for a PC; UPDATE_KEY=FILE: whose updates it takes); as root
+	image-build/build.sh $(or $(ARCH),arm64) $(UPDATE_KEY)
+
+bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: for a PC), in build/bundles
+	@test -n "$(KEY)" || { echo "bundle: KEY=FILE names the private key; .venv/bin/python image-build/bundle.py key FILE makes one"; exit 2; }
+	$(bin)/python image-build/bundle.py make --for $(or $(ARCH),arm64) "$(KEY)" build/bundles/$(or $(ARCH),arm64)
 
 image-test: ## boot the image in an emulator and use it over ssh (ARCH=amd64, KILLS=50: power cuts)
 	$(PYTHON) image-build/image_test.py --kills $(or $(KILLS),0) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"

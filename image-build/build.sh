@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
 # Builds the image that is flashed to a card: what `make image` runs.
 #
-#   image-build/build.sh [arm64|amd64]        default: arm64, a Raspberry Pi 3, 4 or 5
+#   image-build/build.sh [arm64|amd64] [UPDATE_KEY]        default: arm64, a Raspberry Pi 3, 4 or 5
+#
+# UPDATE_KEY is a file with the public key whose bundles the image takes (image-build/bundle.py key); without one it takes none
+# until its owner names a key.
 #
 # Leaves in build/image/: owlbox-VERSION-ARCH.img, .img.zst with its .sha256, .sbom.json (every package with its version) and
 # imager.json for Raspberry Pi Imager. Needs root and Debian's mmdebstrap, mtools, dosfstools, fdisk and zstd; for arm64 also
 # gcc-aarch64-linux-gnu, g++-aarch64-linux-gnu, qemu-user-static, arch-test and binfmt-support. Nothing is fetched again that is in the cache.
 set -euo pipefail
 
-arch=${1:-arm64}
+arch=${1:-arm64} update_key=${2:-}
+if [[ -n $update_key ]]; then
+    update_key=$(realpath -e "$update_key")
+    if [[ $(base64 -d "$update_key" 2>/dev/null | wc -c) != 32 ]]; then
+        echo "image: $update_key is no public key for updates: image-build/bundle.py key prints one" >&2
+        exit 2
+    fi
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case $arch in
     arm64) needs=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static update-binfmts:binfmt-support arch-test:arch-test) ;;
@@ -44,7 +54,7 @@ stage() { # NAME COMMAND...: run a stage and say how long it took
 }
 compgen -G "$cache/models/*.gguf" >/dev/null || { echo "image: no models in $cache/models; run make model" >&2; exit 1; }
 stage "wheels" image-build/packages.sh "$arch" "$cache/image/wheels/$arch"
-stage "root filesystem" image-build/root.sh "$arch" "$cache/image/wheels/$arch" "$cache/models" "$out/$name.tar"
+OWLBOX_IMAGE_UPDATE_KEY=$update_key stage "root filesystem" image-build/root.sh "$arch" "$cache/image/wheels/$arch" "$cache/models" "$out/$name.tar"
 stage "card" image-build/assemble.sh "$arch" "$out/$name.tar" "$out/$name.img"
 stage "list of parts" python3 image-build/describe.py "$out/$name.tar" "$cache/image/wheels/$arch" "$cache/models" "$out/$name.sbom.json"
 stage "compression" zstd -q -f -T0 "-${OWLBOX_IMAGE_LEVEL:-10}" "$out/$name.img" -o "$out/$name.img.zst"

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Makes a signed bundle of this checkout, for `owlbox update apply`: docs/upgrade.md.
 
-    image-build/bundle.py key PRIVATE_FILE
-    image-build/bundle.py make PRIVATE_FILE TARGET_FOLDER [--days 90] [--extra web] [--wheels FOLDER]
+    .venv/bin/python image-build/bundle.py key PRIVATE_FILE
+    .venv/bin/python image-build/bundle.py make PRIVATE_FILE TARGET_FOLDER [--for arm64|amd64] [--days 90] [--extra web] [--wheels FOLDER]
 
 `key` writes a new private key (mode 0600) and prints the public one, which installations keep as update.pub. `make` collects the
-wheels of this checkout and of all that it needs, for this kind of machine and this Python, and signs them; nothing is downloaded
-when it is applied. It writes the bundle, its digest, and `latest.json` with `latest.sig` for a source over HTTPS.
+wheels of this checkout and of all that it needs and signs them; nothing is downloaded when it is applied. With `--for` they are
+those of an image: what is committed, for that machine and the image's Python. Without it they are for the kind of machine and the
+Python that run this. It writes the bundle, its digest, and `latest.json` with `latest.sig` for a source over HTTPS: a folder for
+each target.
 """
 
 import argparse
@@ -27,6 +29,8 @@ from appliance.service.updates import bundle  # noqa: E402
 from appliance.store.migrations import LATEST  # noqa: E402
 
 DAY_MS = 86_400_000
+IMAGE_PYTHON = "3.13"  # of Debian trixie, as packages.sh fetches wheels for
+IMAGES = {"arm64": bundle.Target("linux_aarch64", IMAGE_PYTHON), "amd64": bundle.Target("linux_x86_64", IMAGE_PYTHON)}
 
 
 def make_key(path: Path) -> int:
@@ -46,17 +50,25 @@ def collect(folder: Path, extras: list[str], known: list[Path]) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
+def collect_image(arch: str) -> list[Path]:
+    """The wheels that an image of this machine has, of what is committed."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox/image/wheels" / arch
+    subprocess.run([str(ROOT / "image-build/packages.sh"), arch, str(cache)], check=True)
+    return sorted(cache.glob("*.whl"))
+
+
 def make(args: argparse.Namespace) -> int:
     private = base64.b64decode(Path(args.private).read_text("ascii"))
-    target = Path(args.target)
-    target.mkdir(parents=True, exist_ok=True)
-    path = target / f"owlbox-{__version__}-{bundle.this_platform()}.bundle"
-    with tempfile.TemporaryDirectory(dir=target) as folder:
-        wheels = collect(Path(folder), args.extra, [Path(place) for place in args.wheels])
-        bundle.build(path, __version__, LATEST, wheels, private, now_ms() + args.days * DAY_MS)
-    digest = bundle.digest_file(path)
-    path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
-    print(f"{path} ({path.stat().st_size / 1e6:.1f} MB, {len(wheels)} wheels)")
+    folder = Path(args.target)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        if args.image:
+            target, wheels = IMAGES[args.image], collect_image(args.image)
+        else:
+            target, wheels = bundle.this_target(), collect(Path(scratch), args.extra, [Path(place) for place in args.wheels])
+        told = bundle.describe(__version__, LATEST, wheels, target, now_ms() + args.days * DAY_MS)
+        path = bundle.build(folder, told, wheels, private)
+    print(f"{path} ({path.stat().st_size / 1e6:.1f} MB, {len(wheels)} wheels, {target})")
     return 0
 
 
@@ -69,6 +81,7 @@ def main() -> int:
     made = known.add_parser("make", help="make a bundle")
     made.add_argument("private", help="the private key")
     made.add_argument("target", help="the folder that it is written to")
+    made.add_argument("--for", dest="image", choices=sorted(IMAGES), help="the image that it is for; without, this kind of machine")
     made.add_argument("--days", type=int, default=90, help="how long it may be applied")
     made.add_argument("--extra", action="append", default=[], help="an extra of the package, such as web; may be repeated")
     made.add_argument("--wheels", action="append", default=[], help="a folder with wheels that were built before")

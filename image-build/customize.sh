@@ -1,7 +1,7 @@
 #!/bin/sh
 # Run by root.sh in a root filesystem that has Debian and the overlay: users, Owlbox, kernel, and nothing that is only this one's.
 #
-#   customize.sh ROOT        with OWLBOX_IMAGE_WHEELS, OWLBOX_IMAGE_MODELS, OWLBOX_IMAGE_ARCH
+#   customize.sh ROOT        with OWLBOX_IMAGE_WHEELS, OWLBOX_IMAGE_MODELS, OWLBOX_IMAGE_ARCH, OWLBOX_IMAGE_UPDATE_KEY
 set -eu
 root=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,6 +20,7 @@ site=$(chroot "$root" "$env/bin/python" -c 'import sysconfig; print(sysconfig.ge
 "$here/install-wheels.sh" "$OWLBOX_IMAGE_ARCH" "$OWLBOX_IMAGE_WHEELS" "$root$site"
 [ ! -d "$root$site/share" ] || cp -r "$root$site/share" "$root$env/" # the skills; pip lays data files beside the packages here
 ln -sfn "versions/$version" "$root/opt/owlbox/current"
+[ -z "${OWLBOX_IMAGE_UPDATE_KEY:-}" ] || install -m 644 "$OWLBOX_IMAGE_UPDATE_KEY" "$root/opt/owlbox/update.pub"
 chroot "$root" "$env/bin/python" -m compileall -q -j 0 "$site" || true # some packages bring files for other Pythons
 
 "$here/../systemd/install.sh" --destdir "$root" --ssh --machine >/dev/null 2>&1

@@ -3,7 +3,8 @@
 #
 #   image-build/packages.sh arm64|amd64 FOLDER
 #
-# Nothing is compiled but the engine (engine-wheel.sh); what has no wheel for that machine ends this with its name.
+# Nothing is compiled but the engine (engine-wheel.sh); what has no wheel for that machine ends this with its name. Afterwards the
+# folder holds these wheels and no others: of an earlier time those that are still wanted are taken, and the rest goes.
 set -euo pipefail
 
 arch=${1:?usage: packages.sh arm64|amd64 FOLDER} folder=${2:?usage: packages.sh arm64|amd64 FOLDER}
@@ -13,12 +14,14 @@ extras=mcp,web,mail,slack,docs
 
 mkdir -p "$folder"
 "$root/image-build/engine-wheel.sh" "$arch" "$folder"
-rm -f "$folder"/owlbox-*.whl
-work=$(mktemp -d)
+work=$(mktemp -d "$folder/.work.XXXXXX") # on the same disk: the result is moved into its place
 trap 'rm -rf "$work"' EXIT
+version=$(sed -n 's/^ *"llama-cpp-python==\([0-9.]*\)".*/\1/p' "$root/pyproject.toml")
+mkdir "$work/new"
+cp "$folder/llama_cpp_python-$version"-*.whl "$work/new/"
 python3 -m venv "$work/venv"
 git -C "$root" archive HEAD | tar -x -C "$work" --one-top-level=tree # what is committed, and nothing else
-"$work/venv/bin/pip" wheel -q --no-deps -w "$folder" "$work/tree"
+"$work/venv/bin/pip" wheel -q --no-deps -w "$work/new" "$work/tree"
 "$work/venv/bin/python" - "$root/pyproject.toml" "$extras" >"$work/needs" <<'END'
 import sys, tomllib
 project = tomllib.load(open(sys.argv[1], "rb"))["project"]
@@ -32,5 +35,7 @@ for tag in _2_17 _2_28 _2_31 _2_34 2014; do
     platforms+=(--platform "manylinux${tag}_$machine")
 done
 "$work/venv/bin/pip" download -q --only-binary=:all: "${platforms[@]}" --python-version 3.13 --implementation cp --abi cp313 --abi abi3 \
-    --abi none --find-links "$folder" -d "$folder" -r "$work/needs" numpy diskcache jinja2 typing-extensions
+    --abi none --find-links "$folder" -d "$work/new" -r "$work/needs" numpy diskcache jinja2 typing-extensions
+rm -f "$folder"/*.whl
+mv "$work/new"/*.whl "$folder/"
 ls "$folder"/*.whl | wc -l | sed 's/$/ wheels/' >&2

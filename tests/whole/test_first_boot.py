@@ -179,18 +179,29 @@ NETWORK = """network:
 """
 
 
+def read_imager(boot: Path, programs: Path = Path("/usr/bin")) -> str:
+    """Runs what reads the imager's files; what it said."""
+    (boot / "user-data").write_text(USER_DATA)
+    (boot / "network-config").write_text(NETWORK)
+    words = [sys.executable, str(SCRIPTS / "first-boot-imager"), str(boot)]
+    env = {"PATH": f"{programs}:/usr/bin:/bin"}
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=env).stdout
+
+
 def test_what_the_imager_writes_becomes_the_same_files(tmp_path: Path) -> None:
-    (tmp_path / "user-data").write_text(USER_DATA)
-    (tmp_path / "network-config").write_text(NETWORK)
-    words = [sys.executable, str(SCRIPTS / "first-boot-imager"), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    said = read_imager(tmp_path)
     assert (tmp_path / "wifi.txt").read_text() == "Nest\nfeathers\nDE\n"
     assert (tmp_path / "hostname").read_text() == "barnowl\n" and (tmp_path / "authorized_keys").read_text() == KEY + "\n"
-    assert "runcmd is not used" in done.stdout
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "authorized_keys",
-        "hostname",
-        "timezone",
-        "user-data.taken",
-        "wifi.txt",
-    ]
+    assert "runcmd is not used" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["authorized_keys", "hostname", "timezone", "wifi.txt"]
+
+
+def test_what_the_imager_wrote_goes_after_its_copies_are_whole(tmp_path: Path) -> None:
+    boot, programs, log = tmp_path / "boot", tmp_path / "programs", tmp_path / "log"
+    boot.mkdir()
+    programs.mkdir()
+    (programs / "shred").write_text(f'#!/bin/sh\necho "${{2##*/}}:" $(ls {boot}) >>{log}\nexec /usr/bin/shred "$@"\n')
+    (programs / "shred").chmod(0o755)
+    read_imager(boot, programs)
+    first = "network-config: authorized_keys hostname network-config timezone user-data wifi.txt"
+    assert log.read_text().splitlines() == [first, "user-data: authorized_keys hostname timezone user-data wifi.txt"]

@@ -16,7 +16,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +36,16 @@ PIECE = 1 << 20
 ELSEWHERE = "take one from where this installation is maintained"
 
 
+class Target(Struct, frozen=True):
+    """The machines that a bundle is for: `platform` such as linux_aarch64, `python` such as 3.13."""
+
+    platform: str
+    python: str
+
+    def __str__(self) -> str:
+        return f"{self.platform} with Python {self.python}"
+
+
 class Manifest(Struct, frozen=True):
     """What a bundle says of itself, under its signature; `files` are size and SHA-256 by name."""
 
@@ -48,19 +58,19 @@ class Manifest(Struct, frozen=True):
     files: dict[str, tuple[int, str]]
 
     @property
+    def target(self) -> Target:
+        """The machines that it is for."""
+        return Target(self.platform, self.python)
+
+    @property
     def size_bytes(self) -> int:
         """Of all files together."""
         return sum(size for size, _ in self.files.values())
 
 
-def this_platform() -> str:
-    """The kind of machine that this is, as bundles name it."""
-    return f"{sys.platform}_{platform.machine()}"
-
-
-def this_python() -> str:
-    """The Python that bundles are made for."""
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
+def this_target() -> Target:
+    """What this machine is."""
+    return Target(f"{sys.platform}_{platform.machine()}", f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def read_key(text: str) -> bytes:
@@ -95,10 +105,8 @@ def require_usable(found: Manifest, current: str, name: str) -> None:
         raise Refused(f"{name}: version {found.version} {words}", hint="owlbox update rollback goes back to the version before")
     if now_ms() > found.expires_ms:
         raise Refused(f"{name}: it expired on {iso(found.expires_ms)[:10]}", hint=f"is the clock right? Else {ELSEWHERE}")
-    here = (this_platform(), this_python())
-    if (found.platform, found.python) != here:
-        made_for = f"it is made for {found.platform} with Python {found.python}, this is {here[0]} with {here[1]}"
-        raise Refused(f"{name}: {made_for}", hint=ELSEWHERE)
+    if found.target != this_target():
+        raise Refused(f"{name}: it is made for {found.target}, this is {this_target()}", hint=ELSEWHERE)
 
 
 @contextmanager
@@ -139,7 +147,7 @@ def find(place: Path, key: bytes) -> Path:
     for path in sorted(place.glob("owlbox-*.bundle")):
         try:
             with opened(path, key) as (found, _):
-                if (found.platform, found.python) == (this_platform(), this_python()):
+                if found.target == this_target():
                     known.append((order(found.version), path))
         except Refused:
             continue
@@ -148,23 +156,28 @@ def find(place: Path, key: bytes) -> Path:
     return max(known)[1]
 
 
-def build(target: Path, version: str, database: int, wheels: list[Path], private: bytes, expires_ms: int) -> dict[str, Any]:
-    """Write and sign a bundle; what its manifest says."""
-    told = {"format": FORMAT, "version": version, "platform": this_platform(), "python": this_python()}
+def describe(version: str, database: int, wheels: list[Path], target: Target, expires_ms: int) -> Manifest:
+    """What the manifest of a bundle with these wheels says; `database` is the version that it migrates to."""
     files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
-    told |= {"made_ms": now_ms(), "expires_ms": expires_ms, "database": database, "files": files}
-    data = json.dumps(told, indent=1).encode()
+    return Manifest(version, target.platform, target.python, now_ms(), expires_ms, database, files)
+
+
+def build(folder: Path, manifest: Manifest, wheels: list[Path], private: bytes) -> Path:
+    """Write and sign a bundle, with its digest and the index of a source beside it; the bundle's path."""
+    path = folder / f"owlbox-{manifest.version}-{manifest.platform}.bundle"
+    data = json.dumps({"format": FORMAT, **msgspec.to_builtins(manifest)}, indent=1).encode()
     index = (
-        (MANIFEST, target.with_name("latest.json"), data),
-        (SIGNATURE, target.with_name("latest.sig"), encryption.sign(private, data)),
+        (MANIFEST, folder / "latest.json", data),
+        (SIGNATURE, folder / "latest.sig", encryption.sign(private, data)),
     )
-    with tarfile.open(target, "w") as archive:
-        for name, path, content in index:
-            path.write_bytes(content)
-            archive.add(path, name)
-        for path in sorted(wheels):
-            archive.add(path, f"wheels/{path.name}", recursive=False)
-    return told
+    with tarfile.open(path, "w") as archive:
+        for name, part, content in index:
+            part.write_bytes(content)
+            archive.add(part, name)
+        for wheel in sorted(wheels):
+            archive.add(wheel, f"wheels/{wheel.name}", recursive=False)
+    path.with_name(f"{path.name}.sha256").write_text(f"{digest_file(path)}  {path.name}\n")
+    return path
 
 
 def _next_member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo | None:
