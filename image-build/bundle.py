@@ -2,7 +2,7 @@
 """Makes a signed bundle of this checkout, for `owlbox update apply`: docs/upgrade.md.
 
     .venv/bin/python image-build/bundle.py key PRIVATE_FILE
-    .venv/bin/python image-build/bundle.py make PRIVATE_FILE TARGET_FOLDER [--for arm64|amd64] [--days 90] [--extra web] [--wheels FOLDER]
+    .venv/bin/python image-build/bundle.py make PRIVATE_FILE FOLDER [--for arm64|amd64] [--days 90] [--extra web] [--wheels FOLDER]
 
 `key` writes a new private key (mode 0600) and prints the public one, which installations keep as update.pub. `make` collects the
 wheels of this checkout and of all that it needs and signs them; nothing is downloaded when it is applied. With `--for` they are

@@ -1,125 +1,43 @@
 """Boots an image in an emulator as its owner would use it: what `make image-test` runs.
 
-    python image-build/image_test.py IMAGE [--arch arm64|amd64] [--kills N] [--keep]
+    .venv/bin/python image-build/image_test.py IMAGE [--arch arm64|amd64] [--key SIGNING_KEY] [--kills N] [--keep]
 
 A copy of the image gets a public key, a name and a secret on its boot partition, is put on a larger card and started. Then over
 ssh: the card is filled, the screen opens, the local model answers, doctor is content, the secret is in the vault and off the
-card, and all of it is still there after a restart. With --kills the emulator is killed N times at moments drawn by chance while
-questions are asked, with what it had in memory lost, and every question that was acknowledged must be there afterwards.
+card, what `install.sh --machine` hardens is in force, and all of it is still there after a restart. With --key, the private half of
+the key that the image was built with, updates are applied: one that is well, one that is broken at its trial and one that is broken
+as a service, both of which must leave the data whole. With --kills the plug is pulled N times: power_cuts.py.
 amd64 starts through its firmware as a computer does; arm64 on QEMU's `virt` board with the kernel of the card.
 """
 
 import argparse
-import json
+import base64
 import os
-import pty
 import random
-import select
 import shutil
-import subprocess
 import sys
 import tempfile
-import termios
 import time
 from pathlib import Path
 
-BOOT_AT = "4M"
-CARD = 6 << 30
-BOOT_LIMIT_S = 900.0
-BOARDS = {
-    "amd64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max", "-bios", "/usr/share/ovmf/OVMF.fd"],
-    "arm64": ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72"],
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "image-build")]
+
+import trial_versions  # noqa: E402
+from emulator import BOARDS, CARD, Box, Card  # noqa: E402
+from power_cuts import Cuts, look_over  # noqa: E402
+
+# What is in force on a machine that does nothing else; each prints a line, which must contain the word.
+MACHINE = {
+    "swap in compressed memory": ("swapon --show=NAME,SIZE --noheadings", "/dev/zram0"),
+    "at most 200 MB of journal": ("sudo systemd-analyze cat-config systemd/journald.conf | grep ^SystemMaxUse", "200M"),
+    "the journal says so": ("sudo journalctl -b -u systemd-journald --no-pager -o cat | grep -o 'max 200.0M' | head -1", "200.0M"),
+    "the watchdog's time": ("systemctl show -p RuntimeWatchdogUSec --value", "15s"),
+    "inbound nothing by default": ("sudo nft list chain inet owlbox input | grep -o 'policy drop'", "drop"),
+    "security updates each day": ("systemctl is-enabled apt-daily-upgrade.timer", "enabled"),
+    "and only those": ("apt-config dump Unattended-Upgrade::Origins-Pattern | tail -1", "Debian-Security"),
+    "no traces of a crash on the card": ("systemctl show owlbox -p LimitCORE --value", "0"),
 }
-CONSOLE = {"amd64": "ttyS0", "arm64": "ttyAMA0"}
-
-
-class Box:
-    """An emulated computer with a card in it."""
-
-    def __init__(self, folder: Path, card: Path, arch: str, port: int) -> None:
-        self._folder, self._card, self._arch, self._port = folder, card, arch, port
-        self._key = folder / "key"
-        self._qemu: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> float:
-        """Power on; seconds until `admin` may log in."""
-        board = [*BOARDS[self._arch]]
-        if self._arch == "arm64":
-            board += ["-kernel", str(self._folder / "vmlinuz"), "-initrd", str(self._folder / "initrd")]
-            board += ["-append", f"root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 console={CONSOLE[self._arch]}"]
-        board += ["-accel", "tcg,thread=multi", "-smp", "2", "-m", "2048", "-display", "none", "-no-reboot"]
-        board += ["-serial", f"file:{self._folder / 'console.log'}"]
-        board += ["-drive", f"if=none,id=card,format=raw,cache=writeback,file={self._card}", "-device", "virtio-blk-pci,drive=card"]
-        board += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22", "-device", "virtio-net-pci,netdev=net,romfile="]
-        board += ["-device", "virtio-rng-pci"]
-        began_s = time.monotonic()
-        self._qemu = subprocess.Popen(board, stdin=subprocess.DEVNULL)
-        while time.monotonic() - began_s < BOOT_LIMIT_S:
-            if self._qemu.poll() is not None:
-                raise SystemExit(f"the emulator ended with {self._qemu.returncode}; see {self._folder / 'console.log'}")
-            if self.ssh("admin", "true", check=False, limit_s=60).returncode == 0:
-                return time.monotonic() - began_s
-            time.sleep(1)
-        raise SystemExit(f"no login in {BOOT_LIMIT_S:g} s; the console ended with:\n{self.console()}")
-
-    def words(self, user: str) -> list[str]:
-        """The beginning of a call of ssh."""
-        options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30"]
-        flags = [word for option in options for word in ("-o", option)]
-        return ["ssh", "-i", str(self._key), "-p", str(self._port), *flags, f"{user}@127.0.0.1"]
-
-    def ssh(self, user: str, command: str, *, check: bool = True, limit_s: float = 600) -> "subprocess.CompletedProcess[str]":
-        """Run a command over ssh; a failure ends the test with what it said."""
-        words = [*self.words(user), command]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
-            done = subprocess.CompletedProcess(words, 255, "", f"no answer in {limit_s:g} s")
-        if check and done.returncode != 0:
-            raise SystemExit(f"FAILED: {user}: {command}: {done.returncode}\n{done.stdout}{done.stderr}\n{self.journal()}")
-        return done
-
-    def screen(self, limit_s: float) -> bytes:
-        """What `ssh owl@box` draws in a terminal of 80 by 24 until its tabs are there."""
-        pid, handle = pty.fork()
-        if pid == 0:
-            os.execvp("ssh", [*self.words("owl")[:-1], "-t", self.words("owl")[-1]])
-        termios.tcsetwinsize(handle, (24, 80))
-        seen, end_s = b"", time.monotonic() + limit_s
-        try:
-            while time.monotonic() < end_s and b"Threads" not in seen:
-                if select.select([handle], [], [], 1)[0]:
-                    seen += os.read(handle, 65536)
-        except OSError:
-            pass
-        os.kill(pid, 15)
-        os.close(handle)
-        os.waitpid(pid, 0)
-        return seen
-
-    def journal(self) -> str:
-        """The last lines of the box's journal, when it can be reached."""
-        return self.ssh("admin", "sudo journalctl -b --no-pager -n 60 -o short-monotonic", check=False, limit_s=120).stdout
-
-    def console(self) -> str:
-        """The last lines of the serial console."""
-        log = self._folder / "console.log"
-        return "\n".join(log.read_text(errors="replace").splitlines()[-40:]) if log.exists() else ""
-
-    def stop(self) -> None:
-        """Power off in good order."""
-        self.ssh("admin", "sudo systemctl poweroff", check=False, limit_s=60)
-        assert self._qemu is not None
-        try:
-            self._qemu.wait(180)
-        except subprocess.TimeoutExpired:
-            raise SystemExit(f"it did not power off:\n{self.console()}") from None
-
-    def kill(self) -> None:
-        """Pull the plug."""
-        if self._qemu is not None and self._qemu.poll() is None:
-            self._qemu.kill()
-            self._qemu.wait()
 
 
 def main() -> int:
@@ -127,19 +45,28 @@ def main() -> int:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("image", type=Path)
     words.add_argument("--arch", choices=sorted(BOARDS))
+    words.add_argument("--key", type=Path, help="the private key of updates that the image takes")
     words.add_argument("--kills", type=int, default=0, help="power cuts at moments drawn by chance")
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--port", type=int, default=22022)
+    words.add_argument("--cores", type=int, default=2)
     words.add_argument("--keep", action="store_true", help="keep the card and the console's log")
     chosen = words.parse_args()
     arch = chosen.arch or ("arm64" if "arm64" in chosen.image.name else "amd64")
-    folder = Path(tempfile.mkdtemp(prefix="owlbox-image-"))
+    folder = Path(tempfile.mkdtemp(prefix="owlbox-image-", dir=chosen.image.parent))
     try:
-        box = Box(folder, make_card(chosen.image, folder, arch), arch, chosen.port)
+        card = Card(chosen.image, folder, arch)
+        disk = card.layer("box")
+        box = Box(card, disk, chosen.port, cores=chosen.cores)
+        cuts = Cuts(card, chosen.port, random.Random(chosen.seed), say)
         try:
-            try_first_boot(box)
-            try_second_boot(box)
-            cut_power(box, chosen.kills, random.Random(chosen.seed))
+            first_s = try_first_boot(box, card)
+            try_second_boot(box, card)
+            private = base64.b64decode(chosen.key.read_text("ascii")) if chosen.key else b""
+            if private:
+                try_updates(box, card, private)
+            if chosen.kills:
+                cut_power(cuts, box, disk, chosen.kills, first_s, private)
         finally:
             box.kill()
     finally:
@@ -147,33 +74,8 @@ def main() -> int:
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder)
-    print("1 passed, 0 failed")
+    print(f"1 passed, 0 failed; {cuts.count} power cuts")
     return 0
-
-
-def make_card(image: Path, folder: Path, arch: str) -> Path:
-    """A larger card with the image on it and what an owner drops on the boot partition."""
-    card = folder / "card.img"
-    subprocess.run(["cp", "--sparse=always", "--reflink=auto", str(image), str(card)], check=True)
-    os.truncate(card, CARD)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
-    drops = {
-        "authorized_keys": (folder / "key.pub").read_text(),
-        "hostname": "barnowl\n",
-        "secrets.txt": "skill/weather=feather-1234\n",
-    }
-    drops["timezone"] = "Europe/Berlin\n"
-    for name, text in drops.items():
-        (folder / name).write_text(text)
-        copy = ["mcopy", "-o", "-i", f"{card}@@{BOOT_AT}", str(folder / name), f"::{name}"]
-        subprocess.run(copy, check=True, env={**os.environ, "MTOOLS_SKIP_CHECK": "1"})
-    if arch == "arm64":  # the board's firmware is the emulator here: it loads the kernel itself
-        listed = subprocess.run(["mdir", "-b", "-i", f"{card}@@{BOOT_AT}"], capture_output=True, text=True, check=True)
-        listing = listed.stdout.split()
-        for kind, to in (("vmlinuz", "vmlinuz"), ("initrd", "initrd")):
-            name = next(word for word in listing if kind in word)
-            subprocess.run(["mcopy", "-i", f"{card}@@{BOOT_AT}", name, str(folder / to)], check=True)
-    return card
 
 
 def say(what: str, began_s: float | None = None) -> None:
@@ -188,9 +90,10 @@ def hold(condition: bool, what: str, box: Box) -> None:
     say(f"  {what}")
 
 
-def try_first_boot(box: Box) -> None:
-    """Everything that a first start has to do."""
-    say(f"first start: login after {box.start():.0f} s")
+def try_first_boot(box: Box, card: Card) -> float:
+    """Everything that a first start has to do; seconds to the first login."""
+    first_s = box.start()
+    say(f"first start: login after {first_s:.0f} s")
     state = box.ssh("admin", "systemctl is-system-running --wait; systemctl --failed --no-legend --no-pager", check=False).stdout
     hold(state.startswith("running"), f"the system runs: {' '.join(state.split())}", box)
     say("  " + box.ssh("admin", "systemd-analyze time | head -1").stdout.strip())
@@ -212,53 +115,75 @@ def try_first_boot(box: Box) -> None:
     took_s = time.monotonic() - began_s
     hold(b"Threads" in drawn, f"the screen opens over ssh in {took_s:.0f} s, {len(drawn)} bytes, {drawn[-60:]!r}", box)
     box.ssh("owl", "remember 'The spare key lies under the fern.'")
-    look_over(box)
+    look(box, card)
     refused = box.ssh("admin", "sudo sshd -T -C user=admin,host=x,addr=10.0.0.9 | grep -i '^passwordauthentication'").stdout
     hold(refused.strip().endswith("no"), "no password is taken at the door", box)
+    for what, (command, word) in MACHINE.items():
+        said = " ".join(box.ssh("admin", command, check=False).stdout.split())
+        hold(word in said, f"{what}: {said}", box)
+    say("  by stage: " + " ".join(box.ssh("admin", "systemd-analyze blame --no-pager | head -8 | xargs").stdout.split()))
+    return first_s
 
 
-def look_over(box: Box) -> None:
+def look(box: Box, card: Card) -> None:
     """doctor finds nothing that is wrong."""
-    done = box.ssh("admin", "sudo -u owlbox owlbox doctor --json", check=False)
-    try:
-        found = json.loads(done.stdout)
-    except ValueError:
-        raise SystemExit(f"FAILED: doctor said {done.stdout[-500:]}{done.stderr[-500:]}") from None
-    wrong = [f"{one['name']}: {one['message']}" for one in found if one["state"] == "problem"]
-    hold(not wrong, f"doctor is content with {len(found)} things{': ' if wrong else ''}{'; '.join(wrong)}", box)
+    told = look_over(box, card)
+    wrong = "; ".join(told["problems"])
+    hold(not wrong, f"doctor of {told['version']} is content with {told['checks']} things{': ' if wrong else ''}{wrong}", box)
 
 
-def try_second_boot(box: Box) -> None:
+def try_second_boot(box: Box, card: Card) -> None:
     """What was said and kept is there after a restart."""
     box.stop()
     say(f"second start: login after {box.start():.0f} s")
     box.ssh("admin", "systemctl is-system-running --wait", check=False)
     hold("What is your name?" in box.ssh("owl", "thread list").stdout, "the conversation is there", box)
     hold("fern" in box.ssh("owl", "search fern").stdout, "and what was remembered", box)
+    look(box, card)
 
 
-def cut_power(box: Box, kills: int, chance: random.Random) -> None:
-    """Power cuts while something is kept; everything acknowledged is there after the next start."""
-    kept: list[str] = []
-    for count in range(kills):
-        end_s = time.monotonic() + chance.uniform(2, 40)
-        asking: subprocess.Popen[str] | None = None
-        while time.monotonic() < end_s:
-            word = f"plumage{count}x{len(kept)}"
-            asking = subprocess.Popen([*box.words("owl"), f"remember 'Word {word}.'"], stdout=subprocess.PIPE, text=True)
-            while asking.poll() is None and time.monotonic() < end_s:
-                time.sleep(0.05)
-            if asking.poll() == 0:
-                kept.append(word)
-        box.kill()
-        if asking is not None:
-            asking.kill()
-            asking.wait()
-        after_s = box.start()
-        box.ssh("admin", "systemctl is-system-running --wait", check=False)
-        look_over(box)
-        lost = [word for word in kept if word not in box.ssh("owl", f"search {word}").stdout]
-        hold(not lost, f"cut {count + 1} of {kills}: up after {after_s:.0f} s, {len(kept)} kept, lost: {lost or 'none'}", box)
+def try_updates(box: Box, card: Card, private: bytes) -> None:
+    """One that is well, two that are broken; what was remembered is there after each."""
+    cases = [
+        (1, {}, 0, "version 0.1.1 runs", "0.1.1"),
+        (2, {"appliance/__main__.py": trial_versions.broken_at_its_trial}, 1, "not applied, nothing has changed", "0.1.1"),
+        (3, {"appliance/service/core.py": trial_versions.broken_as_a_service}, 1, "taken back", "0.1.1"),
+    ]
+    for number, edits, code, words, runs in cases:
+        place = put_update(box, card, private, number, edits)
+        began_s = time.monotonic()
+        done = box.ssh("admin", f"sudo owlbox update apply {place}", check=False, limit_s=3600)
+        say(f"update {number}: {time.monotonic() - began_s:.0f} s: {' '.join((done.stdout + done.stderr).split())}")
+        hold((done.returncode, words in done.stdout) == (code, True), f"it ends with {done.returncode}: {words}", box)
+        box.ssh("admin", f"rm {place}")
+        told = look_over(box, card)
+        hold(told["version"] == runs, f"version {told['version']} runs", box)
+        hold(not told["problems"], f"its doctor is content with {told['checks']} things", box)
+        hold("fern" in box.ssh("owl", "search fern").stdout, "what was remembered is there", box)
+    began_s = time.monotonic()
+    done = box.ssh("admin", "sudo owlbox update rollback", check=False, limit_s=3600)
+    say(f"rollback: {time.monotonic() - began_s:.0f} s: {' '.join((done.stdout + done.stderr).split())}")
+    hold(look_over(box, card)["version"] == "0.1.0", "the version before runs", box)
+    hold("fern" in box.ssh("owl", "search fern").stdout, "and what was remembered is there", box)
+
+
+def put_update(box: Box, card: Card, private: bytes, number: int, edits: dict[str, trial_versions.Edit]) -> str:
+    """Put a later version into the box; its place there."""
+    wheels = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox/image/wheels" / card.arch
+    path = trial_versions.make(wheels, card.folder / "updates", card.arch, private, number, edits)
+    box.put(path, f"/tmp/{path.name}")
+    path.unlink()
+    return f"/tmp/{path.name}"
+
+
+def cut_power(cuts: Cuts, box: Box, disk: Path, count: int, first_s: float, private: bytes) -> None:
+    """A fifth of the cuts in an update, a fifth in the first start, the rest while the box is talked to."""
+    some = count // 5
+    if private:
+        place = put_update(box, cuts.card, private, 4, {})
+        cuts.of_update(box, disk, f"sudo owlbox update apply {place}", some, 300)
+    cuts.of_load(box, disk, count - (2 if private else 1) * some, 90)
+    cuts.of_first_start(some, first_s * 1.5)
 
 
 if __name__ == "__main__":
