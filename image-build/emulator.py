@@ -13,7 +13,7 @@ BOOT_AT = "4M"
 CARD = 6 << 30
 BOOT_LIMIT_S = 1200.0
 BOARDS = {
-    "amd64": ["qemu-system-x86_64", "-M", "q35", "-cpu", "max"],
+    "amd64": ["qemu-system-x86_64", "-M", "q35,sata=off,smbus=off", "-cpu", "max,la57=off"],
     "arm64": ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a72"],
 }
 FIRMWARE = ["-bios", "/usr/share/ovmf/OVMF.fd"]
@@ -66,25 +66,37 @@ class Box:
     def __init__(self, card: Card, disk: Path, port: int, *, cores: int = 2, has_firmware: bool = True) -> None:
         """Without `has_firmware`, and always on arm64, QEMU loads the kernel itself; with it the machine's firmware does."""
         self._card, self._disk, self._port, self._cores = card, disk, port, cores
-        self._has_firmware = has_firmware and card.arch == "amd64"
+        self.has_firmware = has_firmware and card.arch == "amd64"
+        self.has_watchdog = False
         self._qemu: subprocess.Popen[bytes] | None = None
 
     def power_on(self) -> None:
         """Start it, and wait for nothing."""
         arch, folder = self._card.arch, self._card.folder
         board = [*BOARDS[arch]]
-        if self._has_firmware:
+        if self.has_firmware:
             board += FIRMWARE
         else:
             board += ["-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd")]
             board += ["-append", f"root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 console={CONSOLE[arch]}"]
-        board += ["-accel", "tcg,thread=multi", "-smp", str(self._cores), "-m", "2048", "-display", "none", "-no-reboot"]
+        board += [
+            "-accel",
+            "tcg,thread=multi",
+            "-smp",
+            str(self._cores),
+            "-m",
+            "2048",
+            "-display",
+            "none",
+            "-nodefaults",
+            "-no-reboot",
+        ]
         board += ["-serial", f"file:{folder / 'console.log'}"]
         drive = f"if=none,id=card,format=qcow2,cache=writeback,file={self._disk}"
         board += ["-drive", drive, "-device", "virtio-blk-pci,drive=card"]
         board += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self._port}-:22", "-device", "virtio-net-pci,netdev=net,romfile="]
         board += ["-device", "virtio-rng-pci"]
-        if arch == "amd64":
+        if self.has_watchdog:  # the only one that the kernel of both knows
             board += ["-device", "i6300esb", "-action", "watchdog=reset"]
         self._qemu = subprocess.Popen(board, stdin=subprocess.DEVNULL)
 
@@ -160,6 +172,16 @@ class Box:
             self._qemu.wait(300)
         except subprocess.TimeoutExpired:
             raise SystemExit(f"it did not power off:\n{self.console()}") from None
+
+    def wait_for_end(self, limit_s: float) -> float:
+        """Seconds until the emulator ended by itself, as it does when the machine is reset."""
+        assert self._qemu is not None
+        began_s = time.monotonic()
+        try:
+            self._qemu.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"it was not reset within {limit_s:g} s:\n{self.console()}") from None
+        return time.monotonic() - began_s
 
     def photograph(self, path: Path) -> None:
         """The card as it would be had the plug been pulled now: what the emulator had in memory is not in it."""

@@ -44,7 +44,8 @@ put() { # MODE SOURCE TARGET
 }
 
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
-    owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service owlbox-server.socket owlbox-server@.service \
+    owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service \
+    owlbox-program.socket owlbox-program@.service owlbox-programs.slice owlbox-server.socket owlbox-server@.service \
     owlbox-worker@.service owlbox-worker.service owlbox-worker.timer owlbox-heartbeat.service owlbox-heartbeat.timer \
     owlbox-maintenance.service owlbox-maintenance.timer owlbox-backup.service owlbox-backup.timer \
     owlbox-update.service owlbox-update.timer owlbox-recovery.service owlbox-web.service; do
@@ -112,6 +113,14 @@ END
 chmod 755 "$destdir/opt/owlbox/bin/owlbox-bridge.new"
 mv "$destdir/opt/owlbox/bin/owlbox-bridge.new" "$destdir/opt/owlbox/bin/owlbox-bridge"
 echo /opt/owlbox/bin/owlbox-bridge
+cat >"$destdir/opt/owlbox/bin/owlbox-program.new" <<END
+#!/bin/sh
+# Written by systemd/install.sh: the program of owlbox-program@.service.
+exec $python -I -X utf8 -m appliance.mcp.program_unit
+END
+chmod 755 "$destdir/opt/owlbox/bin/owlbox-program.new"
+mv "$destdir/opt/owlbox/bin/owlbox-program.new" "$destdir/opt/owlbox/bin/owlbox-program"
+echo /opt/owlbox/bin/owlbox-program
 # What finishes an update that lost power, with the code of the version before: the link is there while an update is under way.
 cat >"$destdir/opt/owlbox/bin/owlbox-recovery.new" <<'END'
 #!/bin/sh

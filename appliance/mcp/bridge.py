@@ -15,6 +15,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import mcp_types as types
@@ -32,6 +33,7 @@ LOG = logging.getLogger(__name__)
 IDLE_S = 300.0  # a server that was not asked for so long is ended
 LINGER_S = 20.0  # how long a bridge without servers waits for the next call
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+PROGRAMS = "OWLBOX_PROGRAM_SOCKET"  # where systemd starts servers that are programs
 PAGES = 50  # of one list
 CALL_S = 3600.0
 SIGN_S = 3.0  # for a sign of life of a server that failed
@@ -59,9 +61,11 @@ class Slot:
 class Bridge:
     """The servers that are connected, and the methods that the core calls."""
 
-    def __init__(self, idle_s: float = IDLE_S, linger_s: float = LINGER_S) -> None:
+    def __init__(self, idle_s: float = IDLE_S, linger_s: float = LINGER_S, unit: Path | None = None) -> None:
+        """`unit` is the program unit's socket; without one servers are our children."""
         self._idle_s = idle_s
         self._linger_s = linger_s
+        self._unit = unit
         self._slots: dict[str, Slot] = {}
         self._consents: dict[str, Consent] = {}
         self._callers = 0
@@ -96,7 +100,7 @@ class Bridge:
             if left_s > 0:
                 text = f"server {what.name} failed {slot.failures} times and is tried again in {left_s:.1f} s: {slot.last_error}"
                 raise ServerError(text, outcome="retryable", hint="wait, or look at it with owlbox mcp ping " + what.name)
-            made = Connection(what)
+            made = Connection(what, unit=self._unit)
             slot.starts += 1
             try:
                 await made.open()
@@ -421,7 +425,8 @@ class Door:
 
 async def serve(path: str, environ: Mapping[str, str]) -> None:
     """Listen until idle, told to end, or left alone by the core."""
-    bridge = Bridge(linger_s=float(environ.get("OWLBOX_LINGER_S", LINGER_S)))
+    unit = Path(environ[PROGRAMS]) if PROGRAMS in environ else None
+    bridge = Bridge(linger_s=float(environ.get("OWLBOX_LINGER_S", LINGER_S)), unit=unit)
     token = environ.get("OWLBOX_TOKEN", "")
     users = {os.getuid()}
     if core := environ.get("OWLBOX_CORE_USER", ""):

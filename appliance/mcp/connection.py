@@ -78,7 +78,8 @@ def spec(plain: Mapping[str, Any]) -> Spec:
 class Connection:
     """A server that is connected to. `client` is the library's; `is_stale` when its lists have changed."""
 
-    def __init__(self, what: Spec, consent: Consent | None = None) -> None:
+    def __init__(self, what: Spec, consent: Consent | None = None, unit: Path | None = None) -> None:
+        """`unit` is the program unit's socket, where systemd starts servers."""
         self.spec = what
         self.tokens = Tokens(dict(what.tokens))
         if what.client:
@@ -86,7 +87,7 @@ class Connection:
         self.is_stale = False
         self._consent = consent
         self._heard = http_transport.Heard()
-        self._conduit = Conduit(what.enclosure) if what.transport == "stdio" else None
+        self._conduit = Conduit(what.enclosure, unit) if what.transport == "stdio" else None
         self._stop = asyncio.Event()
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None

@@ -1,6 +1,7 @@
 """A server of tools behind its standard input and output, in its sandbox: the transport that the protocol's library drives.
 
-Owns starting it in its enclosure, its lines, its last words and its end. In the bridge process alone.
+Owns starting it in its enclosure, its lines, its last words and its end. In the bridge process alone. Under systemd the program
+unit starts it (`mcp.program_unit`), in a checkout a child of this process is it.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import mcp_types as types
@@ -15,7 +17,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from appliance.errors import ServerError, Unavailable
-from appliance.mcp import sandbox
+from appliance.mcp import program_unit, sandbox
+from appliance.mcp.program_unit import Program
 from appliance.mcp.sandbox import Enclosure
 from appliance.sandbox import bubblewrap, landlock
 from appliance.sandbox.descriptors import Descriptors
@@ -28,17 +31,20 @@ LEAVE_S = 2.0  # how long a server may take to end when its input ends
 KILLED_S = 5.0
 
 Item = SessionMessage | Exception
+Process = asyncio.subprocess.Process | Program
 Streams = tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]
 
 
 class Conduit:
     """One server's process; `transport` starts it, and ends it when it is left."""
 
-    def __init__(self, what: Enclosure, bwrap: str = bubblewrap.BWRAP) -> None:
+    def __init__(self, what: Enclosure, unit: Path | None = None, bwrap: str = bubblewrap.BWRAP) -> None:
+        """`unit` is the program unit's socket; without one a child of this process becomes the server."""
         self._what = what
+        self._unit = unit
         self._bwrap = bwrap
         self._said = ""
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
         self.gone = asyncio.Event()
 
     @property
@@ -83,37 +89,44 @@ class Conduit:
                     await self._end_process(process)
                 tasks.cancel_scope.cancel()
 
-    async def _start_process(self) -> asyncio.subprocess.Process:
+    async def _start_process(self) -> Process:
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        files = Descriptors()
         try:
-            listed = files.listed(sandbox.options(self._what))
-            command = sandbox.command(self._what, writing, landlock.version())
-            process = self._process = await asyncio.create_subprocess_exec(
-                *(bubblewrap.title(self._what.order, this_core()), "--args", str(listed), "--", *command),
-                executable=self._bwrap,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                pass_fds=(*files.numbers, writing),
-                env={},
-                cwd="/",
-                start_new_session=True,
-                limit=MAX_LINE,
-            )
-        except OSError as error:
-            os.close(reading)
-            raise Unavailable(f"{self._bwrap} cannot be started: {error.strerror}", hint=bubblewrap.missing(self._bwrap)) from None
+            if self._unit is not None:
+                process: Process = await program_unit.start(self._unit, self._what, this_core(), writing, MAX_LINE)
+            else:
+                process = await self._start_child(writing)
+            self._process = process
         except BaseException:
             os.close(reading)
             raise
         finally:
             os.close(writing)
-            files.close()
         await self._until_ready(process, reading)
         return process
 
-    async def _until_ready(self, process: asyncio.subprocess.Process, handle: int) -> None:
+    async def _start_child(self, ready_fd: int) -> Process:
+        with Descriptors() as files:
+            listed = files.listed(sandbox.options(self._what))
+            command = sandbox.command(self._what, ready_fd, landlock.version())
+            try:
+                return await asyncio.create_subprocess_exec(
+                    *(bubblewrap.title(self._what.order, this_core()), "--args", str(listed), "--", *command),
+                    executable=self._bwrap,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    pass_fds=(*files.numbers, ready_fd),
+                    env={},
+                    cwd="/",
+                    start_new_session=True,
+                    limit=MAX_LINE,
+                )
+            except OSError as error:
+                hint = bubblewrap.missing(self._bwrap)
+                raise Unavailable(f"{self._bwrap} cannot be started: {error.strerror}", hint=hint) from None
+
+    async def _until_ready(self, process: Process, handle: int) -> None:
         """Wait for the byte that says that the sandbox stands; ServerError with what bubblewrap said instead."""
         loop, told = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(handle, told.set)
@@ -132,7 +145,7 @@ class Conduit:
         said = (await process.stderr.read(WORDS)).decode("utf-8", "replace").strip()
         raise ServerError(f"no sandbox for server {self._what.name}: {said or 'not made in time'}", hint=bubblewrap.advice(said))
 
-    async def _read_messages(self, process: asyncio.subprocess.Process, to: MemoryObjectSendStream[Item]) -> None:
+    async def _read_messages(self, process: Process, to: MemoryObjectSendStream[Item]) -> None:
         """Messages, one a line; what is none, such as a greeting that some servers print, is passed over."""
         assert process.stdout is not None
         async with to:
@@ -146,9 +159,7 @@ class Conduit:
                     await to.send(SessionMessage(message))
             self.gone.set()
 
-    async def _write_messages(
-        self, process: asyncio.subprocess.Process, outgoing: MemoryObjectReceiveStream[SessionMessage]
-    ) -> None:
+    async def _write_messages(self, process: Process, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         assert process.stdin is not None
         async with outgoing:
             with contextlib.suppress(OSError, anyio.ClosedResourceError):
@@ -156,7 +167,7 @@ class Conduit:
                     process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                     await process.stdin.drain()
 
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None
         while data := await process.stderr.read(4096):
             self._remember_stderr(data.decode("utf-8", "replace"))
@@ -164,7 +175,7 @@ class Conduit:
     def _remember_stderr(self, text: str) -> None:
         self._said = (self._said + text)[-WORDS:]
 
-    async def _end_process(self, process: asyncio.subprocess.Process) -> None:
+    async def _end_process(self, process: Process) -> None:
         """Its input ends, and so should it; when it does not, it is killed with everything it started."""
         if process.stdin is not None:
             process.stdin.close()

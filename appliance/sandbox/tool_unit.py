@@ -138,7 +138,7 @@ def main() -> int:
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
         try:
-            _check_peer(sock, os.environ.get("OWLBOX_CORE_USER", ""))
+            check_peer(sock, os.environ.get("OWLBOX_CORE_USER", ""))
             order, core = _receive_order(sock)
             bubblewrap.check(order)
             if reason := bubblewrap.missing():
@@ -186,7 +186,7 @@ class _Caller:
             self._is_gone = True
 
 
-def _check_peer(sock: socket.socket, user: str) -> None:
+def check_peer(sock: socket.socket, user: str) -> None:
     """Refused unless the kernel says that the core's user is calling; without a name, our own."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     try:

@@ -19,6 +19,7 @@ from process import Box, a_box, until
 from appliance.cli import main
 from appliance.clock import monotonic_s
 from appliance.mcp import bridge_client
+from appliance.mcp.bridge import PROGRAMS
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.sandbox import tool_unit
@@ -28,7 +29,7 @@ from appliance.store.process_registry import Leases
 __all__ = ["a_box", "model_file", "model_home"]
 ALL = sorted(path.name for path in UNITS.iterdir() if path.suffix in (".service", ".socket", ".timer"))
 RUNNER = "/opt/owlbox/bin/owlbox-tool"  # written by install.sh, as the launcher is
-BRIDGE = "/opt/owlbox/bin/owlbox-bridge"
+BRIDGE, PROGRAM = "/opt/owlbox/bin/owlbox-bridge", "/opt/owlbox/bin/owlbox-program"
 RECOVERY = "/opt/owlbox/bin/owlbox-recovery"  # of the version before; root, because it changes links in /opt/owlbox
 PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 PEOPLE = 'u alice - "In the group" /home/alice /bin/sh\nm alice owlbox\nu mallory - "Not in it" /home/mallory /bin/sh\n'
@@ -72,7 +73,7 @@ def test_every_command_exists(name: str, command: str):
     if program == LAUNCHER:
         assert callable(main.parser(words).parse_args(words).handler)
     else:
-        is_known = program in (RUNNER, BRIDGE, RECOVERY) or (program in ("/bin/kill", "/bin/ln") and shutil.which(program))
+        is_known = program in (RUNNER, BRIDGE, PROGRAM, RECOVERY) or (program in ("/bin/kill", "/bin/ln") and shutil.which(program))
         assert is_known, f"{name} runs {program}"
 
 
@@ -134,6 +135,11 @@ def test_core_and_broker_agree_on_where_they_meet():
     assert (gate["Socket.SocketUser"], gate["Socket.SocketMode"]) == (core["Service.User"], ["0600"])
     assert f"OWLBOX_CORE_USER={core['Service.User'][0]}" in bridge["Service.Environment"]
     assert bridge["Service.User"][0] not in (core["Service.User"][0], tool_unit.USER)
+    program, gate = read(UNITS / "owlbox-program@.service"), read(UNITS / "owlbox-program.socket")
+    assert f"{PROGRAMS}={gate['Socket.ListenStream'][0]}" in bridge["Service.Environment"]
+    assert (gate["Socket.SocketUser"], gate["Socket.SocketMode"]) == (bridge["Service.User"], ["0600"])
+    assert program["Service.User"] == bridge["Service.User"] and program["Service.ExecStart"] == [PROGRAM]
+    assert program["Unit.BindsTo"] == ["owlbox-bridge.service"]
     web = read(UNITS / "owlbox-web.service")
     assert f"OWLBOX_WEB_USER={web['Service.User'][0]}" in core["Service.Environment"]
     assert str(paths.SERVICE_HOME) in web["Service.InaccessiblePaths"][0].split()
@@ -148,8 +154,8 @@ def test_a_task_that_fails_is_no_failure_of_the_timers_unit():
 
 @pytest.mark.parametrize("name", [n for n in ALL if n.endswith(".service")])
 def test_exposure_is_at_most_1_5_and_that_of_sandboxes_more(name: str):
-    # Bubblewrap needs namespaces and mounts, which is why tools have a unit of their own, and the bridge, with a network.
-    threshold = {"owlbox-tool@.service": 25, "owlbox-bridge.service": 30, "owlbox-recovery.service": 20}.get(name, 15)
+    # Bubblewrap needs namespaces and mounts, which is why tools have a unit of their own, and servers of tools, with a network.
+    threshold = {"owlbox-tool@.service": 25, "owlbox-program@.service": 30, "owlbox-recovery.service": 20}.get(name, 15)
     check = ["systemd-analyze", "security", "--offline=true", f"--threshold={threshold}", "--no-pager", str(UNITS / name)]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -451,27 +457,37 @@ def test_a_program_of_tools_is_asked_by_a_bridge_that_ends_when_it_is_idle(owler
     assert owlery.show(name, "ActiveState") == "inactive"
     config = owlery.root / "var/lib/owlbox/owlbox.toml"
     good = config.read_text()
-    config.write_text(f"{good}[tools]\nmcp_idle_s = 1\n")
-    owlery.ok("systemctl", "reload", "owlbox.service")
     given = ("--command", "/usr/bin/python3", "--args=/servers/stub.py", "--mount", f"{stub}:/servers/stub.py")
-    owlery.ok(LAUNCHER, "mcp", "add", "stub", *given, user=user)
+    said = owlery.ok(LAUNCHER, "mcp", "add", "stub", *given, user=user)
     assert owlery.show(name, "ActiveState") == "active"
     pid = owlery.show(name, "MainPID")
     assert owlery.ok("stat", "-c", "%U", f"/proc/{pid}") == "owlbox-bridge"
+    programs = ("systemctl", "list-units", "--plain", "--no-legend", "owlbox-program@*")
+    assert owlery.ok(*programs), said
+    unit = owlery.ok(*programs).split()[0]
+    sandbox = owlery.show(unit, "MainPID")
+    assert (
+        owlery.ok("readlink", f"/proc/{sandbox}/exe").endswith("/bwrap") and owlery.show(unit, "Slice") == "owlbox-programs.slice"
+    )
+    assert owlery.ok("cat", f"/proc/{pid}/task/{pid}/children") == "", "the bridge starts nothing itself"
+    config.write_text(f"{good}[tools]\nmcp_idle_s = 1\n")
+    owlery.ok("systemctl", "reload", "owlbox.service")
     assert "hoot" in owlery.ok(LAUNCHER, "mcp", "exec", "stub", "echo", '{"text": "hoot"}', user=user)
     owlery.ok(LAUNCHER, "mcp", "exec", "stub", "write", '{"text": "/work/a"}', user=user)
-    seen = owlery.run("nsenter", "-t", pid, "-m", "--", "ls", "-A", "/var/lib/owlbox", "/var/lib/owlbox/servers")
-    assert "owlbox.db" not in seen.stdout, seen.stdout
+    for process in (pid, sandbox):  # the second may have ended
+        seen = owlery.run("nsenter", "-t", process, "-m", "--", "ls", "-A", "/var/lib/owlbox", "/var/lib/owlbox/servers")
+        assert "owlbox.db" not in seen.stdout, seen.stdout
     assert owlery.ok("cat", "/var/lib/owlbox/servers/stub/a", user="owlbox") == "mine"
     assert "Permission denied" in owlery.run("cat", "/var/lib/owlbox/servers/stub/a", user="owlbox-tool").stderr
     talk = "from appliance.runtime.rpc_client import Client; Client('/run/owlbox-bridge/bridge.sock', name='x')"
     for other in ("alice", "owlbox-tool", "mallory"):
         assert "Permission denied" in owlery.run(machine.PYTHON, "-I", "-c", talk, user=other).stderr
     owlery.until(lambda: owlery.show(name, "ActiveState") == "inactive", "it ends when nobody asks")
+    owlery.until(lambda: owlery.ok(*programs) == "", "and its program with it")
     assert owlery.show(name, "Result") == "success" and owlery.show("owlbox-bridge.socket", "ActiveState") == "active"
     assert "again" in owlery.ok(LAUNCHER, "mcp", "exec", "stub", "echo", '{"text": "again"}', user=user)
     owlery.ok(LAUNCHER, "mcp", "remove", "stub", user=user)
-    owlery.ok("systemctl", "stop", "owlbox-bridge.socket", name)
+    owlery.ok("systemctl", "stop", "owlbox-bridge.socket", "owlbox-program.socket", name)
     config.write_text(good)
     owlery.ok("systemctl", "reload", "owlbox.service")
 

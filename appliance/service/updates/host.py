@@ -24,7 +24,8 @@ from appliance.service.daemon import Lock
 QUESTION = "Say hello in one short sentence."
 ANSWER_S, STEP_S, BUILD_S, READY_S = 600.0, 7200.0, 1800.0, 120.0
 UNITS = "owlbox*"
-LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-server@")  # units that are not to be stopped: ours, and single calls
+# Units that are not to be stopped: ours, and what ends with a call or with its bridge.
+LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-server@", "owlbox-program@")
 
 
 class Host:
