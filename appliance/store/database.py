@@ -28,6 +28,7 @@ from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETT
 MOST_SPARE = 8  # connections of ended threads that wait for new ones
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
+TRANSLATED = (apsw.Error, UnicodeDecodeError, UnicodeEncodeError)
 
 REASONS = {
     apsw.SQLITE_CHANGESET_DATA: "changed",
@@ -141,8 +142,7 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def rows(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        with self._translate_errors():
-            return self._thread_connection().execute(sql, bindings).fetchall()
+        return self._execute_sql(sql, bindings)
 
     def row(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> Row | None:
         """The first row of a query, or None."""
@@ -232,8 +232,10 @@ class Store:
             work()
 
     def _execute_sql(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
-        with self._translate_errors():
+        try:
             return self._thread_connection().execute(sql, bindings).fetchall()
+        except TRANSLATED as error:
+            raise self._translated(error) from error
 
     def _begin_immediate(self, db: apsw.Connection, delays_ms: Sequence[int]) -> None:
         """BEGIN IMMEDIATE, waiting longer each time; SQLite polls within each wait, so a short lock costs little."""
@@ -563,16 +565,20 @@ class Store:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except apsw.Error as error:
-            found = storage_errors.explain(error, self.path)
-            if isinstance(found, DiskFull | DiskReadOnly):
-                self.disk_fault = found
-            raise found from error
-        except UnicodeDecodeError as error:  # the cause tells a writer of rows which of its own it was
-            damaged = f"database {self.path} is damaged: a text in it is none"
-            raise StoreError(damaged, hint=storage_errors.AFTER_DAMAGE) from error
-        except UnicodeEncodeError as error:
-            raise BadInput(f"the text holds half a character at {error.start}", hint="leave it out") from None
+        except TRANSLATED as error:
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> OwlError:
+        """What is told of an error of SQLite's, or of a text that is none; the cause tells a writer of rows which of its own."""
+        if isinstance(error, UnicodeDecodeError):
+            return StoreError(f"database {self.path} is damaged: a text in it is none", hint=storage_errors.AFTER_DAMAGE)
+        if isinstance(error, UnicodeEncodeError):
+            return BadInput(f"the text holds half a character at {error.start}", hint="leave it out")
+        assert isinstance(error, apsw.Error)
+        found = storage_errors.explain(error, self.path)
+        if isinstance(found, DiskFull | DiskReadOnly):
+            self.disk_fault = found
+        return found
 
 
 def _recorded_values(names: Sequence[str], values: Sequence[Any] | None) -> dict[str, Any]:

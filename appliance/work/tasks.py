@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from appliance import clock
 from appliance.agent.loop_events import TaskDecided
@@ -24,65 +23,25 @@ from appliance.runtime.crash_points import Step
 from appliance.runtime.events import Events
 from appliance.store import visibility
 from appliance.store.database import Store
+from appliance.work.task_values import COLUMNS, LINKED, TEXT_OF, Malformed, check, malformed, named, numbers, task_of
 from appliance.work.task_values import MAX_TEXT as MAX_TEXT
 from appliance.work.task_values import Priority as Priority
-from appliance.work.task_values import check, named, numbers
+from appliance.work.task_values import Status as Status
+from appliance.work.task_values import Task as Task
 
 LOG = logging.getLogger(__name__)
-Status = Literal["pending", "in_progress", "waiting", "complete", "failed"]
+Outcome = Literal["complete", "failed", "waiting"]
 Open = Literal["open"]  # the three in which a task has not ended
 MAX_DEATHS = 3  # of a task's workers; then it waits for a person
 CANCELLED = "cancelled"
-TEXT_OF = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}
 OVERDUE = "its deadline passed before it was begun"
 SLOW = "it took too long"
 URGENCY = "CASE priority WHEN 'high' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END"  # as the index tasks_ready has it
+OVERDUE_ONES = "status = 'pending' AND deadline_ms <= ?"
 READY = "status = 'pending' AND open_blockers = 0"
-COLUMNS = (
-    "id, name, description, priority, status, waiting_reason, failure, output, claimed_by, claimed_ms, attempts, deaths, "
-    "deadline_ms, cancel_ms, context_ids, person, session, origin, open_blockers, created_ms, updated_ms, ended_ms"
-)
-LINKED = (
-    "(SELECT json_group_array(blocker) FROM (SELECT blocker FROM task_deps WHERE task = tasks.id ORDER BY id)), "
-    "(SELECT run FROM task_attempts WHERE task = tasks.id ORDER BY number DESC LIMIT 1)"
-)
 BACK = "status = 'pending', claimed_by = NULL, claimed_ms = NULL, waiting_reason = '', failure = '', output = '', ended_ms = NULL"
 
 Execute = Callable[..., list[tuple[Any, ...]]]
-
-
-class Task(Struct, frozen=True):
-    """One piece of work; `run` is the thread of the last attempt, `origin` the one it was asked for in, "" for none."""
-
-    id: int
-    name: str
-    description: str
-    priority: Priority
-    status: Status
-    waiting_reason: str
-    failure: str
-    output: str
-    claimed_by: str | None
-    claimed_ms: int | None
-    attempts: int
-    deaths: int
-    deadline_ms: int | None
-    cancel_ms: int | None
-    context_ids: tuple[str, ...]
-    person: str
-    session: str
-    origin: str | None
-    open_blockers: int
-    created_ms: int
-    updated_ms: int
-    ended_ms: int | None
-    blocked_by: tuple[int, ...] = ()
-    run: str = ""
-
-    @property
-    def text(self) -> str:
-        """What its state has to say: the output, why it failed, or what it waits for."""
-        return str(getattr(self, TEXT_OF[self.status])) if self.status in TEXT_OF else ""
 
 
 class NewTask(Struct, frozen=True):
@@ -156,9 +115,9 @@ class Tasks:
             row = self._store.row(f"SELECT {COLUMNS}, {LINKED} FROM tasks WHERE id = ?{visibility.own_people('person')}", (task,))
         except StoreError as error:
             if isinstance(error.__cause__, UnicodeDecodeError):
-                raise _malformed_error(task, "a text is not UTF-8") from None
+                raise malformed(task, "a text is not UTF-8") from None
             raise
-        return None if row is None else _task_from_row(row)
+        return None if row is None else task_of(row)
 
     def get(self, task: int) -> Task:
         found = self.find(task)
@@ -316,7 +275,7 @@ class Tasks:
 
     def is_work(self, now: int | None = None) -> bool:
         """True when `claim` has something to do: a task that can begin, or one whose deadline has passed."""
-        return self._is_ready() or bool(self._overdue_tasks(now or now_ms()))
+        return any(self._look(now or now_ms()))
 
     def claim(self, worker: str, only: int | None = None, now: int | None = None) -> Claim | None:
         """The most urgent, then oldest task that can begin, for this worker alone; None when there is none.
@@ -325,17 +284,25 @@ class Tasks:
         sense are left out with a warning.
         """
         at_ms = now_ms() if now is None else now
-        self._expire_overdue(at_ms)
-        while self._is_ready():
+        wanted = f"SELECT id FROM tasks WHERE {READY} AND {{valid}} "
+        wanted += f"ORDER BY {URGENCY}, id LIMIT 1" if only is None else f"AND id = {int(only)}"
+        while True:
+            is_ready, is_overdue = self._look(at_ms)
+            if is_overdue:
+                self._expire_overdue(at_ms)
+            if not is_ready:
+                return None
             try:
                 with self._store.write() as execute:
-                    claim = self._claim_next(execute, worker, only, at_ms)
-            except _Skipped:
+                    claim = self._claim_next(execute, worker, wanted.format(valid=self._valid_condition()), at_ms)
+            except StoreError as error:
+                if not (isinstance(error, Malformed) or isinstance(error.__cause__, UnicodeDecodeError)):
+                    raise
+                self._valid_tasks(row[0] for row in self._store.rows(wanted.format(valid=self._valid_condition())))  # left out now
                 continue
             if claim is not None:
                 self._passed(Step.TASK_CLAIMED)
             return claim
-        return None
 
     def attach(self, claim: Claim, run: str) -> None:
         """Note in which thread the task is worked on; Conflict when the claim is lost."""
@@ -347,10 +314,10 @@ class Tasks:
         """True while the worker still has the task."""
         return self._find_held(claim) is not None
 
-    def finish(self, claim: Claim, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
+    def finish(self, claim: Claim, status: Outcome, text: str) -> Task:
         """The task's end, or what it waits for; Conflict when the claim is lost."""
         with self._store.write(durable=True) as execute:
-            done = self._settle_task(execute, self._require_held(claim), status, text[:MAX_TEXT])
+            done = self._settle_held(execute, claim, status, text[:MAX_TEXT])
         self._passed(Step.TASK_SETTLED)
         return done
 
@@ -456,37 +423,33 @@ class Tasks:
         """A condition that leaves out the rows known to make no sense."""
         return f"id NOT IN ({', '.join(map(str, sorted(self._malformed)))})" if self._malformed else "TRUE"
 
-    def _is_ready(self) -> bool:
-        return self._store.row(f"SELECT 1 FROM tasks WHERE {READY} AND {self._valid_condition()} LIMIT 1") is not None
+    def _look(self, at_ms: int) -> tuple[bool, bool]:
+        """Whether a task can begin, and whether the deadline of one has passed; costs no write."""
+        valid = self._valid_condition()
+        ready, overdue = f"{READY} AND {valid}", f"{OVERDUE_ONES} AND {valid}"
+        sql = f"SELECT EXISTS (SELECT 1 FROM tasks WHERE {ready}), EXISTS (SELECT 1 FROM tasks WHERE {overdue})"
+        is_ready, is_overdue = self._store.rows(sql, (at_ms,))[0]
+        return bool(is_ready), bool(is_overdue)
 
     def _overdue_tasks(self, at_ms: int) -> list[int]:
-        sql = (
-            f"SELECT id FROM tasks WHERE status = 'pending' AND deadline_ms <= ? AND {self._valid_condition()} ORDER BY deadline_ms"
-        )
+        sql = f"SELECT id FROM tasks WHERE {OVERDUE_ONES} AND {self._valid_condition()} ORDER BY deadline_ms"
         return [int(row[0]) for row in self._store.rows(sql, (at_ms,))]
 
     def _expire_overdue(self, at_ms: int) -> None:
-        if not self._overdue_tasks(at_ms):
-            return  # the usual case costs no write
         with self._store.write(durable=True) as execute:
             for task in self._valid_tasks(self._overdue_tasks(at_ms)):
                 self._settle_task(execute, task, "failed", OVERDUE)
 
-    def _claim_next(self, execute: Execute, worker: str, only: int | None, at_ms: int) -> Claim | None:
-        wanted = f"SELECT id FROM tasks WHERE {READY} AND {self._valid_condition()} "
-        wanted += f"ORDER BY {URGENCY}, id LIMIT 1" if only is None else f"AND id = {int(only)}"
+    def _claim_next(self, execute: Execute, worker: str, wanted: str, at_ms: int) -> Claim | None:
+        """Take the task that a query finds; StoreError when its row makes no sense."""
         rows = execute(
             "UPDATE tasks SET status = 'in_progress', claimed_by = ?1, claimed_ms = ?2, updated_ms = ?2, attempts = attempts + 1, "
-            f"cancel_ms = NULL, ended_ms = NULL WHERE id = ({wanted}) AND {READY} RETURNING id",
+            f"cancel_ms = NULL, ended_ms = NULL WHERE id = ({wanted}) AND {READY} RETURNING {COLUMNS}, {LINKED}",
             (worker, at_ms),
         )
         if not rows:
             return None
-        try:
-            task = self.get(int(rows[0][0]))
-        except StoreError as error:
-            self._skip_task(int(rows[0][0]), error)
-            raise _Skipped from None
+        task = task_of(rows[0])
         sql = "INSERT INTO task_attempts (task, number, worker, started_ms) VALUES (?, ?, ?, ?)"
         execute(sql, (task.id, task.attempts, worker, at_ms))
         return Claim(task, worker, task.attempts)
@@ -505,17 +468,31 @@ class Tasks:
             raise Conflict(f"task {claim.task.id} is not worked on here any more: {how}", hint="nothing was changed; stop here")
         return held
 
-    def _settle_task(self, execute: Execute, task: Task, status: Literal["complete", "failed", "waiting"], text: str) -> Task:
+    def _settle_task(self, execute: Execute, task: Task, status: Outcome, text: str) -> Task:
+        (row,) = self._write_end(execute, status, text, "id = ?", (task.id,))
+        return self._close_task(execute, task_of(row), text if text == CANCELLED else status)
+
+    def _settle_held(self, execute: Execute, claim: Claim, status: Outcome, text: str) -> Task:
+        """The same in one statement with the check that the worker still has the task; Conflict when it has not."""
+        where = f"id = ? AND status = 'in_progress' AND claimed_by = ? AND attempts = ?{visibility.own_people('person')}"
+        rows = self._write_end(execute, status, text, where, (claim.task.id, claim.worker, claim.number))
+        if not rows:
+            self._require_held(claim)
+        return self._close_task(execute, task_of(rows[0]), text if text == CANCELLED else status)
+
+    def _write_end(self, execute: Execute, status: Outcome, text: str, where: str, which: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Write the end of the task that a condition names; its row afterwards."""
         now, texts = now_ms(), {"output": "", "failure": "", "waiting_reason": "", TEXT_OF[status]: text}
-        ended_ms = None if status == "waiting" else now
-        execute(
+        return execute(
             "UPDATE tasks SET status = ?, claimed_by = NULL, claimed_ms = NULL, cancel_ms = NULL, "
-            "output = ?, failure = ?, waiting_reason = ?, ended_ms = ?, updated_ms = ? WHERE id = ?",
-            (status, *texts.values(), ended_ms, now, task.id),
+            f"output = ?, failure = ?, waiting_reason = ?, ended_ms = ?, updated_ms = ? WHERE {where} "
+            f"RETURNING {COLUMNS}, {LINKED}",
+            (status, *texts.values(), None if status == "waiting" else now, now, *which),
         )
-        self._close_attempt(execute, task.id, text if text == CANCELLED else status, now)
-        gone = {"claimed_by": None, "claimed_ms": None, "cancel_ms": None}
-        done = replace(task, status=status, ended_ms=ended_ms, updated_ms=now, **gone, **texts)
+
+    def _close_task(self, execute: Execute, done: Task, outcome: str) -> Task:
+        """Close the attempt of a task that has just ended, and publish the end."""
+        self._close_attempt(execute, done.id, outcome, done.updated_ms)
         self._events.publish(TaskSettled(done))
         return done
 
@@ -579,22 +556,3 @@ class Tasks:
                     came[blocker] = current
                     waiting.append(blocker)
         return []
-
-
-class _Skipped(Exception):
-    """Leaves the transaction of a claim so that it is rolled back."""
-
-
-def _task_from_row(row: Sequence[Any]) -> Task:
-    """A row as a task; StoreError when it makes no sense."""
-    values = dict(zip(COLUMNS.split(", "), row, strict=False))
-    refs = json.loads(values["context_ids"])
-    if not isinstance(refs, list) or not all(isinstance(ref, str) for ref in refs):
-        raise _malformed_error(values["id"], f"context_ids is {values['context_ids'][:100]}")
-    if not values["name"].strip():
-        raise _malformed_error(values["id"], "it has no name")
-    return Task(**{**values, "context_ids": tuple(refs)}, blocked_by=tuple(json.loads(row[-2])), run=row[-1] or "")
-
-
-def _malformed_error(task: int, what: str) -> StoreError:
-    return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")
