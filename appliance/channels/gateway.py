@@ -281,7 +281,7 @@ class Gateway:
         suffix = SUFFIX.fullmatch(Path(name).suffix)
         kept = f"owlbox-{hashlib.sha256(data).hexdigest()[:8]}{suffix[0].lower() if suffix else ''}"
         try:
-            _write_inside(self._parts.data_folder(session) / INCOMING, kept, data)
+            _write_inside(self._parts.data_folder(session) / INCOMING, kept, data, f".{kept}.{self.channel}.part")
         except OSError as error:
             return f"[attachment {said}) is not there: {error.strerror or error}]"
         return f"[attachment {said}, {len(data)} bytes): {INSIDE}/{INCOMING}/{kept}]"
@@ -339,8 +339,8 @@ def _plain(text: str) -> str:
     return escape_invisible(" ".join(text.split()))
 
 
-def _write_inside(folder: Path, name: str, data: bytes) -> None:
-    """Write a file of a folder that tools may have changed: nothing is followed out of it, an existing file of ours stays."""
+def _write_inside(folder: Path, name: str, data: bytes, part: str) -> None:
+    """Write a file of a folder that tools may have changed: nothing is followed out of it. `part` is no other writer's name."""
     folder.parent.mkdir(mode=0o770, parents=True, exist_ok=True)
     top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -352,7 +352,6 @@ def _write_inside(folder: Path, name: str, data: bytes) -> None:
     finally:
         os.close(top)
     try:
-        part = f".{name}.part"
         try:
             os.unlink(part, dir_fd=inner)
         except FileNotFoundError:

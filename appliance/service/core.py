@@ -315,7 +315,8 @@ class Core:
         }
         processes = self.leases.listing(10)
         if visibility.asking() is not None:
-            return {**known, "processes": sum(lease.ended_ms is None for lease in processes)}
+            names: dict[str, list[str]] = {name: [] for name in settings.pools}
+            return {**known, "pools": names, "processes": sum(lease.ended_ms is None for lease in processes)}
         web = settings.channels.web
         return {
             **known,

@@ -7,6 +7,7 @@ opened. A picture is told by how it begins, not by its name. Knows nothing about
 import mimetypes
 import os
 import stat
+import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -52,6 +53,7 @@ class UploadFiles:
     def __init__(self, sessions: Path) -> None:
         """`sessions` is the folder with one folder for each session."""
         self._sessions = sessions
+        self._writing = threading.Lock()  # two of one name at once: the second finds the first
 
     def keep(self, session: str, name: str, data: bytes) -> Upload:
         """Write a file, under another name where there is one of this name with other contents."""
@@ -64,7 +66,9 @@ class UploadFiles:
             try:
                 for number in range(1, 1000):
                     tried = plain if number == 1 else f"{stem}-{number}{dot}{suffix}" if stem else f"{plain}-{number}"
-                    if _write_new(folder, tried, data):
+                    with self._writing:
+                        is_kept = _write_new(folder, tried, data)
+                    if is_kept:
                         return Upload(tried, mime_of(tried, data), len(data))
             finally:
                 os.close(folder)

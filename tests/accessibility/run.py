@@ -82,6 +82,14 @@ def visit(browser: Browser, rules: str, invite: str) -> dict[str, list[Any]]:
             found[f"answer {colours} {width}"] = judge(browser, rules, f"answer-{colours}-{width}")
             browser.run("document.querySelector('#threads button').click()")
             browser.shows("Which", css="#log")
+            if width < 1000:
+                browser.press("Conversations")
+            browser.type("#find", "OWLS")
+            browser.shows("Tawny", css="#threads")
+            found[f"search {colours} {width}"] = judge(browser, rules, f"search-{colours}-{width}")
+            browser.run("const one = document.querySelector('#find'); one.value = ''; one.dispatchEvent(new Event('input'))")
+            browser.run("document.querySelector('#text').focus(); document.querySelector('#side').classList.remove('is-open')")
+            browser.shows("ask me", css="#threads") if width > 1000 else None
     return found
 
 
@@ -95,6 +103,7 @@ def main() -> int:
             script(box, PLAY)
             core = box.serve()
             invite = core.call("login.invite", person="ann")["address"]
+            core.call("group.change", group="birds", add=["ann"])
             until(lambda: "web page at" in (box.home.logs / "web/output.log").read_text(), "the page is served")
             found = visit(browser, rules, invite)
     bad = 0

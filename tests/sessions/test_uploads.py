@@ -1,6 +1,7 @@
 """Files of sessions: names that are safe, nothing followed out of the folder, pictures told by how they begin."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def test_a_file_is_kept_below_its_sessions_data_and_two_of_a_name_stay_apart(fil
         files.read(SESSION, "../data/uploads/tea.txt")
     with pytest.raises(TooLarge):
         files.keep(SESSION, "big", bytes(MAX_BYTES + 1))
+
+
+def test_two_of_a_name_at_once_are_both_kept_whole(files: UploadFiles) -> None:
+    given = [bytes([number]) * 100_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(lambda data: files.keep(SESSION, "tea.txt", data), given))
+    assert len({one.name for one in kept}) == 8
+    assert [files.read(SESSION, one.name)[1] for one in kept] == given
 
 
 def test_no_link_that_a_tool_put_there_is_followed(files: UploadFiles, tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def free_port() -> int:
 def page(shared_box: Box) -> Iterator[Page]:
     port = free_port()
     shared_box.environ |= {"OWLBOX__CHANNELS__WEB__ENABLED": "true", "OWLBOX__CHANNELS__WEB__PORT": str(port)}
+    shared_box.environ |= {"OWLBOX__POOLS__SECOND": '["local"]'}
     script(shared_box, PLAY)
     core = shared_box.serve()
     with browsing() as browser:
@@ -227,6 +228,67 @@ def test_files_are_sent_with_a_message_told_to_the_model_and_their_names_are_ine
     assert (folder / "data/uploads/owl.png").read_bytes() == picture.read_bytes()
 
 
+def pick(browser: Browser, css: str, value: str) -> None:
+    """Choose in a list that is shown."""
+    browser.find(css)
+    browser.run(
+        "const one = document.querySelector(arguments[0]); one.value = arguments[1]; one.dispatchEvent(new Event('change'))",
+        css,
+        value,
+    )
+
+
+def test_what_was_said_is_found_and_opened_and_what_is_found_is_inert(page: Page) -> None:
+    browser = page.begin()
+    page.say(f"the heron nests by the mill {EVIL}")
+    browser.shows("Hoot hoot.", css="#log")
+    page.begin()
+    browser.type("#find", "HERON nests")
+    browser.shows("the heron nests by the mill <img", css="#threads")
+    assert browser.text("#threads").count("heron") == 1 and is_inert(browser)
+    browser.run("document.querySelector('#threads button').click()")
+    browser.shows("the heron nests", "Hoot hoot.", css="#log")
+    browser.run("document.querySelector('#find').value = ''")
+    browser.type("#find", "zebras in snow")
+    browser.shows("Nobody has said that.", css="#threads")
+    browser.run("const one = document.querySelector('#find'); one.value = ''; one.dispatchEvent(new Event('input'))")
+    until(lambda: "Nobody" not in browser.text("#threads"), "all conversations are listed again")
+    assert browser.problems() == []
+
+
+def test_another_pool_answers_when_it_is_chosen_and_the_choice_is_that_of_the_conversation(page: Page) -> None:
+    browser = page.begin()
+    pick(browser, "#model", "second")
+    page.say("with the other one")
+    browser.shows("Hoot hoot.", css="#log")
+    thread = page.core.call("thread.list", limit=1)[0]
+    assert thread["settings"]["model"] == "second"
+    page.begin()
+    assert browser.run("return document.querySelector('#model').value") == ""
+    browser.run("document.querySelector('#threads button').click()")
+    until(lambda: browser.run("return document.querySelector('#model').value") == "second", "the choice is shown")
+    pick(browser, "#model", "")
+    until(lambda: page.core.call("run.view", run=thread["id"])["run"]["settings"]["model"] == "", "it is set back")
+    assert browser.problems() == []
+
+
+def test_a_group_has_conversations_of_its_own(page: Page) -> None:
+    page.core.call("group.change", group="birds", add=["ann"])
+    browser = page.begin()
+    browser.run("location.reload()")
+    browser.shows("For", css="#context-label")
+    pick(browser, "#context", "group:birds")
+    page.say("among birds")
+    browser.shows("Hoot hoot.", css="#log")
+    [found] = [one for one in page.core.call("thread.list", limit=5) if "among birds" in one["title"]]
+    assert page.core.call("session.view", id=found["session"])["context"] == "group:birds"
+    pick(browser, "#context", "")
+    page.say("for myself")
+    browser.shows("for myself", "Hoot hoot.", css="#log")
+    assert "among birds" not in browser.text("#log")
+    assert browser.problems() == []
+
+
 def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arrives_once(page: Page) -> None:
     browser = page.begin()
     page.say("before")
@@ -278,7 +340,7 @@ def test_everything_is_reached_by_keyboard_in_order_and_shown_to_be_focused(page
         browser.keys(TAB)
         seen.append(browser.run(f"{focus} return [name, getComputedStyle(one).outlineStyle]"))
     names = [name for name, _ in seen]
-    assert (names[:5], names[-3:]) == (["Chat", "Tasks", "Approvals", "Settings", "new-thread"], ["attach", "text", "send"])
+    assert (names[:5], names[-3:]) == (["Chat", "Tasks", "Approvals", "Settings", "context"], ["attach", "text", "send"])
     assert [name for name, outline in seen if outline == "none"] == []
     assert browser.problems() == []
 

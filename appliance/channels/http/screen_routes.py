@@ -10,18 +10,19 @@ import logging
 import socket
 import threading
 from collections.abc import Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request as Handshake
-from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.sync.connection import Connection
 
 from appliance.channels.http.core_link import CoreLink
 from appliance.channels.http.message import Request, Response, send
+from appliance.channels.http.relay import relaying
 from appliance.channels.http.screen_process import ScreenProcess
 from appliance.channels.http.server import route
 from appliance.channels.http.site import Site
@@ -29,7 +30,6 @@ from appliance.errors import BadInput, Busy, NotFound, Refused
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT_BYTES = 256 * 1024  # of what is typed or pasted at once
-PING_S, CLOSE_S, QUEUE = 50.0, 2.0, 16
 # Our page, and what textual-serve has: path below /screen/ to file and kind.
 OWN = {"": ("screen.html", "text/html; charset=utf-8"), "screen.css": ("screen.css", "text/css; charset=utf-8"),
        "screen.js": ("screen.js", "text/javascript; charset=utf-8")}  # fmt: skip
@@ -107,28 +107,12 @@ class ScreenRoutes:
 
 def _relay(sock: socket.socket, screen: ScreenProcess) -> None:
     """Carry what is typed and what is drawn until one side ends."""
-    made = Connection(
-        sock,
-        ServerProtocol(state=OPEN, max_size=MAX_TEXT_BYTES, logger=LOG),
-        ping_interval=PING_S,
-        ping_timeout=PING_S,
-        close_timeout=CLOSE_S,
-        max_queue=QUEUE,
-    )
-    made.start_keepalive()
-    back = threading.Thread(target=_carry_back, args=(screen, made), name="http-screen", daemon=True)
-    back.start()
-    try:
-        for text in made:
-            _hand_over(text, screen, made)
-    except (ConnectionClosed, OSError):
-        pass
-    except BadInput as error:
-        LOG.warning("a screen is hung up on: %s", error)
-    finally:
-        screen.close()
-        back.join(CLOSE_S)
-        made.close()
+    with relaying(sock, MAX_TEXT_BYTES, partial(_carry_back, screen), screen.close) as made:
+        try:
+            for text in made:
+                _hand_over(text, screen, made)
+        except BadInput as error:
+            LOG.warning("a screen is hung up on: %s", error)
 
 
 def _hand_over(text: str | bytes, screen: ScreenProcess, made: Connection) -> None:

@@ -7,15 +7,17 @@ for a transcript, and what `inbox.relay` tells for an answer.
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
+from msgspec.structs import replace
+
 from appliance.channels.inbox import MAX_CHARS, Accepted, fit, relay
 from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.session_control import Control, Prompt, read_settings
-from appliance.errors import Lost
+from appliance.errors import BadInput, Lost
 from appliance.records import Mode, Outcome
 from appliance.runtime.methods import Call, method
 from appliance.runtime.rpc.notifications import State
 from appliance.runtime.signatures import Range
-from appliance.runtime.users import caller_name
+from appliance.runtime.users import caller_name, group_context
 from appliance.sessions.history import Told
 from appliance.sessions.runs import Run as RunRecord
 from appliance.sessions.sessions import Wanted, session_data
@@ -29,6 +31,7 @@ Wait = Annotated[bool, "stream the answer; false returns once the prompt is safe
 States = Annotated[bool, "also stream `state` after each command and each turn, and at the end"]
 Given = Annotated[dict[str, Any] | None, "temperature, context_limit, persona, approval, no_repo, no_web, ..."]
 PAGE_CHARS = 400_000
+EXCERPT_CHARS = 120  # behind the beginning of what was found
 
 
 def _prompt_method(mode: Mode, what: str) -> Callable[..., dict[str, Any]]:
@@ -123,6 +126,18 @@ class SessionMethods:
     ) -> list[Told]:
         """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
         return self.control.history.last(context or f"user:{caller_name(call)}", last)
+
+    @method("history.search", access="own", is_quiet=True)
+    def search(
+        self,
+        query: Annotated[str, Range(1, 200), "letters that were said, in whatever case"],
+        limit: Annotated[int, Range(1, 100), "how many to show"] = 20,
+    ) -> list[Told]:
+        """The newest messages of the caller, or of the group it works for, that hold some letters; cut around them."""
+        if not query.strip():
+            raise BadInput("nothing is looked for", hint="give some letters of what was said")
+        found = self.control.history.search(query.strip(), context=group_context(), limit=limit)
+        return [replace(one.told, text=_cut_around(one.told.text, query.strip())) for one in found]
 
     # -- runs ---------------------------------------------------------------------------------------
 
@@ -219,6 +234,14 @@ class SessionMethods:
             return known
         finally:
             feed.leave(accepted.loop, subscription)
+
+
+def _cut_around(text: str, query: str) -> str:
+    """A text on one line, cut to some words before and behind what was looked for."""
+    flat = " ".join(text.split())
+    at = max(0, flat.casefold().find(query.casefold()))
+    start, end = max(0, at - EXCERPT_CHARS // 3), at + EXCERPT_CHARS
+    return f"{'…' if start else ''}{flat[start:end]}{'…' if end < len(flat) else ''}"
 
 
 def _stream_lines(call: Call, lines: Iterable[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from appliance.channels.inbox import Inbox, fit, relay
 from appliance.channels.rpc.uploads import Uploads
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Lost
-from appliance.records import Inbound, to_plain
+from appliance.records import Inbound, RunSettings, to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name, group_context
@@ -44,12 +44,15 @@ class ThreadMethods:
         wait: Annotated[bool, "stream the answer; false returns once the message is safe"] = True,
         own_chars: Annotated[int, "characters that the person typed, when a document follows them; -1 for all"] = -1,
         uploads: Annotated[Sequence[str], "files that came with it, as upload.keep names them"] = (),
+        model: Annotated[str, Range(0, 200), "a pool or route that answers in a new thread; run.config sets it later"] = "",
     ) -> dict[str, Any]:
         """Hand in a message. It is committed before `accepted` is sent; a caller that leaves does not stop the answer."""
         user = caller_name(call)
         # Ids are chosen by callers: one person's must not swallow another's message.
         key = f"{user}/{message_id}" if message_id else new_id()
         inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind, context=group_context())
+        if model and not thread:
+            inbound = replace(inbound, settings=RunSettings(model=model))
         if own_chars >= 0:
             inbound = replace(inbound, own_chars=own_chars)
         if uploads and self._uploads is not None:

@@ -39,6 +39,7 @@ class App {
     byId("password-form").addEventListener("submit", (event) => this.setPassword(event));
     byId("theme").addEventListener("change", (event) => this.setTheme(event.target.value));
     byId("open-side").addEventListener("click", () => this.showSide(!byId("side").classList.contains("is-open")));
+    byId("context").addEventListener("change", (event) => this.setContext(event.target.value));
     byId("new-thread").addEventListener("click", () => this.openThread(""));
     for (const button of document.querySelectorAll("[data-view]")) {
       button.addEventListener("click", () => this.showView(button.dataset.view));
@@ -121,6 +122,8 @@ class App {
         if (notices.length) this.core.call("notice.seen", { keys: notices.map((one) => one.key) });
         this.chat.resume();
         this.threads.refresh();
+        this.showGroups();
+        this.chat.showModels();
         this.approvals.refresh();
       })
       .catch(() => this.follow === follow && this.setAway());
@@ -211,6 +214,24 @@ class App {
         return element("div", { class: "card" }, element("h4", {}, browserOf(one.agent)), list, element("div", { class: "actions" }, end));
       }),
     );
+  }
+
+  // The groups of whoever is logged in; nothing to choose where there is none.
+  async showGroups() {
+    const groups = await this.core.call("group.list").catch(() => null);
+    if (!groups) return;
+    const mine = Object.keys(groups).filter((name) => groups[name].includes(this.person));
+    const options = [element("option", { value: "" }, "myself"), ...mine.map((name) => element("option", { value: `group:${name}` }, name))];
+    byId("context").replaceChildren(...options);
+    byId("context").value = this.core.context;
+    byId("context-label").hidden = mine.length === 0;
+  }
+
+  // What was open and what waits to be sent belongs to the other: a new conversation begins.
+  setContext(context) {
+    this.core.setContext(context);
+    byId("find").value = "";
+    this.openThread("");
   }
 
   setTheme(name) {

@@ -60,6 +60,7 @@ export class Chat {
         if (name === "drop") for (const file of event.dataTransfer.files) this.upload(file);
       });
     }
+    byId("model").addEventListener("change", () => this.setModel());
     this.input.value = sessionStorage.getItem("typed") ?? "";
     this.fit();
   }
@@ -74,6 +75,38 @@ export class Chat {
     const notice = byId("notice");
     notice.textContent = error ? (error.hint ? `${error.message}: ${error.hint}` : error.message) : "";
     notice.hidden = !error;
+  }
+
+  // -- who answers ---------------------------------------------------------------------------------
+
+  // The pools that there are; nothing to choose where there is one.
+  async showModels() {
+    const status = await this.app.core.call("core.status").catch(() => null);
+    const pools = Object.keys(status?.pools ?? {});
+    const chosen = byId("model").value;
+    const usual = element("option", { value: "" }, `${status?.default_pool ?? "the usual model"} (usual)`);
+    const others = pools.filter((one) => one !== status.default_pool).map((one) => element("option", { value: one }, one));
+    byId("model").replaceChildren(usual, ...others);
+    byId("model-label").hidden = others.length === 0;
+    this.markModel(chosen);
+  }
+
+  markModel(name) {
+    const select = byId("model");
+    const isThere = [...select.options].some((one) => one.value === name);
+    if (!isThere) select.append(element("option", { value: name }, name)); // a route that was chosen elsewhere
+    select.value = name;
+  }
+
+  // In a conversation that is there at once; a new one takes it along with its first message.
+  async setModel() {
+    if (!this.thread) return;
+    try {
+      await this.app.core.call("run.config", { run: this.thread, settings: { model: byId("model").value } });
+      this.tell(null);
+    } catch (error) {
+      this.tell(error);
+    }
   }
 
   // -- a thread ------------------------------------------------------------------------------------
@@ -95,12 +128,14 @@ export class Chat {
     byId("stop").hidden = true;
     byId("title").textContent = "New conversation";
     document.title = "Owlbox";
+    this.markModel("");
     if (!id) return;
     try {
       const { thread } = await this.app.core.call("thread.view", { id, after: Number.MAX_SAFE_INTEGER, limit: 1 });
       if (this.thread !== id) return;
       this.lastSeq = thread.last_seq;
       this.setThread(thread);
+      this.markModel(thread.settings?.model ?? "");
       if (thread.parent) await this.loadPath(id);
       else await this.loadPage(id, Math.max(0, thread.last_seq - PAGE), thread.last_seq);
       this.toEnd();
@@ -288,6 +323,7 @@ export class Chat {
     if (this.uploads.some((one) => !one.name)) return this.tell(new Error("a file is still on its way"));
     if (!text && !this.uploads.length) return undefined;
     const params = { text: text || "Look at this.", message_id: newId(), thread: this.thread };
+    if (!this.thread && byId("model").value) params.model = byId("model").value;
     if (this.uploads.length) params.uploads = this.uploads.map((one) => one.name);
     this.uploads = [];
     byId("uploads").replaceChildren();

@@ -24,6 +24,12 @@ export class Threads extends Listing {
   constructor(app) {
     super(app);
     this.count = PAGE;
+    const find = byId("find");
+    find.addEventListener("input", () => this.refreshSoon());
+    byId("find-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.refresh();
+    });
     byId("more-threads").addEventListener("click", () => {
       this.count += PAGE;
       this.refresh();
@@ -31,8 +37,34 @@ export class Threads extends Listing {
   }
 
   async refresh() {
+    const query = byId("find").value.trim();
+    if (query) return this.search(query);
+    byId("found").textContent = "";
+    return this.list();
+  }
+
+  // What was said that holds the letters, the newest first; each opens its conversation.
+  async search(query) {
+    const told = await this.app.core.call("history.search", { query }).catch((error) => ({ error }));
+    if (byId("find").value.trim() !== query) return; // other letters were typed meanwhile
+    const found = told.error ? [] : told;
+    byId("found").textContent = told.error ? told.error.message : `${found.length} found`;
+    byId("more-threads").hidden = true;
+    const rows = found.map((one) => {
+      const said = element("span", { class: "said" }, one.text);
+      const small = element("small", {}, `${one.role === "assistant" ? "Owl" : one.sender}, ${new Date(one.at_ms).toLocaleDateString()}`);
+      const button = element("button", { type: "button", "data-id": one.run }, said, small);
+      button.addEventListener("click", () => this.app.openThread(one.run));
+      return element("li", {}, button);
+    });
+    const none = element("li", { class: "none" }, told.error?.message ?? "Nobody has said that.");
+    byId("threads").replaceChildren(...(rows.length ? rows : [none]));
+    this.mark();
+  }
+
+  async list() {
     const found = await this.app.core.call("thread.list", { limit: Math.min(1000, this.count + 1) }).catch(() => null);
-    if (!found) return;
+    if (!found || byId("find").value.trim()) return;
     byId("more-threads").hidden = found.length <= this.count;
     const list = byId("threads");
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : "";

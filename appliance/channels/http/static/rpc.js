@@ -95,7 +95,10 @@ export class Core {
     return { result, close: () => made.close() };
   }
 
-  close() {
+  // Work for a group, or with "" for oneself, from now on: on a new connection.
+  setContext(context) {
+    this.context = context;
     this.main?.close();
+    this.main = null;
   }
 }
