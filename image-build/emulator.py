@@ -41,8 +41,13 @@ class Card:
 
     def drop(self, name: str, text: str) -> None:
         """Put a file on the boot partition."""
-        (self.folder / name).write_text(text)
-        self._mtools("mcopy", "-o", "-i", self._partition, str(self.folder / name), f"::{name}")
+        self._mtools("mcopy", "-o", "-i", self._partition, str(self.put(name, text)), f"::{name}")
+
+    def put(self, name: str, text: str) -> Path:
+        """A file beside the card, to be handed to a box."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
 
     def layer(self, name: str) -> Path:
         """A card of its own, which keeps only what differs from this one."""

@@ -27,6 +27,8 @@ import trial_versions  # noqa: E402
 from emulator import BOARDS, CARD, Box, Card  # noqa: E402
 from power_cuts import Cuts, look_over  # noqa: E402
 
+PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
+PLAYED = "owlbox config set models.script models/play.toml"
 # What is in force on a machine that does nothing else; each prints a line, which must contain the word.
 MACHINE = {
     "swap in compressed memory": ("swapon --show=NAME,SIZE --noheadings", "/dev/zram0"),
@@ -49,6 +51,9 @@ def main() -> int:
     words.add_argument("--kills", type=int, default=0, help="power cuts at moments drawn by chance")
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--port", type=int, default=22022)
+    words.add_argument(
+        "--played", action="store_true", help="answers come from a script, where the emulator is too slow for a model"
+    )
     words.add_argument("--cores", type=int, default=2)
     words.add_argument("--keep", action="store_true", help="keep the card and the console's log")
     chosen = words.parse_args()
@@ -60,7 +65,7 @@ def main() -> int:
         box = Box(card, disk, chosen.port, cores=chosen.cores)
         cuts = Cuts(card, chosen.port, random.Random(chosen.seed), say)
         try:
-            first_s = try_first_boot(box, card)
+            first_s = try_first_boot(box, card, is_played=chosen.played)
             try_second_boot(box, card)
             private = base64.b64decode(chosen.key.read_text("ascii")) if chosen.key else b""
             if private:
@@ -91,7 +96,7 @@ def hold(condition: bool, what: str, box: Box) -> None:
     say(f"  {what}")
 
 
-def try_first_boot(box: Box, card: Card) -> float:
+def try_first_boot(box: Box, card: Card, *, is_played: bool) -> float:
     """Everything that a first start has to do; seconds to the first login."""
     first_s = box.start()
     say(f"first start: login after {first_s:.0f} s")
@@ -107,10 +112,14 @@ def try_first_boot(box: Box, card: Card) -> float:
     box.ssh("admin", "for i in $(seq 60); do sudo test -e /boot/firmware/secrets.txt || exit 0; sleep 2; done; exit 1")
     names = box.ssh("owl", "secret list").stdout
     hold("skill/weather" in names, "the secret is in the vault and off the card", box)
+    if is_played:
+        box.ssh("admin", f"sudo -u owlbox sh -c 'cat >/var/lib/owlbox/models/play.toml && {PLAYED}'", stdin=card.put("play", PLAY))
+        box.ssh("admin", "sudo systemctl restart owlbox-broker owlbox")
     began_s = time.monotonic()
-    box.ssh("owl", "ask 'What is your name?'")
-    answer = box.ssh("owl", "ask 'Write one sentence about owls.'", limit_s=1200).stdout
-    hold(bool(answer.strip()), f"the local model answers in {time.monotonic() - began_s:.0f} s: {answer.strip()[:90]}", box)
+    box.ssh("owl", "ask 'What is your name?'", limit_s=1800)
+    answer = box.ssh("owl", "ask 'Write one sentence about owls.'", limit_s=1800).stdout
+    who = "a script" if is_played else "the local model"
+    hold(bool(answer.strip()), f"{who} answers in {time.monotonic() - began_s:.0f} s: {answer.strip()[:90]}", box)
     began_s = time.monotonic()
     drawn = box.screen(300)
     took_s = time.monotonic() - began_s

@@ -188,9 +188,8 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     given_config = environ.pop("OWLBOX_CONFIG", "")
     settings = config.load(home, environ, path=Path(given_config) if is_child and given_config else None)
     redactor = log.Redactor(config.secrets(settings))
-    log.start(
-        "broker", home.logs / "broker", settings.system.level, redactor, is_service=sd_notify.is_service(environ) and not is_child
-    )
+    is_service = sd_notify.is_service(environ) and not is_child
+    log.start("broker", home.logs / "broker", settings.system.level, redactor, is_service=is_service, keys=settings.logs)
     harden()
     is_confined = settings.models.local_only and confine()
     safe = Vault(home.vault, credential=vault.credential(environ), learn=redactor.add)

@@ -5,7 +5,9 @@ log call. Knows nothing about what is worth logging. The correlation id lives in
 the one piece of ambient state we keep, because every log line of a request must carry it (A-271).
 """
 
+import contextlib
 import contextvars
+import gzip
 import hashlib
 import hmac
 import json
@@ -13,6 +15,7 @@ import logging
 import logging.handlers
 import os
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,10 +25,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from appliance.clock import iso
+from appliance.runtime.upkeep_settings import Logs
 
 ROOT = "appliance"
-MAX_BYTES = 5_000_000
-KEEP_FILES = 3
 LEVELS = {"silent": 100, "error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # Shapes of common keys, so that one that was never handed to us is hidden too.
@@ -165,8 +167,12 @@ class JsonLines(logging.Formatter):
 class QuietFile(logging.handlers.RotatingFileHandler):
     """A log file that opens at the first line and swallows a full disk instead of taking the process down."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, maxBytes=MAX_BYTES, backupCount=KEEP_FILES, encoding="utf-8", errors="backslashreplace", delay=True)
+    def __init__(self, path: Path, keys: Logs = Logs()) -> None:
+        size = round(keys.file_mb * 1_000_000)
+        super().__init__(path, maxBytes=size, backupCount=keys.files, encoding="utf-8", errors="backslashreplace", delay=True)
+        if keys.compress:
+            self.namer = lambda name: f"{name}.gz"
+            self.rotator = compress
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing to be done: the log is where we would have said so."""
@@ -179,7 +185,23 @@ class QuietFile(logging.handlers.RotatingFileHandler):
             pass  # closing writes what is left, and there is still no room
 
 
-def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False) -> None:
+def compress(source: str, target: str) -> None:
+    """Move a file to another that is compressed; as it is, under the name without .gz, where there is no room."""
+    part = f"{target}.part"
+    try:
+        with open(source, "rb") as plain, gzip.open(part, "wb", compresslevel=1) as packed:
+            shutil.copyfileobj(plain, packed)
+        os.replace(part, target)
+        os.unlink(source)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        os.replace(source, target.removesuffix(".gz"))
+
+
+def start(
+    process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False, keys: Logs = Logs()
+) -> None:
     """Send the package's log to `folder/PROCESS.log`, or under systemd to journald, or to stderr (folder None).
 
     Without systemd-python a service writes to stderr, which systemd puts into the journal.
@@ -193,7 +215,7 @@ def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, 
         handler = _journal_handler(process)
     if handler is None and folder is not None and not is_service:
         folder.mkdir(parents=True, exist_ok=True)
-        handler = QuietFile(folder / f"{process}.log")
+        handler = QuietFile(folder / f"{process}.log", keys)
     if handler is None:
         handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(process, redactor))
@@ -209,9 +231,9 @@ def stop() -> None:
     root.addHandler(logging.NullHandler())
 
 
-def beside(path: Path, names: Sequence[str], redactor: Redactor) -> logging.Handler:
+def beside(path: Path, names: Sequence[str], redactor: Redactor, keys: Logs = Logs()) -> logging.Handler:
     """Have what goes wrong in some modules also written to a file of its own, from `error` on; `without` ends that."""
-    handler = QuietFile(path)
+    handler = QuietFile(path, keys)
     handler.setLevel(logging.ERROR)
     handler.setFormatter(JsonLines(path.stem, redactor))
     for name in names:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Skills, Tools
-from appliance.runtime.upkeep_settings import Backups, Metrics, Retention, Updates
+from appliance.runtime.upkeep_settings import Backups, Logs, Metrics, Retention, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -572,6 +572,7 @@ class Config(Keys):
     api: Api = Api()
     store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
+    logs: Logs = Logs()
     retention: Retention = Retention()
     updates: Updates = Updates()
     metrics: Metrics = setting(Metrics(), "", mark="restart")

@@ -32,6 +32,21 @@ class Retention(Keys):
     )
 
 
+class Logs(Keys):
+    """Files of logs, where no journal keeps them: docs/watching.md."""
+
+    file_mb: float = setting(
+        5, "A file that has grown to this is turned over.", seed="A log rotation size", within=(0.01, 10_000), mark="restart"
+    )
+    files: int = setting(
+        3, "Turned-over files that each process keeps.", seed="A log rotation files", within=(1, 9), mark="restart"
+    )
+    keep_days: int = setting(
+        28, "Turned-over files older than this are removed; 0 keeps them.", seed="A log rotation age", within=(0, 36_500)
+    )
+    compress: bool = setting(True, "Turned-over files are compressed.", seed="A log rotation compress", mark="restart")
+
+
 class Updates(Keys):
     """Signed bundles with another version: docs/upgrade.md."""
 

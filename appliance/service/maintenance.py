@@ -6,6 +6,7 @@ no problem counts as done. When that was is kept in the runtime folder, so a reb
 """
 
 import fcntl
+import glob
 import logging
 import os
 import shutil
@@ -28,9 +29,9 @@ from appliance.memory.session_review import SessionReview
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.prompt.sent_copies import Copies
 from appliance.runtime import config, paths
-from appliance.runtime.log import MAX_BYTES
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.tool_settings import Audit
 from appliance.runtime.upkeep_settings import Retention
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
@@ -40,8 +41,8 @@ from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 
 LOG = logging.getLogger(__name__)
-CHECK_EVERY_MS = 24 * 3600 * 1000
-KEEP_LOGS_MS = 31 * 24 * 3600 * 1000
+CHECK_EVERY_MS = DAY_MS
+LONGEST_OUTPUT = 5_000_000  # bytes of what a child says outside of its log
 OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
 STAMP = "maintained"
 
@@ -86,10 +87,11 @@ def maintain(
     """One round, due a day after the last one, or that much earlier; AlreadyRunning while another one runs on this home."""
     now = now_ms() if now is None else now
     with _alone(home.require()):
-        logs = tuple(_prune_logs(home.logs, now))
+        settings = settings_of(home, environ)
+        logs = (*_prune_logs(home.logs, now, settings.logs.keep_days), *_prune_audit(home, now, settings.audit))
         stamp = paths.runtime_folder(home, environ, make=True) / STAMP
         used = disk_room.used_part(home.root)
-        is_full = used >= settings_of(home, environ).orchestrator.disk_refuse
+        is_full = used >= settings.orchestrator.disk_refuse
         if not (is_forced or is_full) and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
             return Round(is_due=False, logs=logs)
         store = Store.open(home.database)
@@ -97,7 +99,6 @@ def maintain(
             problems = tuple(store.problems(is_quick=True))
             if problems:
                 return Round(True, problems, logs=logs)
-            settings = settings_of(home, environ)
             if used >= settings.orchestrator.disk_warn:
                 LOG.warning("the disk is %.0f %% full", used * 100, extra={"disk_used": round(used, 3)})
             people = Sessions(store, "", lambda: rules(settings, is_full=is_full))
@@ -167,18 +168,24 @@ def _alone(home: Home) -> Iterator[None]:
         os.close(folder)
 
 
-def _prune_logs(folder: Path, now: int) -> Iterator[str]:
-    """Remove turned-over logs of more than a month; turn over what a child's output has grown to."""
-    for path in sorted(folder.rglob("*.log.[0-9]")):
-        if now - _at_ms(path) > KEEP_LOGS_MS:
+def _prune_audit(home: Home, now: int, keys: Audit) -> Iterator[str]:
+    """Remove turned-over audit files that are older than rows are kept."""
+    if keys.file:
+        path = home.root / keys.file
+        for older in sorted(path.parent.glob(f"{glob.escape(path.name)}.[0-9]*")):
+            if now - _at_ms(older) > keys.keep_days * DAY_MS:
+                older.unlink(missing_ok=True)
+                yield older.name
+
+
+def _prune_logs(folder: Path, now: int, keep_days: int) -> Iterator[str]:
+    """Remove turned-over logs that are old enough; turn over what a child's output has grown to."""
+    for path in sorted((*folder.rglob("*.log.[0-9]"), *folder.rglob("*.log.[0-9].gz"), *folder.glob(OF_A_WORKER))):
+        if keep_days and now - _at_ms(path) > keep_days * DAY_MS:
             path.unlink(missing_ok=True)
             yield str(path.relative_to(folder))
-    for path in sorted(folder.glob(OF_A_WORKER)):
-        if now - _at_ms(path) > KEEP_LOGS_MS:
-            path.unlink(missing_ok=True)
-            yield path.name
     for path in sorted(folder.rglob("output.log")):
-        if path.stat().st_size > MAX_BYTES:
+        if path.stat().st_size > LONGEST_OUTPUT:
             # The child goes on writing at the end of the same file: copied and emptied, not renamed.
             shutil.copyfile(path, path.with_name("output.log.1"))
             os.truncate(path, 0)

@@ -1,5 +1,6 @@
 """The log: JSON lines, secrets hidden wherever they stand, and never a reason to fall over."""
 
+import gzip
 import json
 import logging
 import os
@@ -13,8 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from appliance.policy import audit_file
 from appliance.runtime import log
 from appliance.runtime.log import HIDDEN, JsonLines, QuietFile, Redactor
+from appliance.runtime.settings import Config
+from appliance.runtime.upkeep_settings import Logs
 
 LOG = logging.getLogger("appliance.test")
 # Quotes, newlines, backslashes and non-ASCII change when they are quoted: the secret must be found all the same.
@@ -191,15 +195,36 @@ def test_a_log_that_cannot_be_opened_is_swallowed(tmp_path: Path) -> None:
 
 def test_files_are_rotated_and_bounded(folder: Path) -> None:
     folder.mkdir()
-    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log")
+    keys = Logs(file_mb=0.02, files=3)
+    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log", keys)
     logger.addHandler(handler)
-    for _ in range(60):
-        logger.error('{"message": "%s"}', "x" * 500_000)
+    for number in range(600):
+        logger.error('{"number": %d, "x": "%s"}', number, "x" * 200)
     handler.close()
-    files = sorted(folder.iterdir())
-    assert [f.name for f in files] == ["core.log", "core.log.1", "core.log.2", "core.log.3"]
-    assert sum(f.stat().st_size for f in files) <= (log.KEEP_FILES + 1) * log.MAX_BYTES
-    assert all(json.loads(line) for f in files for line in f.read_text().splitlines())
+    assert sorted(f.name for f in folder.iterdir()) == ["core.log", "core.log.1.gz", "core.log.2.gz", "core.log.3.gz"]
+    texts = [gzip.decompress((folder / f"core.log.{n}.gz").read_bytes()).decode() for n in (3, 2, 1)]
+    texts.append((folder / "core.log").read_text())
+    assert all(len(text) <= 20_000 for text in texts) and len(texts[0]) > 19_000
+    numbers = [json.loads(line)["number"] for text in texts for line in text.splitlines()]
+    assert numbers == list(range(numbers[0], 600)), "the newest of all, none twice"
+
+
+def test_a_log_that_cannot_be_compressed_is_kept_as_it_is(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "core.log").write_text("one\n")
+    (folder / "core.log.1.gz").mkdir()  # nothing can take its place, as on a full disk
+    log.compress(str(folder / "core.log"), str(folder / "core.log.1.gz"))
+    assert sorted(path.name for path in folder.iterdir()) == ["core.log.1", "core.log.1.gz"]
+    assert (folder / "core.log.1").read_text() == "one\n"
+
+
+@pytest.mark.covers("A-264")
+def test_the_other_defaults_and_where_they_differ_for_a_card() -> None:
+    keys = Config()
+    assert (keys.logs.files, keys.logs.keep_days, keys.logs.compress, keys.logs.file_mb) == (3, 28, True, 5)
+    assert (audit_file.MAX_BYTES, audit_file.KEEP_FILES, keys.audit.keep_days) == (100_000_000, 10, 31)
+    assert (keys.system.shutdown_s, keys.metrics.port) == (30, 0)
+    assert (keys.sessions.idle_s, keys.sessions.archival.inactivity_s) == (600, 86_400)
 
 
 def test_nothing_is_written_while_nothing_happens(folder: Path) -> None:

@@ -117,20 +117,20 @@ def test_processes_of_last_year_are_forgotten(box: Box):
 def test_old_logs_go_and_a_long_output_is_turned_over(box: Box):
     logs = box.home.logs
     (logs / "broker").mkdir(exist_ok=True)
-    for name, age in (("core.log", 40), ("core.log.1", 10), ("core.log.2", 40), ("broker/broker.log.1", 40)):
+    for name, age in (("core.log", 40), ("core.log.1", 10), ("core.log.2.gz", 40), ("broker/broker.log.1", 40)):
         (logs / name).write_text("line\n")
         os.utime(logs / name, (now_ms() / 1000 - age * 86400,) * 2)
     output = logs / "broker/output.log"
     with output.open("ab") as child:
-        child.write(b"x" * (maintenance.MAX_BYTES + 1))
+        child.write(b"x" * (maintenance.LONGEST_OUTPUT + 1))
         child.flush()
         done = maintenance.maintain(box.home, box.environ)
         child.write(b"goes on\n")
-    assert done.logs == ("broker/broker.log.1", "core.log.2", "broker/output.log")
+    assert done.logs == ("broker/broker.log.1", "core.log.2.gz", "broker/output.log")
     left = {str(p.relative_to(logs)) for p in logs.rglob("*") if p.is_file()}
     assert left == {"core.log", "core.log.1", "broker/output.log", "broker/output.log.1"}
     assert output.read_bytes() == b"goes on\n"
-    assert Path(f"{output}.1").stat().st_size == maintenance.MAX_BYTES + 1
+    assert Path(f"{output}.1").stat().st_size == maintenance.LONGEST_OUTPUT + 1
 
 
 def test_logs_of_workers_of_long_ago_are_removed(box: Box) -> None:

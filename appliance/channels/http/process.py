@@ -61,7 +61,8 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
     if not keys.enabled:
         raise Refused("the web page is switched off", hint="owlbox config set channels.web.enabled true")
     is_service = sd_notify.is_service(environ)
-    log.start("web", home.logs / "web", settings.system.level, log.Redactor(config.secrets(settings)), is_service=is_service)
+    redactor = log.Redactor(config.secrets(settings))
+    log.start("web", home.logs / "web", settings.system.level, redactor, is_service=is_service, keys=settings.logs)
     logging.getLogger("websockets").setLevel(logging.WARNING)  # it tells of each connection and its end
     notifier = sd_notify.Notifier(environ)
     signals = Signals((signal.SIGTERM, signal.SIGINT))

@@ -68,7 +68,7 @@ def build_base(
     """Open the log and the database of a home."""
     settings = live.current
     redactor = log.Redactor(config.secrets(settings))
-    log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
+    log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ), keys=settings.logs)
     runtime = paths.runtime_folder(home, environ, make=True)
     store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
     events = Events()

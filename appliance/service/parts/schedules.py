@@ -154,7 +154,7 @@ class ScheduleParts:
         self.task_notices = TaskNotices(runs, outbox, self.outcomes, base.events)
         base.events.subscribe(OthersWrote, lambda wrote: self.runner.wake())
         base.events.subscribe(RemindersWanted, lambda wanted: self.runner.remind())
-        self._log = log.beside(base.home.logs / ERRORS, LOGGERS, base.redactor)
+        self._log = log.beside(base.home.logs / ERRORS, LOGGERS, base.redactor, settings().logs)
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""

@@ -4,6 +4,7 @@ Reads the files in logs/ of a home, and the journal on the appliance. A line bel
 which the run was worked on, or names the run.
 """
 
+import gzip
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -97,6 +98,9 @@ def _read_texts(home: Home) -> Iterator[str]:
     for path in [*home.logs.rglob("*.log.[0-9]"), *_list_files(home)]:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from file
+    for path in home.logs.rglob("*.log.[0-9].gz"):
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as packed:
+            yield from packed
 
 
 def _list_files(home: Home) -> list[Path]:
