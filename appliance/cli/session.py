@@ -142,6 +142,7 @@ def _add_work(command: Command, known: Any) -> None:
     made["jump"].add_argument("at", type=int, metavar="NUMBER", help="after this event; 0 is the beginning")
     config = made["config"]
     config.add_argument("--model", help="a pool or a route")
+    config.add_argument("--role", help="who answers from the next message on; assistant for the usual one")
     config.add_argument("--temperature", type=float, help="0 to 2")
     config.add_argument("--context-limit", type=int, help="tokens, at least 1024")
     config.add_argument("--approval", choices=["ask", "review", "auto"], help="reading only, changes wait for you, or they happen")
@@ -171,8 +172,12 @@ def sessions(args: argparse.Namespace, home: Home) -> int:
     params |= {"limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     params |= {f"created_{name}_ms": _at_ms(getattr(args, name, "")) for name in ("after", "before")}
     found = tool_command.once(home, "session.list", params)
-    rows = [[s["id"], s["status"], iso(s["last_active_ms"])[:16], s["context"]] for s in found]
-    return show(args, found, Table(rows, ["session", "state", "last active", "of"], ["of"], empty="no sessions"))
+    rows = []
+    for one in found:
+        since, active = (iso(one[name])[:16] for name in ("created_ms", "last_active_ms"))
+        rows.append([one["id"], one["status"], str(one["messages"]), since, active, one["context"]])
+    head = ["session", "state", "messages", "since", "last active", "of"]
+    return show(args, found, Table(rows, head, ["of"], empty="no sessions"))
 
 
 def session_view(args: argparse.Namespace, home: Home) -> int:
@@ -386,5 +391,7 @@ def run_config(args: argparse.Namespace, home: Home) -> int:
     """Show or change what a run is set to."""
     names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    if args.role is not None:
+        tool_command.once(home, "role.use", {"run": args.run, "role": args.role})
     done = tool_command.once(home, "run.config", {"run": args.run, "settings": given})
-    return show(args, done, _format_settings(done["settings"]))
+    return show(args, done, _format_settings({"role": done["role"] or "assistant", **done["settings"]}))

@@ -245,6 +245,10 @@ class Outbox:
         """What stands in a thread for a person who has not been shown it yet, oldest first."""
         return self._select_postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
 
+    def told(self, person: str, limit: int) -> list[Posting]:
+        """What a person was told, newest first."""
+        return self._select_postings("person = ? AND status IN ('sent', 'logged') ORDER BY id DESC LIMIT ?", (person, limit))
+
     def see(self, person: str, keys: Sequence[str]) -> int:
         """A person has been shown these; how many of them were new to them."""
         with self._store.write(durable=True) as execute:

@@ -239,6 +239,14 @@ class Runs(Turns):
             )
         return self.get(found.id)
 
+    def give_role(self, run: str, role: str) -> Run:
+        """Let another role answer in a run from its next prompt on; the assistant for ""."""
+        found = self.get(run)
+        if role != found.role:
+            with self._store.write() as execute:
+                execute("UPDATE runs SET role = ?, updated_ms = ? WHERE id = ?", (role, now_ms(), found.id))
+        return self.get(found.id)
+
     def any(self, run: str) -> Run:
         """The run with this id, also one that is deleted but for its forks."""
         row = self._store.row(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", (run,))

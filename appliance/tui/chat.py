@@ -11,6 +11,7 @@ from typing import Any
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 
@@ -188,7 +189,9 @@ class Chat(Panel):
         self._executor.prepare(event.text_area.text, self._offer_commands)
 
     def _offer_commands(self) -> None:
-        self.query_one(Menu).offer(self._executor.offers(self.query_one(Composer).text))
+        composer = self.query_one(Composer)
+        self.query_one(Menu).offer(self._executor.offers(composer.text))
+        composer.border_subtitle = Content(self._executor.hint(composer.text))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click on the menu."""
@@ -324,7 +327,7 @@ class Chat(Panel):
     async def _show_thread(self, found: dict[str, Any], after: int, before: list[dict[str, Any]]) -> None:
         """Show a thread from `after` on, below what it has from the thread it was forked off."""
         thread, events = found["thread"], found["events"]
-        talk = Talk(thread["id"], named(thread), events[-1]["seq"] if events else 0)
+        talk = Talk(thread["id"], named(thread), events[-1]["seq"] if events else 0, thread["role"])
         self.query_one(Composer).remember([one["content"] for one in events if one["kind"] == "message" and one["role"] == "user"])
         await self.open(talk, [*({**event, "seq": 0} for event in before[-PAGE_EVENTS:]), *events], after + 1)
         self._take_cost(found)

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError
+from appliance.tui import commands
 from appliance.tui.approvals import Waits
 from appliance.tui.branch_tree import Choice, Place, Said, Tree, inherited
 from appliance.tui.commands import COMMANDS, Command, Offer, near, offers
 from appliance.tui.export_html import render_page
 from appliance.tui.panel import Panel, ago, named
+from appliance.tui.picker import Item, Picker
 from appliance.tui.sender import Talk
 from appliance.tui.status_view import status_lines
 from appliance.tui.theme import CHOICES
@@ -29,6 +31,7 @@ APPROVALS = {
 }
 FIRST = "say something first: this thread has not begun"
 MORE_PAGES = 2**62
+BRIEF = 60  # letters of a notification in a list
 
 
 class ChatActions(Protocol):
@@ -70,6 +73,7 @@ class Executor:
         self._waits = waits
         self._threads: list[dict[str, Any]] = []
         self._pools: list[str] = []
+        self._roles: list[dict[str, Any]] = []
         self._skills: list[dict[str, Any]] = []
 
     async def execute(self, name: str, argument: str, *, is_running: bool = False) -> None:
@@ -121,9 +125,44 @@ class Executor:
         self._say_line(f"unknown command /{name}{meant}; /help lists commands, /skills what else can be called", True)
 
     def _list_skills(self, found: list[dict[str, Any]]) -> None:
-        self._skills = found
-        width = max((len(one["usage"]) for one in found), default=0)
-        self._chat.note("\n".join(f"{one['usage']:<{width}}  {one['description']}" for one in found) or "no skills found")
+        """Those that can be called and how, then those that cannot be used and why."""
+        missing = [f"✘ {one['name']} cannot be used: {one['missing']}" for one in found if one["missing"]]
+
+        def show(called: list[dict[str, Any]]) -> None:
+            self._skills = called
+            width = max((len(one["usage"]) for one in called), default=0)
+            lines = [f"{one['usage']:<{width}}  {one['description']}" for one in called]
+            self._chat.note("\n".join([*lines, *missing]) or "no skills found")
+
+        self._ask_core("skill.offers", {}, show)
+
+    def _list_channels(self, found: list[dict[str, Any]]) -> None:
+        self._chat.note("\n".join(map(channel_line, found)) or "no channels")
+
+    def _list_notices(self, found: list[dict[str, Any]]) -> None:
+        if not found:
+            self._say_line("you were told nothing yet")
+            return
+        now = now_ms()
+        items = [
+            Item(
+                str(place),
+                " ".join(one["text"].split())[:BRIEF],
+                f"{ago(one['at_ms'] or now, now)}{'' if one['run'] else ', no thread'}",
+            )
+            for place, one in enumerate(found)
+        ]
+
+        def go(place: str | None) -> None:
+            if place is None:
+                return
+            one = found[int(place)]
+            if one["run"] and one["run"] != self._current_thread:
+                self._go_to_thread(one["run"])
+            else:
+                self._chat.note(one["text"])
+
+        self._panel.app.push_screen(Picker("type to find what you were told", items), go)
 
     def _tell_backup(self, made: dict[str, Any]) -> None:
         said = "saved" if made["is_new"] else "nothing has changed since"
@@ -140,7 +179,9 @@ class Executor:
     def _command_actions(self) -> dict[str, Callable[[str], None]]:
         return {
             "resume": self._resume_thread,
-            "skills": lambda _: self._ask_core("skill.offers", {}, self._list_skills),
+            "skills": lambda _: self._ask_core("skill.list", {}, self._list_skills),
+            "channels": lambda _: self._ask_core("channel.list", {}, self._list_channels),
+            "notices": lambda _: self._ask_core("notice.list", {}, self._list_notices),
             "backup": lambda _: self._ask_core("backup.make", {}, self._tell_backup),
             "status": lambda _: self._ask_core("core.status", {}, self._show_status),
             "budget": lambda _: self._chat.action_meter(),
@@ -158,6 +199,7 @@ class Executor:
             ),
             "approval": self._set_approval,
             "model": self._set_model,
+            "role": self._set_role,
             "offer": self._answer_offer,
             "export": self._export_thread,
             "sessions": lambda _: self._ask_core("session.list", {"limit": 100}, self._show_sessions),
@@ -185,6 +227,7 @@ class Executor:
             "/approval": APPROVALS,
             "/offer": {"yes": "fetch it", "no": "do not ask again"},
             "/model": dict.fromkeys(self._pools, ""),
+            "/role": {one["name"]: one["description"] for one in self._roles},
             "/theme": dict.fromkeys(CHOICES, ""),
         }.get(word, {})
         return tuple(Offer(f"{word} {one}", about) for one, about in choices.items() if one.startswith(rest) and one != rest)
@@ -198,6 +241,14 @@ class Executor:
             self._ask_core("thread.list", {"limit": LAST}, lambda found: self._keep_prepared("_threads", found, then))
         elif text == "/model ":
             self._ask_core("core.status", {}, lambda found: self._keep_prepared("_pools", list(found.get("pools", ())), then))
+        elif text == "/role ":
+            self._ask_core("role.list", {}, lambda found: self._keep_prepared("_roles", found, then))
+
+    def hint(self, text: str) -> str:
+        """What may follow what is typed; shown beside the input, the menu is closed then."""
+        word, space, rest = text.partition(" ")
+        usage = next((str(one["usage"]) for one in self._skills if f"/{one['name']}" == word), "")
+        return usage if usage and space and not rest and not usage.endswith(word) else commands.hint(text)
 
     def _keep_prepared(self, name: str, found: Any, then: Callable[[], None]) -> None:
         setattr(self, name, found)
@@ -330,6 +381,15 @@ class Executor:
                 "run.config", lambda run: self._say_line(f"answered by {run['settings'].get('model') or 'the default pool'}")
             )
 
+    def _set_role(self, role: str) -> None:
+        def tell(run: dict[str, Any]) -> None:
+            name = run["role"] or "assistant"
+            self._chat.talk.role = run["role"]
+            self._say_line(f"{name} answers in this thread{' from your next message on' if role else ''}")
+
+        method, more = ("role.use", {"role": role}) if role else ("run.config", {})
+        self._call_for_run(method, tell, **more)
+
     def _answer_offer(self, answer: str) -> None:
         if answer in ("yes", "no"):
             self._ask_core("model.answer_offer", {"is_wanted": answer == "yes"}, lambda done: self._say_line(done["text"]))
@@ -339,9 +399,27 @@ class Executor:
             self._ask_core("model.offer", {}, lambda found: self._say_line(found["text"] or "no better model is offered"))
 
     def _show_sessions(self, found: list[dict[str, Any]]) -> None:
-        width, now = max((len(one["id"]) for one in found), default=0), now_ms()
-        lines = [f"{one['id']:<{width}}  {one['status']:<9}{ago(one['last_active_ms'], now):>6}" for one in found]
-        self._chat.note("\n".join(lines) or "no sessions")
+        if not found:
+            self._say_line("no sessions")
+            return
+        now = now_ms()
+        items = [
+            Item(one["id"], one["id"], f"{one['status']}, messages: {one['messages']}, {ago(one['last_active_ms'], now)}")
+            for one in found
+        ]
+
+        def choose(session: str | None) -> None:
+            if session is not None:
+                self._ask_core("session.view", {"id": session}, self._enter_session)
+
+        self._panel.app.push_screen(Picker("type to find a session", items), choose)
+
+    def _enter_session(self, found: dict[str, Any]) -> None:
+        """Go on in its newest thread."""
+        if runs := sorted(found["runs"], key=lambda one: int(one["updated_ms"])):
+            self._go_to_thread(runs[-1]["id"])
+        else:
+            self._say_line("nothing was said in this session yet")
 
     def _archive_session(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
@@ -411,6 +489,13 @@ class Executor:
 
     def _say_line(self, text: str, is_error: bool = False) -> None:
         self._panel.host.say(text, is_error)
+
+
+def channel_line(channel: dict[str, Any]) -> str:
+    """A channel in one line: its state, what it took and sent, and its problem."""
+    counts = ", ".join(f"{channel[name]} {name}" for name in ("taken", "refused", "sent", "failed") if channel.get(name))
+    about = "; ".join(filter(None, (counts, channel["problem"], *channel.get("warnings", ()))))
+    return f"{channel['name']:<10} {channel['state']}{f', {about}' if about else ''}"
 
 
 def read_events(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:

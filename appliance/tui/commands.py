@@ -50,8 +50,11 @@ COMMANDS = (
     Command("inject", "TEXT", "say something to the owl while it works", needs_thread=True),
     Command("approval", "[MODE]", "what this thread may do unasked: ask, review, auto", needs_thread=True),
     Command("model", "[POOL]", "which models answer in this thread", needs_thread=True),
+    Command("role", "[NAME]", "who answers in this thread: the assistant, or a role with its tools", needs_thread=True),
     Command("offer", "[ANSWER]", "the better model that fits this computer: yes fetches it, no ends the question"),
-    Command("sessions", "", "who talks to the assistant through which channel, and since when not"),
+    Command("sessions", "", "who talks through which channel, and since when not; to go to one"),
+    Command("notices", "", "what you were told unasked, also long ago; to go to its thread"),
+    Command("channels", "", "ways to people elsewhere, and what is wrong with one"),
     Command("export", "[FILE]", "write this thread as a page of HTML", needs_thread=True),
     Command("copy", "", "copy something that was said, over SSH too; also Ctrl+S"),
     Command("mouse", "[ON]", "on: click and scroll here; off: the terminal selects text"),
@@ -72,6 +75,15 @@ def matching(text: str) -> tuple[Command, ...]:
 def offers(text: str) -> tuple[Offer, ...]:
     """The same as lines for the menu."""
     return tuple(Offer(f"/{c.name}", c.about, bool(c.argument), f"/{c.name} {c.argument}") for c in matching(text))
+
+
+def hint(text: str) -> str:
+    """What may still follow a command that is typed with a blank behind it; "" for nothing, and for what is none."""
+    word, space, rest = text.partition(" ")
+    if not space or "\n" in text or not word.startswith("/") or rest.strip():
+        return ""
+    command = next((c for c in COMMANDS if f"/{c.name}" == word.lower()), None)
+    return f"{command.argument}: {command.about}" if command is not None and command.argument else ""
 
 
 def split(text: str) -> tuple[str, str] | None:

@@ -81,6 +81,7 @@ class Onlooker:
         if not chat.talk.title or self._title not in ("", title):  # it was given a better one meanwhile
             chat.talk.title = title
         self._title = title
+        chat.talk.role = str(state.get("role", ""))
         if state["status"] == RUNNING and chat.running is None:
             chat.go_after()
         if chat.waits.here is not None or (state["status"] == PROPOSED and chat.running is None):

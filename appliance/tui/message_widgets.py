@@ -125,6 +125,11 @@ class Thought(Shown):
         self._is_growing = False
         self.is_open = False
 
+    @property
+    def words(self) -> str:
+        """What has come of it."""
+        return self._words
+
     def open(self, is_open: bool) -> None:
         """Show all of it, or one line."""
         self.is_open = is_open

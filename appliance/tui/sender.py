@@ -25,11 +25,12 @@ WAITING, RUNNING, PROPOSED = 100, 102, 202
 
 @dataclass(eq=False)
 class Talk:
-    """A conversation of this screen: its thread once there is one, and the last event that was shown."""
+    """A conversation of this screen: its thread once there is one, the last event that was shown, who answers."""
 
     thread: str = ""
     title: str = ""
     seq: int = 0
+    role: str = ""
 
 
 @dataclass(eq=False)

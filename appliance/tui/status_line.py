@@ -21,6 +21,8 @@ def status_line(chat: Chat, contact: Contact, core: Mapping[str, Any], was_up: b
         return Content.assemble((f"○ {word}", "bold $warning"), f"{tries}{why}")
     broker = core.get("broker", {})
     words: list[Any] = [("● ", "$success"), str(chat.cost.get("model") or broker.get("model") or "connected")]
+    if chat.talk.role:
+        words.append(f" as {chat.talk.role}")
     if faults := core.get("faults"):
         words = [("● ", "$error"), (faults[0].partition(":")[0], "bold $error"), ", /status"]
     if chat.running is not None:

@@ -249,6 +249,8 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def end_answer(self) -> None:
         """The next text belongs to another answer."""
+        if self._thought is not None:
+            self._thought.finish(self._thought.words)
         self._begin_answer()
         await self._end_preparing()
 

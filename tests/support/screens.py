@@ -36,6 +36,7 @@ VARYING = (
     (re.compile(r"/\)_\) |[\\~]\)_\([/~]|/\(_\)\\|/\[=\]\\|/\)=\(,|,\)=\(\\"), "/)_) "),
     (re.compile(r"○ IDENTITY +(now|\d+ min)"), r"○ IDENTITY N UNIT"),
     (re.compile(r"thinking \d+ s"), "thinking N s"),
+    (re.compile(r"\d+ can be used(, \d+ cannot)?"), "N can be used"),  # as programs of this computer are there
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
 )
 HOME = "/srv/owlbox"  # what the screen says its home is

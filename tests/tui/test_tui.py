@@ -127,6 +127,7 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         seen.app.action_open_ref("box://notes/garden.md")
         await seen.shows("into the garden in March")
         await seen.press("f8")
+        await seen.shows("messages: 1;", "can be used", "0 on")
         await seen.same_as("help")
 
     show(environ(), core.box.runtime, scenario)
@@ -157,6 +158,7 @@ def test_wide_screen(core: Core):
         await seen.shows("peas =", "context")
         await seen.same_as("chat-120x40")
         await seen.press("f8")
+        await seen.shows("messages: 1;", "can be used", "0 on")
         await seen.same_as("help-120x40")
 
     show(environ(), core.box.runtime, scenario, (120, 40))

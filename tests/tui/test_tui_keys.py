@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 import pytest
-from process import Box, Core, script, standing_core
+from process import Box, Core, script, standing_core, until
 from screens import Seen, show
 
 from appliance.tui import commands
@@ -50,6 +50,21 @@ repeat = true
 text = "Hoot hoot."
 '''
 
+NEEDY = """---
+name: needy
+description: needs a program
+metadata: {"requires": {"bins": ["no-such-program"]}}
+---
+Do it.
+"""
+MATRIX = """
+[channels.matrix]
+enabled = true
+homeserver = "http://127.0.0.1:9"
+user = "@owl:here"
+token = "x"
+"""
+
 
 @pytest.fixture(scope="module")
 def core() -> Iterator[Core]:
@@ -57,6 +72,10 @@ def core() -> Iterator[Core]:
         script(box, PLAY)
         (box.home.box / "roles").mkdir(parents=True, exist_ok=True)
         (box.home.box / "roles/assistant.md").write_text("---\npreset: open\n---\n")
+        (box.home.box / "skills/needy").mkdir(parents=True)
+        (box.home.box / "skills/needy/SKILL.md").write_text(NEEDY)
+        with box.home.config.open("a") as config:
+            config.write(MATRIX)
 
     with standing_core(prepare) as made:
         for text in ("first words", "second words"):
@@ -216,6 +235,74 @@ def test_title_follows_what_another_process_calls_the_thread(core: Core) -> None
         await seen.shows("· renamed elsewhere")
 
     see(core, scenario)
+
+
+@pytest.mark.covers("S-125", "S-009", "S-126")
+def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_the_shell(core: Core) -> None:
+    def is_failing() -> bool:
+        return next(one for one in core.call("channel.list") if one["name"] == "matrix")["state"] == "failing"
+
+    until(is_failing, "the channel has tried")
+    sessions = core.call("session.list")
+    count = next(one for one in sessions if one["id"].startswith("local:") and not one["context"].startswith("group:"))["messages"]
+
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await seen.press("f8")
+        await seen.shows("schedules         0 on", "cannot; /skills", "no connection to http://127.0.0.1:9")
+        total = sum(one["messages"] for one in sessions)
+        await seen.shows(f"sessions          {len(sessions)}, messages: {total}")
+        await seen.press("f1")
+        await say(seen, "/channels")
+        await seen.shows("matrix     failing, no connection to", "webhook    off")
+        await say(seen, "/skills")
+        await seen.shows("✘ needy cannot be used: CLI: no-such-program")
+        await say(seen, "/sessions")
+        await seen.shows("type to find a session", f"messages: {count},")
+        await seen.press(*"local", "enter")
+        await seen.shows("resumed")
+
+    see(core, scenario, (120, 40))
+    told = {name: core.box.run(name, "list").stdout for name in ("session", "channel", "skill", "schedule")}
+    assert f" {count} " in told["session"] and "Connection refused" in told["channel"]
+    assert "no-such-program" in told["skill"] and told["schedule"]
+
+
+@pytest.mark.covers("A-173")
+def test_another_role_answers_and_what_was_told_can_be_read_again(core: Core) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("● connected")
+        await say(seen, "/notices")
+        await seen.shows("you were told nothing yet")
+        await say(seen, "who are you")
+        await seen.shows("Hoot hoot.", "context")
+        seen.app.query_one(Composer).replace_text("/role ")
+        await seen.shows("researcher", "NAME]: who answers in this thread")
+        await say(seen, "/role researcher")
+        await seen.shows("researcher answers in this thread from your next message on")
+        seen.app._forget_notice()
+        await seen.shows(" as researcher")
+        assert core.call("thread.view", id=seen.app.attached())["thread"]["role"] == "researcher"
+        await say(seen, "/role heartbeat")
+        await seen.shows("no role 'heartbeat' that talks with you")
+        await say(seen, "/role assistant")
+        await seen.shows("assistant answers in this thread")
+        seen.app._forget_notice()
+        await seen.until(lambda: "● script" in seen.text() and " as researcher" not in seen.text(), "it is the assistant again")
+
+    see(core, scenario)
+
+
+@pytest.mark.covers("A-177")
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 10)])
+def test_talk_keeps_its_lines_however_long_the_input_is(core: Core, size: tuple[int, int]) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.shows("●")
+        seen.app.query_one(Composer).replace_text("line\n" * 20)
+        await seen.pilot.pause()
+        assert seen.app.chat.transcript.size.height >= max(5, size[1] - 11)
+
+    see(core, scenario, size)
 
 
 @pytest.mark.covers("A-172", "A-173")

@@ -17,7 +17,7 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notice, Notices, Signal
 from appliance.runtime.users import caller_name
-from appliance.sessions.outbox import Outbox
+from appliance.sessions.outbox import Outbox, Posting
 from appliance.sessions.runs import RUNNING, WAITING, Runs
 
 BATCH = 100  # events that are read at a time
@@ -52,8 +52,8 @@ class Live:
     ) -> dict[str, Any]:
         """Streams until the caller leaves or the thread is deleted; Cancelled when the core ends, for the thread is still there.
 
-        `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title, alias} first and whenever
-        that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
+        `event` for each event stored in the thread, `thread` {id, status, outcome, last_seq, title, alias, role} first and
+        whenever that has changed, `notice` {person, text, run, seq, at_ms, key} for what arrives unasked for the caller.
         """
         box = self._notices.look_out(caller_name(call))
         call.cancel.then(box.close)
@@ -131,7 +131,14 @@ class Live:
     def waiting(self, call: Call) -> list[dict[str, Any]]:
         """What the caller was told and has not been shown yet, oldest first: {key, text, run, at_ms}. Show it, then say so."""
         self._deliver()
-        found = self._outbox.unseen(caller_name(call))
+        return self._describe(self._outbox.unseen(caller_name(call)))
+
+    @method("notice.list", access="own")
+    def told(self, call: Call, limit: Annotated[int, Range(1, 1000), "how many to show"] = 50) -> list[dict[str, Any]]:
+        """What the caller was told, shown or not, newest first: {key, text, run, at_ms}."""
+        return self._describe(self._outbox.told(caller_name(call), limit))
+
+    def _describe(self, found: list[Posting]) -> list[dict[str, Any]]:
         known = [(one, self._outbox.thread(one.notification)) for one in found]
         return [{"key": o.notification.key, "text": o.notification.text, "run": run, "at_ms": o.ended_ms} for o, run in known]
 
@@ -182,7 +189,7 @@ class _Watched:
                 call.notify("event", fit(event)[0])
                 self.after = event.seq
         known = {"status": run.status, "outcome": run.outcome, "last_seq": run.last_seq, "title": run.title, "alias": run.alias}
-        known = {"id": run.id, **known}
+        known = {"id": run.id, **known, "role": run.role}
         if known != self._told:
             self._told = known
             call.notify("thread", known)

@@ -81,6 +81,7 @@ class ThreadChanged(Struct):
     last_seq: int
     title: str
     alias: str = ""
+    role: str = ""
 
 
 class Notice(Struct):

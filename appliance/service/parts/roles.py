@@ -10,7 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
+from appliance.agent.taint_gate import PEOPLE
 from appliance.agent.toolbox import Toolbox
+from appliance.errors import BadInput, NotFound
 from appliance.policy import modes
 from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
@@ -20,6 +22,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.service.parts.base import BaseParts
 from appliance.sessions.outbox import Outbox
+from appliance.sessions.runs import Run
 from appliance.work.delegation import Delegation
 from appliance.work.jobs import Jobs
 from appliance.work.work_events import OthersWrote
@@ -137,6 +140,21 @@ class RoleService:
         found = self.roles.assistant() if name == ASSISTANT else self.roles.get(name)
         shown = {"tools": self._toolbox.allowed(found.tools), "menu": [spec.name for spec in self.menu(found)]}
         return {**roles.role_data(found), **shown, "problems": [one for one in self.problems if f"/{name}.md" in one]}
+
+    @method("role.use", access="own")
+    def use_role(
+        self,
+        run: Annotated[str, "its name or id, or the beginning or end of the id"],
+        role: Annotated[str, Range(0, 40), "a role that work can be handed to; empty for the assistant"] = "",
+    ) -> Run:
+        """Let another role answer in a thread from its next message on: with its tools, its words and its pool."""
+        found = self._base.runs.get(run)
+        if found.kind not in PEOPLE:
+            raise BadInput(f"thread {found.id} is of kind {found.kind}, whose role is fixed", hint="a chat may have another")
+        names = [ASSISTANT, *(one.name for one in self.roles.helpers())]
+        if role and role not in names:
+            raise NotFound(f"no role {role!r} that talks with you", hint=f"there is {', '.join(names)}")
+        return self._base.runs.give_role(found.id, "" if role == ASSISTANT else role)
 
 
 def _to_delegate(spec: ToolSpec, helpers: list[str]) -> ToolSpec:

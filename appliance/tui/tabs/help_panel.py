@@ -1,6 +1,7 @@
 """Help: where things are, what is open, who works, keys, commands."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
@@ -9,8 +10,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 
 from appliance import __version__
+from appliance.tui.command_runner import channel_line
 from appliance.tui.commands import COMMANDS
-from appliance.tui.panel import Panel
+from appliance.tui.panel import Host, Panel
 from appliance.tui.shown_text import Shown
 
 KEYS = (
@@ -109,6 +111,15 @@ KEYS = (
     ),
 )
 WIDTH = 18
+LIMIT = 100
+SCHEDULES: dict[str, Any] = {"name": "list_schedules", "arguments": {"limit": LIMIT, "enabled": True}}
+ASKED: dict[str, dict[str, Any]] = {
+    "worker.list": {"limit": LIMIT},
+    "session.list": {"limit": LIMIT},
+    "tool.call": SCHEDULES,
+    "skill.list": {},
+    "channel.list": {},
+}
 
 
 class Guide(Panel):
@@ -121,6 +132,10 @@ class Guide(Panel):
         Binding("j", "scroll(1)", show=False),
     ]
 
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._known: dict[str, list[dict[str, Any]]] = {}
+
     def compose(self) -> ComposeResult:
         """One long text."""
         with VerticalScroll():
@@ -130,23 +145,42 @@ class Guide(Panel):
     def enter(self) -> None:
         """Scroll with the arrow keys; say what is open and who works."""
         self.screen.set_focus(self.query_one(VerticalScroll))
-        self._show_here("")
-        self.ask("worker.list", {"limit": 100}, self._count_workers, failed=lambda error: None)
+        if not self._known:
+            self._show_here()
+        for name, params in ASKED.items():
+            self.ask(name, params, partial(self._take, name), failed=lambda error: None)
 
-    def _count_workers(self, workers: list[dict[str, Any]]) -> None:
-        counts = Counter(str(one["status"]) for one in workers)
-        self._show_here(", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none")
+    def _take(self, name: str, found: Any) -> None:
+        """One more of the lists has come; what this person may not see never does."""
+        self._known[name] = found if isinstance(found, list) else (found.get("data") or {}).get("schedules") or []
+        self._show_here()
 
-    def _show_here(self, workers: str) -> None:
+    def _show_here(self) -> None:
+        """Where things are, and how what runs by itself stands."""
+        known = self._known
+        workers, sessions = known.get("worker.list", []), known.get("session.list", [])
+        messages, counts = sum(int(one["messages"]) for one in sessions), Counter(str(one["status"]) for one in workers)
+        on = [one for one in known.get("tool.call", []) if one["type"] != "system"]
+        missing = sum(1 for one in known.get("skill.list", []) if one["missing"])
+        usable = len(known.get("skill.list", [])) - missing
+        unusable = f", {missing} cannot" if missing else ""
         home = self.host.home
         places = (
             ("home", home),
             ("your notes", f"{home}/box/notes"),
             ("thread", self.host.attached() or "none yet"),
-            ("workers", workers),
+            ("workers", ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"),
+            ("sessions", f"{len(sessions)}, messages: {messages}; /sessions shows them"),
+            ("schedules", f"{len(on)} on"),
+            ("skills", f"{usable} can be used{unusable}; /skills says why"),
             ("this version", __version__),
         )
-        self.query_one("#here", Shown).update(Content("\n").join(_build_section("Here", places)))
+        lines = _build_section("Here", places)
+        channels = [one for one in known.get("channel.list", []) if one["state"] != "off"]
+        if channels:
+            rows = ((str(one["name"]), channel_line(one).partition(" ")[2].strip()) for one in channels)
+            lines += _build_section("Channels", tuple(rows))
+        self.query_one("#here", Shown).update(Content("\n").join(lines))
 
     def action_scroll(self, lines: int) -> None:
         """Move a line."""
