@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
-from appliance.agent.guide import Chat, Do, Grounded, Guide, Plan, Say, handed_over
+from appliance.agent.guide import Guide
 from appliance.agent.instruction_echo import InstructionEcho
-from appliance.agent.loop_state import WORK, Talk
+from appliance.agent.loop_state import WORK, Talk, with_fresh_ids
 from appliance.agent.loop_state import Limits as Limits
 from appliance.agent.loop_state import Work as Work
+from appliance.agent.planning.claim_guard import ClaimGuard
+from appliance.agent.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.agent.work_guide import WorkGuide
 from appliance.clock import new_id
@@ -170,7 +172,7 @@ class Agent:
             for message in talk.work.source.arrived():
                 talk.messages.append(message)
                 talk.prompt += f"\n\n(Added meanwhile:) {message.content}" if talk.work.terms.layout == "entries" else ""
-            answer = _told_apart((yield from self._ask_model(talk, talk.past.turns + 1)), talk.messages)
+            answer = with_fresh_ids((yield from self._ask_model(talk, talk.past.turns + 1)), talk.messages)
             answer = self.hooks.filter(hook_points.TURN_RESPONSE, answer, talk.run)
             turn, waits = yield from self._act_on(talk, answer)
             if waits:
@@ -426,7 +428,7 @@ class Agent:
 
     def _listen_plainly(self, talk: Talk, plain: Chat, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
         """Stream the answer of a tiny or small model: whole sentences, none twice, nothing that is not meant for a person."""
-        stream, finish, count = SentenceStream(f"{plain.system}\n{plain.forbidden}"), Finish("stop"), 0
+        stream, finish, count = self._stream_of(talk, plain), Finish("stop"), 0
         size = 0 if talk.packet is None else talk.packet.tokens
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         pieces = self._model.generate(route, ask, talk.cancel)
@@ -457,6 +459,11 @@ class Agent:
         if self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.answered(talk.scene, talk.packet, text, "", finish)
         return Answer(text, ())
+
+    def _stream_of(self, talk: Talk, plain: Chat) -> SentenceStream | ClaimGuard:
+        stream = SentenceStream(f"{plain.system}\n{plain.forbidden}")
+        guide = self._guide if plain.may_claim else None
+        return stream if guide is None else ClaimGuard(stream, guide.claims_effect, guide.honest_answer(talk.messages))
 
     # -- before a tiny or small model -----------------------------------------------------------------
 
@@ -583,16 +590,3 @@ def _append_note(talk: Talk, text: str) -> None:
     """Tell the model, at the end of the last message, which it has not seen yet."""
     last = talk.messages[-1]
     talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {text}.)")
-
-
-def _told_apart(answer: Answer, before: Sequence[Message]) -> Answer:
-    """The answer with a fresh id for every call that has none, or one already used in this conversation.
-
-    A model's own ids start over with every answer; results are matched with calls by id, so they may not.
-    """
-    used = {call.id for message in before for call in message.tool_calls} | {""}
-    calls: list[ToolCall] = []
-    for call in answer.calls:
-        calls.append(replace(call, id=new_id()) if call.id in used else call)
-        used.add(call.id)
-    return replace(answer, calls=tuple(calls))

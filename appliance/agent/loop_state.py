@@ -8,17 +8,20 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Effects
 from appliance.agent.dispatch import Scene as Commands
-from appliance.agent.guide import Chat
+from appliance.agent.planning.plans import Chat
 from appliance.agent.stop_conditions import Past
+from appliance.clock import new_id
 from appliance.policy.modes import FREE
 from appliance.prompt.packet_types import Packet, Scene
 from appliance.prompt.roles import CHAT, Role
 from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, Tools, ToolSpec
 from appliance.runtime import log
+from appliance.text.answer_parser import Answer
 
 
 class Limits(Struct, frozen=True):
@@ -120,3 +123,16 @@ class Talk:
     def commands(self) -> Commands:
         """Where and on what terms its commands are run."""
         return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation(), self.effects)
+
+
+def with_fresh_ids(answer: Answer, before: Sequence[Message]) -> Answer:
+    """The answer with a fresh id for every call that has none, or one already used in this conversation.
+
+    A model's own ids start over with every answer; results are matched with calls by id, so they may not.
+    """
+    used = {call.id for message in before for call in message.tool_calls} | {""}
+    calls: list[ToolCall] = []
+    for call in answer.calls:
+        calls.append(replace(call, id=new_id()) if call.id in used else call)
+        used.add(call.id)
+    return replace(answer, calls=tuple(calls))

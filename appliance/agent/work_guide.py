@@ -11,22 +11,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from appliance.agent import reports
-from appliance.agent.guide import (
-    DEFINITE,
-    LEAST,
-    MAKERS,
-    SAMPLING,
-    Chat,
-    Do,
-    Grounded,
-    Guide,
-    Plan,
-    Say,
-    Scene,
-    answer_of,
-    closed,
-    tool_call,
-)
+from appliance.agent.guide import DEFINITE, LEAST, Guide
+from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
 from appliance.knowledge import evidence
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
@@ -116,7 +102,7 @@ class WorkGuide(Guide):
             return self._answer_question(scene, intent.language, intent.parts["query"])
         if intent.name in ("search", "about"):
             return self._collect_sentences(intent)
-        plan = MAKERS[intent.name](self, scene, intent)
+        plan = self.make(scene, intent) or self._say_unable(scene.text)
         return watched(plan) if intent.name in EFFECTS else plan
 
     def _say_unable(self, text: str) -> Say:

@@ -184,7 +184,7 @@ class Finder:
         near = _measure_nearness(roughly, self._embed_sentences(question, roughly))
         weighed = [self._weigh_sentence(asked, one, number, found, subjects) for one, number in zip(roughly, near)]
         best = sorted(weighed, key=lambda one: -one.score)
-        known = [one for one in sorted(asked.names) if any(_has_stem(asked.stems[one], f"{s.title} {s.text}") for s in best)]
+        known = [one for one in sorted(asked.names) if any(has_stem(asked.stems[one], f"{s.title} {s.text}") for s in best)]
         return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked), tuple(known))
 
     def central(self, text: str) -> str:
@@ -265,7 +265,7 @@ class Finder:
         if self._measure_coverage(asked, found[0], found)[0] >= PLAIN:
             return
         near = found[:6]
-        missing = [w for w in asked.words if not any(_has_stem(asked.stems[w], one.text) for one in near[:2])]
+        missing = [w for w in asked.words if not any(has_stem(asked.stems[w], one.text) for one in near[:2])]
         others = list(
             dict.fromkeys(w for one in near for w in content_words(f"{one.title} {one.text}", self._ignored) if w.isalpha())
         )[:MOST_WORDS]
@@ -291,9 +291,9 @@ class Finder:
         theirs = content_words(f"{one.title} {one.text}", ()) if asked.near else []
         for word in asked.words:
             share = 0.0
-            if _has_stem(asked.stems[word], one.text):
+            if has_stem(asked.stems[word], one.text):
                 share = 1.0
-            elif _has_stem(asked.stems[word], one.title):
+            elif has_stem(asked.stems[word], one.title):
                 share = TITLE
             elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
                 share = LIKE
@@ -301,7 +301,7 @@ class Finder:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
                     share = near * NEAR_SHARE
-                if one.ref and any(_has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
+                if one.ref and any(has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
                     share = max(share, NEARBY)
             held += share * asked.weights[word]
             if share < NEARBY:
@@ -370,7 +370,7 @@ def stem(word: str) -> str:
     return word
 
 
-def _has_stem(stemmed: str, text: str) -> bool:
+def has_stem(stemmed: str, text: str) -> bool:
     """Whether a text has a word of this stem."""
     for match in WORD.finditer(text):
         word = _strip_accents(match[0].lower())

@@ -18,7 +18,7 @@ ROUTER = Router(LANGUAGES, lambda texts: ())
 
 @pytest.mark.parametrize(
     ("prompt", "name"),
-    [("Hi!", "hello"), ("Hello! Thanks.", None), ("Thank you. Should I add a task to buy milk?", None)],
+    [("Hi!", "hello"), ("Hello! Thanks.", "thanks"), ("Thank you. Should I add a task to buy milk?", None)],
 )
 def test_greetings_and_thanks_are_left_out_only_around_something(prompt: str, name: str | None) -> None:
     found = ROUTER.cue(prompt, (*COURTESIES, *ORDER))

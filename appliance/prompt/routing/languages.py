@@ -7,7 +7,7 @@ its words joined, its phrases and rules take the place of ours. A file of the ho
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -17,11 +17,18 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.prompt.routing import sentence_templates
+from appliance.prompt.routing.sentence_templates import Sentence, compiled_sentence
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
-WORDS = ("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter")  # lists that every language has
-TABLES = ("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike")
+UNTYPED = ("aside", "claim")  # sentences of which no typing error is looked for
+FAR = 3  # function words by which another language must lead, so that a text is not in this one
+# Lists that every language has.
+WORDS = (
+    *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
+    *("real", "at", "timelike", "past", "tail"),
+)
+TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)
 TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
@@ -43,24 +50,70 @@ class Language(Struct, frozen=True, dict=True):
     times: tuple[tuple[str, str], ...]  # a template, and what it says in English
     alike: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()  # words that speak of the same, and kinds of it
     problems: tuple[str, ...] = ()
+    short: Mapping[str, str] = {}  # words as people shorten them, and what they stand for
 
     @cached_property
-    def patterns(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
+    def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
         """What asks for something, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        bare = {"claim": ("", "")} | dict.fromkeys(TEXTS, (before, ""))
         return {
-            name: tuple(self._compile_template(one, before, "" if name in TEXTS else after) for one in given)
+            name: tuple(self._compile_template(one, *bare.get(name, (before, after))) for one in given)
             for name, given in self.sentences.items()
         }
 
     @cached_property
-    def refusals(self) -> Mapping[str, tuple["re.Pattern[str]", ...]]:
+    def refusals(self) -> Mapping[str, tuple[Sentence, ...]]:
         """What only looks like it, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
         return {name: tuple(self._compile_template(one, before, after) for one in given) for name, given in self.exceptions.items()}
 
-    def _compile_template(self, template: str, before: str, after: str) -> "re.Pattern[str]":
-        return sentence_templates.compiled(template, self.rules, before, after)
+    def possible(self, words: Collection[str], names: Sequence[str]) -> list[tuple[str, list[Sentence]]]:
+        """The sentences of these intents, in this order, that a message of these words may fit as a whole or in a part."""
+        found = [(name, [one for one in self.patterns.get(name, ()) if one.may_fit(words)]) for name in names]
+        return [(name, fitting) for name, fitting in found if fitting]
+
+    @cached_property
+    def cue_words(self) -> tuple[str, ...]:
+        """The words with which people ask: those of the sentences, of four letters or more."""
+        given = [*self.rules.values(), *(one for name, found in self.sentences.items() if name not in UNTYPED for one in found)]
+        return tuple(sorted({word for one in given for word in _literal_words(one) if len(word) >= 4}))
+
+    @cached_property
+    def known_words(self) -> frozenset[str]:
+        """Every word of its files: none of them is a typing error."""
+        lists = (
+            *self.sentences.values(),
+            *self.exceptions.values(),
+            *self.examples.values(),
+            self.rules.values(),
+            self.phrases.values(),
+        )
+        words = {word for given in lists for one in given for word in _literal_words(one)}
+        words |= {word for one, _ in self.times for word in _literal_words(one)} | set().union(*self.levels.values())
+        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+
+    @cached_property
+    def joint(self) -> "re.Pattern[str] | None":
+        """Where a request may begin without a mark before it: "so remind me", "can you"."""
+        if "joint" not in self.rules:
+            return None
+        return re.compile(rf"\s(?={sentence_templates.expression(self.rules['joint'], self.rules)})", re.IGNORECASE)
+
+    @cached_property
+    def opening(self) -> "re.Pattern[str]":
+        """What may stand before what is said, such as "by the way, please"."""
+        return re.compile(
+            rf"[\s¿¡]*{sentence_templates.expression(self.rules.get('please', ''), self.rules)}[\s,:]*", re.IGNORECASE
+        )
+
+    def without_opening(self, text: str) -> str:
+        """A text without the words of courtesy before it."""
+        found = self.opening.match(text)
+        return text[found.end() :] or text if found is not None else text
+
+    def _compile_template(self, template: str, before: str, after: str) -> Sentence:
+        return compiled_sentence(template, self.rules, before, after)
 
     def level(self, text: str) -> str:
         """How urgent a word says something is; "" for one that says nothing about it."""
@@ -70,6 +123,11 @@ class Language(Struct, frozen=True, dict=True):
     def say(self, phrase: str, **parts: str) -> str:
         """One of the program's own sentences in this language."""
         return self.phrases[phrase].format(**parts)
+
+
+def _literal_words(template: str) -> list[str]:
+    """The words of a template that stand in it as they are, in small letters."""
+    return [word.lower() for word in WORD.findall(re.sub(r"\{[^}]*\}|<\w+>", " ", template))]
 
 
 def words_in(text: str) -> list[str]:
@@ -90,10 +148,11 @@ class Languages:
         self.english = self.all[0]
 
     def detect(self, text: str) -> list[Language]:
-        """The languages, that in which a text most likely is first; English where nothing tells."""
+        """The languages that a text may be in, the most likely first; English where nothing tells."""
         said = words_in(text)
         counts = {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
-        return sorted(self.all, key=lambda one: -counts[one.name])
+        most = max(counts.values())
+        return sorted((one for one in self.all if counts[one.name] > most - FAR), key=lambda one: -counts[one.name])
 
     def function_words(self) -> frozenset[str]:
         """Words of all languages that carry no meaning in a search."""
@@ -140,9 +199,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     def both(table: str) -> list[Mapping[str, Any]]:
         return [given.get(table, {}) for given in (shipped, own)]
 
-    words: dict[str, frozenset[str]] = {
-        key: frozenset() for key in ("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter")
-    }
+    words: dict[str, frozenset[str]] = {key: frozenset() for key in WORDS}
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
     levels: dict[str, frozenset[str]] = {}
@@ -161,6 +218,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         {key.lower(): str(value) for rows in both("signs") for key, value in rows.items()},
         tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
         tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
+        short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
     )
 
 

@@ -7,77 +7,55 @@ things; without one, by words with which people mean themselves. Writes nothing,
 """
 
 import math
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from appliance.prompt.routing import arithmetic
+from appliance.prompt.routing import arithmetic, message_parts, typing_errors
 from appliance.prompt.routing.languages import TEXTS, Language, Languages, words_in
+from appliance.prompt.routing.message_parts import Reading
+from appliance.prompt.routing.sentence_templates import Sentence, plain_words
+from appliance.text import sentences
 
+# That point to what was said, before or around them, or to what was done last.
+POINTING = (
+    *("task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "forget_it", "remind_it", "remind_before"),
+)
+LAST = ("undo_now", "did_it", "change_it", "more_it")  # that speak of what was done just before, and of nothing else
+ANSWERS = ("yes", "no")  # to a question of the program
+BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
+REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *(
-        "time",
-        "date",
-        "sum",
-        "help",
-        "recurring",
-        "tasks",
-        "reminders",
-        "memories",
-        "remind_late",
-        "alarm",
-        "remind",
-        "remember_to",
-        "remember",
-    ),
-    *(
-        "priority",
-        "task",
-        "drop_task",
-        "done",
-        "cancel",
-        "forget",
-        "note",
-        "search",
-        "polite",
-        "spelling",
-        "summary",
-        "text",
-        "about",
-    ),
+    *("time", "date", "sum", "help", "recurring", "tasks", "reminders", "memories"),
+    *POINTING,
+    *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
+    *("priority", "priority_up", "priority_down", "task", "done", "cancel", "drop_task", "forget", "note", "search"),
+    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "text", "about"),
+    *BEYOND[1:],
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
+SPANNING = ("remember", "note", "sum", "about", "search", *TEXTS)  # of which several sentences may be one part
 EFFECTS = frozenset(
-    {
-        "recurring",
-        "remind_late",
-        "alarm",
-        "remind",
-        "remember_to",
-        "remember",
-        "task",
-        "drop_task",
-        "done",
-        "cancel",
-        "priority",
-        "forget",
-        "note",
-        "collect_note",
-        "digest_note",
-    }
+    (
+        *POINTING,
+        *LAST,
+        *REMINDING,
+        *("recurring", "remember", "task", "drop_task", "done", "cancel", "priority", "priority_up", "priority_down", "forget"),
+        *("note", "collect_note", "digest_note"),
+    )
 )
-AROUND = ("hello", "greeting", "thanks", "bye", "night")  # sentences that may stand before and after what is asked for
-SENTENCE_END = re.compile(r"[.!?…]+\s+")
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
+MOST_CHANGED = 7  # words of what is to be different
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
+Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
@@ -88,6 +66,8 @@ class Intent(Struct, frozen=True):
     language: Language
     parts: Mapping[str, str] = {}
     text: str = ""
+    context: str = ""  # what is said around it in the same message
+    also: "Intent | None" = None  # another effect that the message asks for after this one
 
 
 class Router:
@@ -100,15 +80,32 @@ class Router:
         self._guard = threading.Lock()
         self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
 
-    def cue(self, text: str, order: Sequence[str] = ORDER) -> Intent | None:
-        """What a message asks for in so many words, of these; None when it does not."""
+    def cue(self, text: str, order: Sequence[str] = ORDER, *, can_point: bool = False) -> Intent | None:
+        """What a message asks for in so many words, of these; None when it does not.
+
+        `can_point`: it may mean what was said or done before it, such as "cancel that".
+        """
         said = text.strip()
         if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
             said = said[1:-1].strip()
-        for language in self.languages.detect(said):
-            if (found := self._cue_intent(said, language, order)) is not None:
+        languages = self.languages.detect(said)
+        for language in languages:
+            if (found := self._read_message(said, language, order, can_point)) is not None:
                 return found
+        for language in languages if len(said) <= MAX_CHARS else ():
+            for mended in typing_errors.mended(said, language):
+                if (found := self._read_message(mended.text, language, order, can_point)) is not None:
+                    parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
+                    return replace(found, parts=parts, context=mended.as_typed(found.context))
         return None
+
+    def duty(self, text: str, language: Language) -> str:
+        """What a text says that somebody has to do, "call mum" of "I keep forgetting to call mum"; else the text itself."""
+        for clause in reversed(message_parts.clauses(text)):
+            for sentence in language.patterns.get("duty", ()):
+                if (found := sentence.match(clause, plain_words(clause))) is not None:
+                    return found["task"].strip(" ,.!")
+        return text
 
     def kind(self, text: str, language: Language, least: float = 0.0) -> str:
         """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`."""
@@ -124,31 +121,52 @@ class Router:
             return ""
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
-    def _cue_intent(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
-        bare = _without_courtesies(said, language) if len(said) <= MAX_CHARS else said
-        words = words_in(bare[:200])
-        is_question = bare.endswith("?") and not set(words[:4]) & language.words["asks"]
-        for name in order:
+    def _read_message(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
+        """What a message asks for as a whole, or in one of its parts with the rest around it."""
+        bare = message_parts.without_courtesies(said, language) if len(said) <= MAX_CHARS else said
+        possible = language.possible(plain_words(said), order)
+        if not possible:
+            return None
+        named = possible if can_point else [one for one in possible if one[0] not in POINTING]
+        whole = self._cue_intent(Reading(bare), said, language, named)
+        if len(said) > MAX_CHARS or (whole is not None and (whole.name in SPANNING or not _has_sentence_end(whole.parts))):
+            return whole
+        for reading in message_parts.readings(bare, language):
+            found = self._cue_intent(reading, reading.request, language, possible)
+            if found is None or found.name in TEXTS:
+                continue
+            if found.name not in (*EFFECTS, "asking") and not message_parts.is_courtesy(reading.context, language):
+                continue  # what is asked for may need what is said before it
+            context = "" if message_parts.is_courtesy(reading.context, language) else reading.context
+            if not context and not can_point and found.name in POINTING:
+                continue
+            around = self._cue_intent(Reading(context), context, language, named) if context else None
+            if around is None:
+                return replace(found, context=context)
+            if around.name in TEXTS:
+                continue  # it belongs to the text
+            if around.name in EFFECTS and found.name not in POINTING:
+                return replace(found, also=around) if reading.is_first else replace(around, also=found)
+            return replace(found, context=context)
+        return whole
+
+    def _cue_intent(self, reading: Reading, said: str, language: Language, possible: Possible) -> Intent | None:
+        """What one reading of a message asks for, of the sentences that are possible."""
+        bare = reading.request
+        words, plain = words_in(bare[:200]), plain_words(said)
+        is_question = bare.endswith("?") and not _is_put_to_assistant(words, language)
+        for name, sentences_ in possible:
             if name in EFFECTS and (is_question or len(said) > MAX_CHARS):
                 continue
-            text = said if name in TEXTS else bare
-            for pattern in language.patterns.get(name, ()):
-                if (found := pattern.match(text)) is None:
+            text = said if name in TEXTS and not reading.context else bare
+            for sentence in sentences_:
+                if (found := sentence.match(text, plain)) is None:
                     continue
-                if any(one.match(text) for one in language.refusals.get(name, ())):
+                if any(one.match(text, plain) for one in language.refusals.get(name, ())):
                     break
                 parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
-                if "clause" in parts and not _is_clause(parts["clause"], language):
-                    continue
-                if name in EFFECTS and any("?" in part for part in parts.values()):
-                    continue  # somebody asks something as well: that must not be lost
-                if "\n" in parts.get("fact", "") + parts.get("clause", ""):
-                    continue
-                if name == "sum" and not arithmetic.result(parts["sum"], language.signs):
-                    continue
-                if name == "priority" and not language.level(parts.get("level", "")):
-                    continue
-                return Intent(name, language, parts, text)
+                if _is_meant(name, parts, language):
+                    return Intent(name, language, parts, text)
         return None
 
     def _example_vectors(self, language: Language) -> list[tuple[str, Sequence[float]]]:
@@ -169,16 +187,50 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b)) / size if size else 0.0
 
 
-def _without_courtesies(said: str, language: Language) -> str:
-    """A message without the greetings in front of it and the thanks behind it; the whole, when there is nothing else."""
-    starts = [0, *(found.end() for found in SENTENCE_END.finditer(said))]
-    ends = [*starts[1:], len(said)]
-    asking = [at for at, (start, end) in enumerate(zip(starts, ends)) if not _is_courtesy(said[start:end], language)]
-    return said[starts[asking[0]] : ends[asking[-1]]].strip() if asking else said
+def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
+    """Whether the parts of a sentence are what they have to be."""
+    if "clause" in parts and not _is_clause(parts["clause"], language):
+        return False
+    if name in EFFECTS and any("?" in part for part in parts.values()):
+        return False  # somebody asks something as well: that must not be lost
+    if "\n" in parts.get("fact", "") + parts.get("clause", ""):
+        return False
+    if name == "sum":
+        return bool(arithmetic.result(parts["sum"], language.signs))
+    if name == "asking":
+        return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
+    if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):
+        return False
+    if any(parts.get(key, "").startswith((":", "for me ")) for key in ("clause", "fact")):
+        return False
+    if name == "remind_at":
+        first = words_in(parts["when"])[:1]
+        return parts["when"][:1].isdigit() or bool(first and first[0] in language.words["at"])
+    if name == "timer":
+        return says_when(parts["when"], language)
+    if name in ("change_it", "more_it"):
+        said = parts.get("change") or parts["more"]
+        if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
+            return False
+        return name == "more_it" or bool(language.level(said)) or says_when(said, language)
+    if "deed" in parts:  # what somebody did: "watered the roses"
+        did = words_in(parts["deed"])[:1]
+        return bool(did) and (did[0].endswith("ed") or did[0] in language.words["past"])
+    return "level" not in parts or bool(language.level(parts["level"]))
 
 
-def _is_courtesy(sentence: str, language: Language) -> bool:
-    return any(pattern.match(sentence) for name in AROUND for pattern in language.patterns.get(name, ()))
+def says_when(text: str, language: Language) -> bool:
+    """Whether a text may name a time: it has a number or a word for one."""
+    return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.words["timelike"])
+
+
+def _is_put_to_assistant(words: Sequence[str], language: Language) -> bool:
+    """Whether a question asks the assistant to do something: "can you ...", "..., would you?"."""
+    return bool(set(words[:4]) & language.words["asks"]) or bool(set(words[-1:]) & language.words["tail"])
+
+
+def _has_sentence_end(parts: Mapping[str, str]) -> bool:
+    return any(len(sentences.boundaries(part)) > 1 for part in parts.values())
 
 
 def _is_clause(text: str, language: Language) -> bool:

@@ -8,15 +8,21 @@ and more than one space between words.
 """
 
 import re
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+
+from msgspec import Struct
 
 from appliance.errors import BadInput
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"
 TEXT, WORD = r"\S.*?", r"[^\W\d_]+"  # a part of a sentence; how urgent something is takes one word
+ANY = "xyz"  # names of parts that nobody reads
 MAX_DEPTH = 8
+PLAIN_WORD = re.compile(r"[^\W_]+")
+APOSTROPHES = re.compile(r"(?<=\w)['’‘](?=\w)")
 DASHES = str.maketrans({"’": "'", "‘": "'", "–": "-", "—": "-"})
 
 
@@ -27,8 +33,79 @@ def _compile_expression(expression: str) -> "re.Pattern[str]":
 
 def compiled(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> "re.Pattern[str]":
     """The pattern of a template for whole messages, with those that may stand before and after; BadInput says what is wrong."""
+    return _compile_expression(whole_expression(template, rules, before, after))
+
+
+def whole_expression(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> str:
     parts = [expression(part, rules) for part in (before, template, after)]
-    return _compile_expression(rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z")
+    return rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z"
+
+
+class Sentence(Struct, frozen=True):
+    """A template as a regular expression, compiled at its first use: most are never tried.
+
+    `needs`: of each of these sets a message must have one word, or it cannot fit.
+    """
+
+    expression: str
+    needs: tuple[frozenset[str], ...]
+
+    def may_fit(self, words: Collection[str]) -> bool:
+        """Whether a text with these words, of `plain_words`, may fit."""
+        for one in self.needs:
+            if one.isdisjoint(words):
+                return False
+        return True
+
+    def match(self, text: str, words: Collection[str]) -> "re.Match[str] | None":
+        """How the whole text fits; `words` are those of `plain_words(text)`."""
+        return None if not self.may_fit(words) else _compile_expression(self.expression).match(text)
+
+
+def compiled_sentence(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> Sentence:
+    return Sentence(whole_expression(template, rules, before, after), tuple(_needed_words(template, rules)))
+
+
+def plain_words(text: str) -> frozenset[str]:
+    """The words of a text in small letters, of one with an apostrophe or a hyphen its parts and all of it."""
+    text = unicodedata.normalize("NFC", text).lower()
+    return frozenset(PLAIN_WORD.findall(text)) | frozenset(PLAIN_WORD.findall(APOSTROPHES.sub("", text)))
+
+
+def _needed_words(template: str, rules: Mapping[str, str], depth: int = 0) -> list[frozenset[str]]:
+    """Sets of words, one of each of which stands in every message that fits; so few regular expressions have to be tried."""
+    found: list[frozenset[str]] = []
+    level, group = 0, [""]
+    for token in TOKEN.findall(template):
+        if token in "[(" and token:
+            level += 1
+            if level == 1:
+                kind, group = token, [""]
+                continue
+        elif token in "])" and token:
+            level -= 1
+            if level == 0:
+                if kind == "(":
+                    each = [_needed_words(one, rules, depth + 1) for one in group]
+                    if all(each):
+                        found.append(frozenset().union(*(min(one, key=len) for one in each)))
+                continue
+        if level == 0:
+            if token.startswith("<") and depth < MAX_DEPTH:
+                found += _needed_words(rules[token[1:-1]], rules, depth + 1)
+            elif token[0].isalnum():
+                found.append(frozenset(_forms(token)))
+        elif token == "|" and level == 1:
+            group.append("")
+        else:
+            group[-1] += token
+    return found
+
+
+def _forms(token: str) -> list[str]:
+    """The beginnings of how a word of a template may be written: "don't" and "dont", "to-do" and "todo"."""
+    plain = PLAIN_WORD.findall(token.lower())
+    return [plain[0], "".join(plain)] if plain else []
 
 
 def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
@@ -56,7 +133,8 @@ def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
                 raise BadInput(f"{template!r} uses the rule {token}, which there is not", hint=f"there are {', '.join(rules)}")
             made.append(f"(?:{expression(rules[token[1:-1]], rules, depth + 1)})")
         elif token.startswith("{"):
-            made.append(rf"(?P<{token[1:-1]}>{WORD if token == '{level}' else TEXT})")
+            name, text = token[1:-1], WORD if token == "{level}" else TEXT
+            made.append(text if name in ANY else rf"(?P<{name}>{text})")
         elif token in (":", "?", "!"):
             made.append(rf"\s*{re.escape(token)}")
         else:

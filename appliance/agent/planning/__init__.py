@@ -1,0 +1,1 @@
+"""What is done about a message before a tiny or small model: plans, those of effects, and what refers to them."""

@@ -1,0 +1,349 @@
+"""Effects that a person asks for in so many words, as plans: what to keep, tasks, reminders and notes, made and changed.
+
+Each plan is one call of a tool, or one that looks the thing up first. What is not there, or could be several, is said so.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, tool_call
+from appliance.clock import new_id
+from appliance.knowledge import evidence
+from appliance.knowledge.entries import Entries
+from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing.languages import words_in
+from appliance.prompt.routing.router import REMINDING, Intent, Router, says_when
+from appliance.prompt.routing.task_arguments import task_arguments
+from appliance.records import Outcome, ToolCall
+from appliance.text.references import display
+
+LOOKED_UP = ("time", "date", "tasks", "reminders", "memories", "search", "about")  # what may be asked again at its times
+MEMORIES = "memory://notes/"
+URGENCY = re.compile(
+    r",?\s*(?:and |with |at |as |of |mit |avec |con |à |de )*(?:an? )?"
+    r"(?P<level>[^\W\d_]+) (?:priority|priorität|priorité|prioridad)$",
+    re.IGNORECASE,
+)
+COURTESY = re.compile(
+    r"^(?:(?:please|now|ok|okay|hey|hi|hello|owl|owlbox|so|and|well|alright)[,!]?\s+)*"
+    r"(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:(?:please|just|quickly)\s+)*",
+    re.IGNORECASE,
+)
+WITHOUT_TIME = 400
+FEW_WORDS = 5
+NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
+UNNAMED = frozenset("some any more one ones".split())
+REMIND_WORDS = frozenset("remind timer please it that then".split())
+RAISED = {"priority_up": "high", "priority_down": "low"}
+LINKED = re.compile(r"(?:to|that|about|of)\b", re.IGNORECASE)
+POINTED = re.compile(r"\b(?:about|of|for|to|an|de|d') (?:it|that|this|das|ça|cela|eso)\b|\b(?:daran|dran)\b", re.IGNORECASE)
+SPAN = re.compile(
+    r"(?<!in )(?<!\d )\b(?:\d+(?:[.,]\d+)?|an?|half an|one|two|three|five|ten|fifteen|twenty|thirty|forty)"
+    r" ?(?:minutes?|mins?|min|hours?|h|seconds?)\b",
+    re.IGNORECASE,
+)
+CLOCK = re.compile(r"\b(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?\s*(?P<half>[ap]\.?m\b\.?)?(?!\d)", re.IGNORECASE)
+BEFORE = re.compile(r"(?P<n>\d+|an?|half an|a quarter of an|three quarters of an) (?P<unit>minutes?|mins?|hours?)", re.IGNORECASE)
+PORTIONS = {"a": 60, "an": 60, "half an": 30, "a quarter of an": 15, "three quarters of an": 45}
+
+
+class Effects:
+    """Makes the plans of effects; `ignored` are words that name nothing."""
+
+    def __init__(self, router: Router, entries: Entries, now: Callable[[], datetime]) -> None:
+        self._router = router
+        self._now = now
+        self._entries = entries
+        self._ignored = router.languages.function_words()
+
+    def make(self, scene: Scene, intent: Intent) -> Plan | None:
+        """The plan of an effect, None for an intent that is none."""
+        make = MAKERS.get(intent.name)
+        return None if make is None else make(self, scene, intent)
+
+    def stored_memories(self) -> list[tuple[str, str]]:
+        """What the person asked to be remembered, oldest first: references and texts."""
+        lines = self._entries.list_lines(MEMORIES, limit=500)
+        found = [entry for line in lines if (entry := self._entries.find(line.ref)) is not None and entry.body.strip()]
+        return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
+
+    def _remember_fact(self, scene: Scene, intent: Intent) -> Plan:
+        text = intent.parts.get("fact") or intent.parts["clause"]
+        return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
+
+    def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := self._meant_text(scene, intent)):
+            return None
+        return self._remember_fact(scene, replace(intent, parts={"fact": intent.language.without_opening(text)}))
+
+    def _note_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := self._meant_text(scene, intent)):
+            return None
+        return self._write_note(scene, replace(intent, parts={"body": intent.language.without_opening(text)}))
+
+    @staticmethod
+    def _meant_text(scene: Scene, intent: Intent) -> str:
+        """What a request points to: what is said around it, else what the person said just before, unless that was a question."""
+        last = scene.last_question.strip()
+        return intent.context or ("" if last.endswith("?") else last)
+
+    def _add_task(self, scene: Scene, intent: Intent) -> Plan:
+        text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
+        if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
+            text, level = text[: found.start()], said
+        if intent.context and set(words_in(text)) & (intent.language.words["again"] | UNNAMED):
+            text = f"{text} ({intent.context.strip(' .!')})"  # "buying some": what is in what was said around it
+        arguments = task_arguments(text) | ({"priority": level} if level else {})
+        return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: answer_of(outcome, intent))
+
+    def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := self._meant_text(scene, intent)):
+            return None
+        text = self._router.duty(intent.language.without_opening(text), intent.language)
+        return self._add_task(scene, replace(intent, parts={"task": text}, context=""))
+
+    def _set_reminder(self, scene: Scene, intent: Intent) -> Plan:
+        said = self._reminder_text(intent)
+        if intent.context and not says_when(said, intent.language) and says_when(intent.context, intent.language):
+            return self._remind_in_context(scene, intent, said)
+        if intent.language.name != self._router.languages.english.name:
+            return self._remind_abroad(intent, said)
+        subject = intent.parts.get("what") or said.removeprefix("remind me ")
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
+                return Say(intent.language.say("when", text=_trim_subject(subject)))
+            return answer_of(outcome, intent)
+
+        return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
+
+    def _reminder_text(self, intent: Intent) -> str:
+        """What is to be reminded of and when, in one sentence, in the form that the reader of times knows."""
+        parts, is_english = intent.parts, intent.language.name == self._router.languages.english.name
+        begun = "remind me " if is_english else ""
+        if intent.name == "alarm":
+            return _without_courtesy(intent.text) if is_english else parts.get("rest") or parts["what"]
+        if intent.name == "wake":
+            return f"wake me {parts['when']}" if is_english else parts["when"]
+        if intent.name == "timer":
+            spoken = SPAN.sub(lambda found: f"in {found[0]}", parts["when"]) if is_english else parts["when"]
+            return self._with_subject(f"{begun}{spoken}", intent)
+        if intent.name == "remind_late" and "rest" in parts:
+            at = intent.text.find(parts["rest"]) + len(parts["rest"])
+            link = "" if not is_english or LINKED.match(parts["what"]) else "to "
+            return f"{begun}{_without_courtesy(intent.text[:at])} {link}{parts['what']}"
+        if intent.name == "remind_late":
+            return _without_courtesy(intent.text)
+        if intent.name == "remember_to":
+            return f"{begun}to {parts['what']}" if is_english else parts["what"]
+        when = " to ".join(parts[key] for key in ("when", "what") if key in parts) if is_english else " ".join(parts.values())
+        return self._with_subject(f"{begun}{when or parts.get('rest', '')}", intent)
+
+    def _remind_in_context(self, scene: Scene, intent: Intent, said: str) -> Plan:
+        """A reminder whose time is in what is said around it, or so long before or after that."""
+        context = intent.language.without_opening(intent.context).strip(" .!")
+        if len(context.split()) <= FEW_WORDS:  # nothing but a time
+            return self._set_reminder(
+                scene, replace(intent, name="remind", parts={"when": f"{context} {said.removeprefix('remind me ')}"}, context="")
+            )
+        if (span := BEFORE.search(said)) is not None:
+            context = _moved_before(context, span[0])
+        return self._set_reminder(scene, replace(intent, name="remind", parts={"when": context}, context=""))
+
+    def _with_subject(self, said: str, intent: Intent) -> str:
+        """A reminder that names nothing, such as "about it in 25 minutes", with what is said around it."""
+        if not intent.context:
+            return said
+        pointing = intent.language.words["again"] | intent.language.words["timelike"] | intent.language.words["at"] | REMIND_WORDS
+        words = [word for word in words_in(said) if word not in self._ignored and not word[0].isdigit()]
+        if any(word not in pointing for word in words):
+            return said
+        bare = POINTED.sub("", said).strip(" ,")
+        link = " to " if intent.language.name == self._router.languages.english.name else " "
+        return f"{bare}{link}{intent.context.strip(' .!')}"
+
+    def _remind_of_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        """A reminder of what is said around it, with the time that is said there."""
+        if not (text := self._meant_text(scene, intent)):
+            return None
+        text = intent.language.without_opening(text).strip(" .!")
+        if intent.name == "remind_before":
+            text = _moved_before(text, intent.parts["span"])
+        return self._set_reminder(scene, replace(intent, name="remind", parts={"when": text}, context=""))
+
+    @staticmethod
+    def _remind_abroad(intent: Intent, said: str) -> Plan:
+        """A reminder in another language: its time is put into English, which the tool reads, its words stay."""
+        what, when = foreign_times.parted(said, intent.language)
+        if not when:
+            return Say(intent.language.say("when", text=what))
+        call = tool_call("remind", text=what or intent.context or intent.text.strip(" .!?¡¿"), when=when)
+        return Do(call, lambda outcome: answer_of(outcome, intent))
+
+    def _recurring(self, scene: Scene, intent: Intent) -> Plan:
+        """A request that is put again at its times; only one that the program itself answers then."""
+        query, times = intent.parts["query"], f"every {intent.parts.get('rest', '')}"
+        if intent.language.name != self._router.languages.english.name:
+            query, times = foreign_times.parted(intent.text, intent.language)
+            told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
+            query = query[told.end() :] if told is not None else query
+        if self._router.cue(query, LOOKED_UP) is None or not times.startswith("every"):
+            return Say(intent.language.say("no_recurring"))
+        call = tool_call("create_schedule", name=query[:60], frequency=times, description=query, action="message")
+        return Do(call, lambda outcome: answer_of(outcome, intent))
+
+    def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
+
+    def _drop_task(self, scene: Scene, intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("delete_task", id=task["id"]))
+
+    def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
+        level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
+        what = intent.parts["what"]
+        if intent.context and not evidence.content_words(what, self._ignored):  # "that task"
+            intent = replace(intent, parts={**intent.parts, "what": intent.context})
+        return self._with_task(
+            intent,
+            lambda task: tool_call("update_task", id=task["id"], priority=level),
+            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
+        )
+
+    def _change_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        """What a request points to with what is said around it: "the ferry is booked, mark that as done"."""
+        if not evidence.content_words(intent.context, self._ignored):
+            return None
+        name = {"done_it": "done", "cancel_it": "cancel", "priority_it": "priority"}[intent.name]
+        return self.make(scene, replace(intent, name=name, parts={**intent.parts, "what": intent.context}))
+
+    def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
+        """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
+        what = intent.parts.get("what") or intent.parts["deed"]
+
+        def chosen(outcome: Outcome) -> Plan:
+            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            found = self._find_meant(what, [(one["name"], one) for one in tasks], least=NAMED)
+            if len(found) != 1:
+                return otherwise()
+            if "deed" in intent.parts:
+                return Say(intent.language.say("sure_done", what=found[0]["name"]))
+            return Do(tool_call("finish_task", id=found[0]["id"]), lambda done: answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _with_task(
+        self,
+        intent: Intent,
+        make: Callable[[Mapping[str, Any]], ToolCall],
+        said: Callable[[Mapping[str, Any]], Plan] | None = None,
+    ) -> Plan:
+        """The one open task that is meant, looked up first."""
+        what = intent.parts["what"]
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
+            found = self._find_meant(what, known, number="id")
+            if not found:
+                return Say(intent.language.say("no_task", text=what))
+            if len(found) > 1:
+                lines = [f"{one['id']}. {one['name']}" for one in found[:8]]
+                return Say("\n".join([intent.language.say("which"), *lines]))
+            task = found[0]
+            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _cancel_reminder(self, scene: Scene, intent: Intent) -> Plan:
+        what = intent.parts.get("what", "")
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
+            found = self._find_meant(what, known) if what else [one for _, one in known]
+            if not found:
+                return Say(intent.language.say("no_reminder", text=what or "…"))
+            if len(found) > 1:
+                lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
+                return Say("\n".join([intent.language.say("which"), *lines]))
+            return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+
+    def _forget_memory(self, scene: Scene, intent: Intent) -> Plan:
+        what = intent.parts["what"]
+        found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
+        if not found:
+            return Say(intent.language.say("no_memory", text=what))
+        if len(found) > 1:
+            return Say("\n".join([intent.language.say("which"), *(f"- {text}" for _, text in found[:8])]))
+        ref, text = found[0]
+
+        def told(outcome: Outcome) -> Plan:
+            return answer_of(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
+
+        return Do(tool_call("context_delete", path=display(ref)), told)
+
+    def _find_meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "", least: float = 0.5) -> list[Any]:
+        """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
+        if number and (found := re.fullmatch(r"(?:no\.?|nr\.?|number|#)?\s*(\d{1,9})", what.strip(), re.IGNORECASE)):
+            return [one for _, one in known if one[number] == int(found[1])]
+        words = evidence.content_words(what, self._ignored) or evidence.content_words(what, ())
+        counts = [(sum(evidence.has_stem(evidence.stem(word), text) for word in words), one) for text, one in known]
+        most = max((count for count, _ in counts), default=0)
+        return [one for count, one in counts if count == most] if most and most >= len(words) * least else []
+
+    def _write_note(self, scene: Scene, intent: Intent) -> Plan:
+        body, title = intent.parts["body"], intent.parts.get("title", "")
+        return Do(tool_call("write_note", text=body, title=title), lambda outcome: answer_of(outcome, intent))
+
+
+Maker = Callable[[Effects, Scene, Intent], Plan | None]
+MAKERS: Mapping[str, Maker] = {
+    "remember": Effects._remember_fact,
+    "task": Effects._add_task,
+    **dict.fromkeys(REMINDING, Effects._set_reminder),
+    "remind_it": Effects._remind_of_that,
+    "remind_before": Effects._remind_of_that,
+    "task_it": Effects._add_that,
+    "remember_it": Effects._remember_that,
+    "note_it": Effects._note_that,
+    **dict.fromkeys(("done_it", "cancel_it", "priority_it"), Effects._change_that),
+    "recurring": Effects._recurring,
+    "done": Effects._finish_task,
+    "drop_task": Effects._drop_task,
+    **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
+    "cancel": Effects._cancel_reminder,
+    "forget": Effects._forget_memory,
+    "note": Effects._write_note,
+}
+
+
+def _without_courtesy(text: str) -> str:
+    """A request without "please", "can you" and the like before it, which the reader of times does not know."""
+    return COURTESY.sub("", text.strip())
+
+
+def _moved_before(text: str, span: str) -> str:
+    """A text with its clock earlier by a span of time: "the call is at 11 am" and "a quarter of an hour"."""
+    clocks, found = list(CLOCK.finditer(text)), BEFORE.search(span)
+    clocks = [one for one in clocks if one["m"] or one["half"] or text[: one.start()].lower().endswith("at ")]
+    if found is None or not clocks:
+        return text
+    clock, number = clocks[-1], found["n"].lower()
+    minutes = int(number) * (60 if found["unit"].startswith("h") else 1) if number.isdigit() else PORTIONS[number]
+    hour = int(clock["h"]) % 24
+    if clock["half"]:
+        hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)
+    at = (hour * 60 + int(clock["m"] or 0) - minutes) % 1440
+    return f"{text[: clock.start()]}{at // 60:02}:{at % 60:02}{text[clock.end() :]}"
+
+
+def _trim_subject(text: str) -> str:
+    return re.sub(r"^(?:to|of|about|that)\s+", "", text.rstrip(" .!?"), flags=re.IGNORECASE)

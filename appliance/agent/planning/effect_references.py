@@ -1,0 +1,223 @@
+"""What "cancel that", "make it 9 instead" and "mark it done" mean: the last effect of a conversation, and its change.
+
+The last effect is read from the calls and results that the conversation recorded, never from what a model said. What was made is
+looked up before it is changed, so that nothing is done to a thing that is gone. Only a recent effect is meant: one of the turn
+before, or of a few turns before when it is asked for in so many words.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, tool_call
+from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing.languages import words_in
+from appliance.prompt.routing.router import Intent
+from appliance.prompt.routing.task_arguments import task_arguments
+from appliance.records import Message, Outcome, ToolCall
+from appliance.text.references import display
+
+MADE = ("create_task", "remind", "create_schedule", "remember", "write_note")
+CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
+MOST_TURNS = 3  # of the person since the effect
+FAILED = '{"is_error"'
+KEPT = re.compile(r"\bmemory:/{1,2}\S+")
+FILE = re.compile(r"\bbox/\S+?\.md\b")
+TIME_PARTS = r"(?P<h>\d{1,2})(?:(?:[:.h]| uhr )(?P<m>\d{2}))?"
+CLOCK = re.compile(
+    rf"(?:^|\b(?:at|to|um|à|a las|auf) )\s*{TIME_PARTS}\s*(?P<half>[ap]\.?m\.?)?\s*(?:uhr|h|heures|o'clock)?\W*$", re.IGNORECASE
+)
+SHIFT = re.compile(
+    r"^(?P<n>\d+|an?|half an|one|two|three)\s+(?P<unit>minutes?|mins?|hours?|days?|weeks?)\s+(?P<way>later|earlier|sooner)$",
+    re.IGNORECASE,
+)
+COUNTS = {"a": 1.0, "an": 1.0, "one": 1.0, "two": 2.0, "three": 3.0, "half an": 0.5}
+MINUTES = {"m": 1, "h": 60, "d": 1440, "w": 10080}
+ANY_CLOCK = re.compile(r"\b\d{1,2}:\d{2}\b")
+DAY = re.compile(
+    r"tomorrow|today|tonight|(?:mon|tues|wednes|thurs|fri|satur|sun)day|\bin \d|every|next|\d{4}-"
+    r"|\d (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
+    re.IGNORECASE,
+)
+
+
+class Effect(Struct, frozen=True):
+    """A call that changed something, and what the tool said. `turns`: how often the person spoke since."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str
+    turns: int
+
+
+def last_effect(messages: Sequence[Message]) -> Effect | None:
+    """The newest effect of a conversation that may still be meant; None when there is none."""
+    results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
+    turns = 1
+    for message in reversed(messages):
+        for call in reversed(message.tool_calls):
+            said = results.get(call.id, "")
+            if call.name in MADE + CHANGED and said and not said.startswith(FAILED):
+                return Effect(call.name, call.arguments, said, turns)
+        turns += message.role == "user"
+        if turns > MOST_TURNS + 1:
+            return None
+    return None
+
+
+class References:
+    """Plans for what points to the last effect."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+
+    def make(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """The plan of an intent that points to an effect; None where it can have nothing to do with it."""
+        make = MAKERS.get(intent.name)
+        return None if make is None else make(self, scene, intent, effect)
+
+    def _undo(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        if effect.tool == "create_task":
+            return self._with_task(intent, effect, lambda task: tool_call("delete_task", id=task["id"]))
+        if effect.tool in ("remind", "create_schedule", "update_schedule"):
+            return self._with_schedule(intent, effect, lambda one: tool_call("delete_schedule", id=one["id"]))
+        if effect.tool == "finish_task":
+            return self._call(intent, tool_call("reset_task", id=effect.arguments["id"]))
+        if effect.tool == "remember" and (found := KEPT.search(effect.result)):
+            text = str(effect.arguments.get("text", ""))
+            path = found[0].rstrip(".,)")
+            gone = tool_call("context_delete", path=display(path) if "://" in path else path)
+            return Do(
+                gone, lambda done: answer_of(done, intent) if done.is_error else Say(intent.language.say("forgotten", text=text))
+            )
+        if effect.tool == "write_note" and (found := FILE.search(effect.result)):
+            return self._call(intent, tool_call("context_delete", path=f"box:/{found[0].removeprefix('box/')}"))
+        return Say(intent.language.say("not_taken_back"))
+
+    def _finish(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        if effect.tool in ("create_task", "update_task", "reset_task"):
+            return self._with_task(intent, effect, lambda task: tool_call("finish_task", id=task["id"]))
+        if effect.tool in ("remind", "update_schedule"):
+            return self._undo(scene, intent, effect)
+        return None
+
+    def _set_priority(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        level = intent.language.level(intent.parts.get("level", intent.parts.get("change", "")))
+        if effect.tool not in ("create_task", "update_task") or not level:
+            return None
+        return self._with_task(
+            intent,
+            effect,
+            lambda task: tool_call("update_task", id=task["id"], priority=level),
+            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
+        )
+
+    def _change(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        change = intent.parts["change"].strip(" .!?")
+        if effect.tool in ("create_task", "update_task"):
+            return self._set_priority(scene, intent, effect)
+        if effect.tool not in ("remind", "create_schedule", "update_schedule"):
+            return None
+        english = change
+        if intent.language.name != "en" and not CLOCK.search(change):
+            english = foreign_times.translated(change, intent.language) or change
+
+        def moved(one: Mapping[str, Any]) -> ToolCall:
+            return tool_call("update_schedule", id=one["id"], frequency=self._new_time(one, english))
+
+        return self._with_schedule(intent, effect, moved)
+
+    def _new_time(self, one: Mapping[str, Any], change: str) -> str:
+        """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
+        zone = self._now().tzinfo
+        at = datetime.fromtimestamp((one.get("next_ms") or 0) / 1000, zone)
+        words = str(one.get("words", ""))
+        if (found := SHIFT.match(change)) is not None:
+            count = COUNTS.get(found["n"].lower(), 0) or float(found["n"])
+            minutes = count * MINUTES[found["unit"][0].lower()] * (1 if found["way"].lower() == "later" else -1)
+            return _moment(at + timedelta(minutes=minutes))
+        clock = CLOCK.search(change)
+        is_regular = "every" in words
+        if clock is not None and not DAY.search(change[: clock.start()]):
+            hour, minute = int(clock["h"]), int(clock["m"] or 0)
+            if clock["half"]:
+                hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)
+            elif hour < 12 <= at.hour and not clock["m"]:
+                hour += 12
+            if hour < 24 and minute < 60:
+                if is_regular and ANY_CLOCK.search(words):
+                    return ANY_CLOCK.sub(f"{hour:02}:{minute:02}", words, count=1)
+                return _moment(at.replace(hour=hour, minute=minute))
+        if DAY.search(change):
+            return change if re.search(r"\d|noon|midnight|morning|evening|night", change) else f"{change} at {at:%H:%M}"
+        return f"on {at.day} {at:%B} {at.year} at {change.removeprefix('at ')}"
+
+    def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """Another of the same kind: the same thing at another time, or another thing."""
+        more = intent.parts["more"].strip(" .!?")
+        if effect.tool == "create_task" and not set(words_in(more)) & intent.language.words["timelike"]:
+            return self._call(intent, tool_call("create_task", **task_arguments(more)))
+        if effect.tool not in ("remind", "update_schedule"):
+            return None
+        when = more if intent.language.name == "en" else foreign_times.translated(more, intent.language)
+
+        def asked(outcome: Outcome) -> Plan:
+            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            if one is None or not when:
+                return Say(intent.language.say("not_there"))
+            return self._call(intent, tool_call("remind", text=one["text"] or one["name"], when=self._new_time(one, when)))
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), asked)
+
+    # -- what was made ----------------------------------------------------------------------------
+
+    def _call(self, intent: Intent, call: ToolCall) -> Do:
+        return Do(call, lambda done: answer_of(done, intent))
+
+    def _with_task(
+        self,
+        intent: Intent,
+        effect: Effect,
+        make: Callable[[Mapping[str, Any]], ToolCall],
+        said: Callable[[Mapping[str, Any]], Plan] | None = None,
+    ) -> Plan:
+        """The task that an effect made or changed, which must still be open."""
+
+        def chosen(outcome: Outcome) -> Plan:
+            open_ = sorted((outcome.data or {}).get("tasks", ()), key=lambda one: -one["id"])
+            given = effect.arguments
+            task = next((one for one in open_ if one["id"] == given.get("id") or one["name"] == given.get("name")), None)
+            if task is None:
+                return Say(intent.language.say("not_there"))
+            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _with_schedule(self, intent: Intent, effect: Effect, make: Callable[[Mapping[str, Any]], ToolCall]) -> Plan:
+        """The reminder that an effect made or changed, which must still be active."""
+
+        def chosen(outcome: Outcome) -> Plan:
+            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            return Say(intent.language.say("not_there")) if one is None else self._call(intent, make(one))
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+
+
+Maker = Callable[[References, Scene, Intent, Effect], Plan | None]
+MAKERS: Mapping[str, Maker] = {
+    "cancel_it": References._undo,
+    "forget_it": References._undo,
+    "undo_now": References._undo,
+    "done_it": References._finish,
+    "did_it": References._finish,
+    "priority_it": References._set_priority,
+    "change_it": References._change,
+    "more_it": References._again,
+}
+
+
+def _moment(at: datetime) -> str:
+    return f"on {at.day} {at:%B} {at.year} at {at:%H:%M}"

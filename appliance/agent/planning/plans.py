@@ -1,0 +1,141 @@
+"""What may be done about a message or a piece of work before a tiny or small model, and what a message comes with. Pure.
+
+A plan says something, calls a tool, asks the model plainly, or has it put sentences of notes into words that are checked against
+them. Plans are made by `agent.guide`, `agent.work_guide` and `agent.planning.effect_plans`, and carried out by `agent.agent`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from appliance.clock import new_id
+from appliance.prompt.packet import strip_notes
+from appliance.prompt.routing.router import Intent
+from appliance.records import Message, Outcome, Tier, ToolCall
+
+SYSTEM: Mapping[Tier, str] = {
+    # As the model was trained: any other form makes its greeting three times as long.
+    "tiny": "You are a helpful AI assistant named Owlbox",
+    "small": "You are Owlbox, a helpful assistant on a small computer at home. "
+    "Answer in the language of the question, in one or two short sentences.",
+}
+SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
+REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
+
+
+class Chat(Struct, frozen=True):
+    """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
+
+    system: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float
+    repeat_penalty: float
+    is_silent: bool = False  # nobody sees the answer before it is checked
+    may_claim: bool = False  # its answer may say that something was done, which is looked for
+    forbidden: str = ""  # an instruction that is no answer, beside `system`
+
+
+class Say(Struct, frozen=True):
+    """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`."""
+
+    text: str
+    outcome: Literal["", "unable", "failed"] = ""
+
+
+class Grounded(Struct, frozen=True):
+    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it."""
+
+    chat: Chat
+    question: str
+    texts: tuple[str, ...]
+    sources: str
+    otherwise: str
+    after: "Callable[[str], Plan] | None" = None
+
+
+class Do(Struct, frozen=True):
+    """A tool is called; what is done next depends on its result."""
+
+    call: ToolCall
+    then: "Callable[[Outcome], Plan]"
+
+
+Plan = Chat | Say | Grounded | Do
+
+
+class Sampling(Struct, frozen=True):
+    """How a tier's model is asked; measured with lab questions at 135M and 0.5B parameters (2026-11-23)."""
+
+    temperature: float
+    repeat_penalty: float
+    max_tokens: int
+    text_tokens: int
+    history: int  # messages of the conversation that it is shown
+
+
+SAMPLING: Mapping[Tier, Sampling] = {"tiny": Sampling(0.0, 1.1, 120, 160, 2), "small": Sampling(0.0, 1.05, 180, 320, 6)}
+
+
+class Scene(Struct, frozen=True):
+    """A message with what was said before it."""
+
+    tier: Tier
+    text: str
+    before: Sequence[Message]
+    extra: str = ""
+
+    @property
+    def last_question(self) -> str:
+        """What the person said last before this."""
+        return next((strip_notes(m.content) for m in reversed(self.before) if m.role == "user"), "")
+
+    @property
+    def last_answer(self) -> str:
+        """What was answered last, without its sources."""
+        return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
+
+    @property
+    def statements(self) -> list[str]:
+        """What the person said before in this conversation, the newest last, without what they asked."""
+        return [text for m in self.before if m.role == "user" and not (text := strip_notes(m.content).strip()).endswith("?")]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The notes that the last answers named."""
+        said = [m.content for m in self.before if m.role == "assistant"][-2:]
+        found = [ref for text in reversed(said) for ref in REF.findall(text)]
+        return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
+
+
+def answer_of(outcome: Outcome, intent: Intent) -> Say:
+    """What a tool said, in its own words; why it failed, in a sentence."""
+    if not outcome.is_error:
+        return Say(outcome.message)
+    hint = f" ({outcome.hint})" if outcome.hint else ""
+    return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"), "failed")
+
+
+def tool_call(tool: str, **arguments: Any) -> ToolCall:
+    return ToolCall(new_id(), tool, arguments)
+
+
+def closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
+
+
+def handed_over(call: ToolCall, preset: str, text: str) -> ToolCall:
+    """A call as it is made: what is to be remembered is the memory role's work where an assistant delegates (A-098)."""
+    is_theirs = preset == "delegating" and call.name == "remember"
+    return tool_call("delegate", agent="memory", task=text) if is_theirs else call
+
+
+def both(plan: Plan, other: Callable[[], Plan], said: str = "") -> Plan:
+    """A plan and then another one; what both say is the answer."""
+    if isinstance(plan, Do):
+        return Do(plan.call, lambda outcome: both(plan.then(outcome), other, said))
+    if isinstance(plan, Say) and not said:
+        return both(other(), lambda: plan, plan.text)
+    return Say(f"{said}\n{plan.text}") if isinstance(plan, Say) else plan

@@ -1,0 +1,82 @@
+"""Questions that the program asks back, and what a short answer to one means: "yes", a time, or one of several things.
+
+A question is one of the phrases of a language file, so the answer is understood from what the conversation recorded, and nothing
+has to be kept. Only the message right behind a question answers it; anything else drops it.
+"""
+
+import re
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from appliance.agent.planning.plans import Scene
+from appliance.prompt.routing.languages import Language
+from appliance.prompt.routing.router import ANSWERS, REMINDING, Intent, Router
+
+SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
+WHICH = ("done", "drop_task", "priority", "cancel", "forget")
+MOST_WORDS = 12  # of an answer
+
+
+def sure(intent: Intent) -> str:
+    """The question whether this should be done; "" where the language has none for it."""
+    phrase = intent.language.phrases.get(f"{SURE}{intent.name}", "")
+    return phrase.format(**intent.parts) if phrase else ""
+
+
+def answered(scene: Scene, router: Router) -> Intent | None:
+    """What a message asks for as the answer to the question before it; None when there was none, or this is no answer.
+
+    An intent named "no" says that nothing is to be done.
+    """
+    asked = scene.last_answer
+    if not asked or len(scene.text.split()) > MOST_WORDS:
+        return None
+    for language in router.languages.all:
+        for name, phrase in language.phrases.items():
+            if name.startswith(SURE) and (found := _pattern(phrase, is_last=True).search(asked)):
+                return _answer_sure(scene, router, Intent(name.removeprefix(SURE), language, found.groupdict()))
+        if found := _pattern(language.phrases.get("when", "")).match(asked):
+            return _answer_when(scene, router, language, found["text"])
+        if language.phrases.get("which") and asked.startswith(language.phrases["which"]):
+            return _answer_which(scene, router)
+    return None
+
+
+def _answer_sure(scene: Scene, router: Router, asked: Intent) -> Intent | None:
+    found = router.cue(scene.text, ANSWERS)
+    if found is None:
+        return None
+    return asked if found.name == "yes" else Intent("no", asked.language)
+
+
+def _answer_when(scene: Scene, router: Router, language: Language, text: str) -> Intent | None:
+    """A time that answers when: the request is put again with it."""
+    before = router.cue(scene.last_question, REMINDING)
+    if before is None or not _is_time(scene.text, before.language):
+        return None
+    when = scene.text.strip(" .!?")
+    if language.name == "en":
+        when = when if when.split()[0].lower() in language.words["at"] else f"at {when}"
+        return Intent("remind", language, {"when": f"{when} to {text.removeprefix('to ')}"}, scene.text)
+    return Intent("remind", language, {"when": f"{when} {text}"}, scene.text)
+
+
+def _answer_which(scene: Scene, router: Router) -> Intent | None:
+    """The words or the number of one of those that were listed."""
+    before = router.cue(scene.last_question, WHICH)
+    if before is None or "what" not in before.parts or scene.text.endswith("?"):
+        return None
+    return replace(before, parts={**before.parts, "what": re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))})
+
+
+def _is_time(text: str, language: Language) -> bool:
+    words = re.findall(r"\w+", text.lower())
+    return len(words) <= MOST_WORDS and (any(word[0].isdigit() for word in words) or bool(set(words) & language.words["timelike"]))
+
+
+@lru_cache(maxsize=256)
+def _pattern(phrase: str, *, is_last: bool = False) -> "re.Pattern[str]":
+    """What a phrase comes to, with its parts; `is_last`: at the end of an answer."""
+    made = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(phrase)) or r"(?!)"
+    return re.compile(rf"{made}\Z" if is_last else made, re.DOTALL)

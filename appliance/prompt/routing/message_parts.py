@@ -1,0 +1,94 @@
+"""A message taken apart: courtesies at its ends, the part that asks for something, and what is said around that part.
+
+People say why before or after they ask: "I keep forgetting the plumber, can you put that on my list?" Each place where a sentence
+or a clause ends is a place where the request may begin or end. What is said around a request is its context, which the request may
+point to. A context that asks, sets a condition or reports what somebody said makes it none. Pure.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from appliance.prompt.routing.languages import Language, words_in
+from appliance.prompt.routing.sentence_templates import plain_words
+from appliance.text import sentences
+
+AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for
+CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)|[.!?…]+[\"'”)]*(?=\s|$)|\n+")
+MOST_PLACES = 16
+LEAST_WORDS = 3
+EDGE = " \t\n,;:-–—"
+
+
+class Reading(Struct, frozen=True):
+    """One way to read a message: what may ask for something, and what is said before or after it."""
+
+    request: str
+    context: str = ""
+    is_first: bool = False  # the request stands before its context
+
+
+def readings(said: str, language: Language) -> Iterator[Reading]:
+    """The ways to read a message, the whole first, then those with the longest request."""
+    places = [found.span() for found in CLAUSE_END.finditer(said)]
+    if (joint := language.joint) is not None:
+        begun = [found.start() for found in joint.finditer(said)]
+        places += [(at, at) for at in begun if _is_clause_end(said[:at], language)]
+    places = sorted(place for place in set(places) if place[1] < len(said))[:MOST_PLACES]
+    made = []
+    for start, end in places:
+        first, last = said[:end], said[end:]
+        is_sentence = first.rstrip().endswith((".", "!", "?", "…"))
+        head = first if is_sentence else said[:start]
+        if _is_context(head, language):
+            made.append(Reading(last.strip(EDGE), head.strip(EDGE)))
+        if _is_context(last, language):
+            made.append(Reading(head.strip(EDGE), last.strip(EDGE), True))
+    yield from sorted((one for one in made if one.request and one.context), key=lambda one: -len(one.request))
+
+
+def without_courtesies(said: str, language: Language) -> str:
+    """A message without the greetings in front of it and the thanks behind it; the whole, when there is nothing else."""
+    ends = sentences.boundaries(said)
+    starts = [0, *ends[:-1]]
+    asking = [at for at, (start, end) in enumerate(zip(starts, ends)) if not _is_courtesy(said[start:end].strip(), language)]
+    return said[starts[asking[0]] : ends[asking[-1]]].strip() if asking else said
+
+
+def clauses(text: str) -> list[str]:
+    """The clauses of a text, in order."""
+    found, last = [], 0
+    for end in CLAUSE_END.finditer(text):
+        found.append(text[last : end.start()])
+        last = end.end()
+    return [clause for one in (*found, text[last:]) if (clause := one.strip(EDGE))]
+
+
+def is_courtesy(text: str, language: Language) -> bool:
+    """Whether each sentence of a text greets, thanks, or says nothing that could be meant."""
+    start = 0
+    for end in sentences.boundaries(text):
+        if not _is_courtesy(text[start:end].strip(), language):
+            return False
+        start = end
+    return True
+
+
+def _is_clause_end(text: str, language: Language) -> bool:
+    """Whether a clause may end here without a mark: after three words, the last of them one that carries meaning, or points."""
+    words = words_in(text)
+    return len(words) >= LEAST_WORDS and (words[-1] not in language.words["common"] or words[-1] in language.words["again"])
+
+
+def _is_courtesy(sentence: str, language: Language) -> bool:
+    plain = plain_words(sentence)
+    return any(one.match(sentence, plain) for name in AROUND for one in language.patterns.get(name, ()))
+
+
+def _is_context(text: str, language: Language) -> bool:
+    """Whether a text can stand around a request: it asks nothing, sets no condition, and nobody says the request in it."""
+    if "?" in text and not is_courtesy(text, language):
+        return False
+    plain = plain_words(text)
+    return not any(one.match(text.strip(EDGE), plain) for one in language.refusals.get("context", ()))
