@@ -9,7 +9,6 @@ from appliance.models.providers.token_stream import Mask
 
 KEY, OTHER = "sk-aaab-0123456789", "sk-aaab"
 TEMPLATES = {
-    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "power": "{{ 9 ** 9 ** 9 }}",
     "multiplied": "{{ 'x' * 10**10 }}",
     "padded": "{{ '%9999999999s' % 'x' }}",

@@ -138,6 +138,11 @@ def test_the_bundled_model_is_measured_in_a_home_of_its_own(served: Box) -> None
     assert rows["act"]["passed"] == rows["act"]["asked"] and rows["state"]["passed"] == rows["state"]["asked"]
     assert rows["notes"]["passed"] >= 5 and found["tier"] == "tiny" and found["basis"] == "measured on this device"
     assert "It is used as tiny" in found["verdict"][0]
+    assert (found["model"], found["provider"]) == (catalogue.entries()["smollm2"].file.removesuffix(".gguf"), "llama")
+    assert 0 < found["warm_tokens"] < found["cold_tokens"] / 4 and 400 < found["cold_tokens"] < 1200
+    assert found["cold_s"] > 0 and found["warm_s"] > 0 and found["prefill_tokens_per_s"] > 0
+    assert found["decode_tokens_per_s"] > 0 and found["rss_mb"] > 100
+    assert found["calls"]["asked"] > 0 and len(found["verdict"]) >= 4
     assert served.json("thread", "list") == served.json("task", "list") == []
     assert {one["name"] for one in served.json("schedule", "list")} == {"Look after the database", "Look after the search index"}
     assert not list(served.home.box.glob("**/lantern*")), "nothing of it reaches the person's home"
@@ -154,4 +159,5 @@ def test_what_does_not_fit_into_the_time_is_left_out_and_no_tier_is_kept(served:
     found = served.json("model", "bench", "--seconds", "5")
     assert any(note.startswith("everyday: ") for note in found["notes"])
     assert not (served.home.models / "tiers.json").exists() and found["basis"].startswith("expected")
+    assert not list((served.home.models / "prefix").glob("*"))  # the text is not kept on disk
     assert left_over(served) == []

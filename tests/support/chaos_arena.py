@@ -32,15 +32,24 @@ BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes
 WORKERS = 3
 PLANS = 400
 FAKETIME = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
-# libfaketime 0.9.10 passes a negative time to the kernel in a sleep by the monotonic clock (its issue 426).
+# libfaketime 0.9.10 passes a negative time to the kernel in a sleep by the monotonic clock (its issue 426), and lets a thread that
+# waits for the interpreter's lock by that clock go at once, to ask again and again.
 SLEEP = """
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
     return syscall(SYS_clock_nanosleep, clock, flags, wanted, left) ? errno : 0;
+}
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock, const struct timespec *until) {
+    static int (*kept)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!kept)
+        kept = dlsym(dlopen("libc.so.6", RTLD_LAZY), "pthread_cond_timedwait");
+    return kept(condition, lock, until);
 }
 """
 PLAY = """

@@ -150,6 +150,8 @@ class Template:
         try:
             self._renderer.render(plain)
         except BadInput as error:
+            if not self._renderer.is_running:
+                raise  # it would take as much once more
             self._without = {"tools": []}
             if not self._render_turns(plain):
                 raise error

@@ -29,6 +29,11 @@ class Renderer:
         self._guard = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """True while its process lives: not before it was asked, nor after a template took more than it may."""
+        return self._child is not None
+
     def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None) -> str:
         """The text of a conversation; BadInput when the template refuses it, or takes more than it may.
 
