@@ -308,7 +308,7 @@ def test_whatever_the_model_draws_is_a_call_of_that_shape(llama: Llama, case: st
     grammar = Grammar(call_grammar((tool(ODD[case][0]),)))
     for seed in (1, 2, 3):
         writing, pieces = forced(llama, request("Do something wild.", tool(ODD[case][0]), temperature=2.0, slot="w"), seed)
-        assert pieces == []
+        assert not any(piece.text for piece in pieces) and {piece.tool for piece in pieces} <= {"do"}
         for found in writing.calls():
             assert found.name == "do" and passes(grammar, call(found.arguments)), found
         if not writing.calls():
