@@ -123,6 +123,13 @@ class Gateway:
 
     def take(self, received: Received) -> bool:
         """Commit a message and begin its answer; True also for a repeat, False for a refusal. An error keeps it for later."""
+        named = (received.message_id, received.sender, received.room, received.thread, *received.references)
+        if any(_fit(one) != one for one in named):
+            self.refuse(received.sender, "malformed: a name in it is no text")
+            return False
+        received = replace(
+            received, text=_fit(received.text), room_name=_fit(received.room_name), metadata=_fit_all(received.metadata)
+        )
         message_id = received.message_id
         if len(message_id) > MAX_ID:
             message_id = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()
@@ -236,7 +243,7 @@ class Gateway:
             left = min(float(BURST), left + (now - at_s) * PER_MINUTE / 60)
             while len(self._budgets) >= MAX_LOGGED:
                 self._budgets.pop(next(iter(self._budgets)))
-            self._budgets[sender] = (max(0.0, left - 1), now)
+            self._budgets[sender] = (left - 1 if left >= 1 else left, now)  # a try in vain costs nothing
         if left < 1:
             raise Busy(f"{sender} writes more than {PER_MINUTE} messages a minute", hint="they are taken one after the other")
 
@@ -322,6 +329,20 @@ def is_of_thread(run: str) -> bool:
     return run[14:15] == "8"
 
 
+def _fit(text: str) -> str:
+    """A text that can be stored: halves of characters, which JSON and mails may hold, become question marks."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _fit_all(value: Any) -> Any:
+    """The same for everything in it."""
+    if isinstance(value, str):
+        return _fit(value)
+    if isinstance(value, dict):
+        return {_fit(name): _fit_all(one) for name, one in value.items()}
+    return [_fit_all(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def _fetch(attached: Attached) -> tuple[bytes, str]:
     """The bytes of a file, or why there are none; Busy when the service gives them later."""
     if attached.problem or attached.fetch is None:
@@ -336,7 +357,7 @@ def _fetch(attached: Attached) -> tuple[bytes, str]:
 
 def _plain(text: str) -> str:
     """An untrusted text on one line, without characters that cannot be seen."""
-    return escape_invisible(" ".join(text.split()))
+    return escape_invisible(" ".join(_fit(text).split()))
 
 
 def _write_inside(folder: Path, name: str, data: bytes, part: str) -> None:

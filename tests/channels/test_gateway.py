@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import channel_rig
 import pytest
 from channel_rig import Rig
 from process import until
 
-from appliance.channels.contract import Received
+from appliance.channels.contract import Attached, Received
 from appliance.channels.gateway import BURST, Admission, Gateway
 from appliance.errors import Busy
 
@@ -155,3 +156,30 @@ def test_words_of_others_are_marked_and_one_sender_cannot_fill_everything(rig: R
         for i in range(BURST + 5):
             entrance.take(said("@flood:x.org", f"f{i}"))
     assert entrance.take(said("@quiet:x.org", "still heard"))
+
+
+def test_halves_of_characters_are_stored_as_question_marks_or_refused(rig: Rig) -> None:
+    entrance, half = gateway(rig, policy="open"), "\ud800"
+    torn = Attached(f"{half}.txt", half, b"x")
+    metadata: dict[str, Any] = {"mail": {"subject": half, "references": [half]}}
+    assert entrance.take(said(text=f"torn {half} \0", metadata=metadata, attachments=(torn,), room="!h", room_name=half))
+    assert rig.messages()[-1].startswith("torn ? \0\n\n[attachment '?.txt' (?, 1 bytes)")
+    for more in ({"room": half}, {"thread": half}, {"references": (half,)}, {"sender": half}):
+        assert not entrance.take(said(**more))  # type: ignore[arg-type]
+    assert entrance.counts["refused"] == 4
+    until(lambda: not rig.core.inbox.busy(), "it is answered")
+
+
+def test_a_file_of_a_stranger_is_not_fetched_and_one_that_comes_later_keeps_its_message(rig: Rig) -> None:
+    fetched: list[str] = []
+
+    def later() -> bytes:
+        fetched.append("x")
+        raise Busy("the service is slow")
+
+    file = Attached("a.txt", "text/plain", fetch=later)
+    assert not gateway(rig, policy="allowlist").take(said(EVE, attachments=(file,))) and fetched == []
+    before = len(rig.messages())
+    with pytest.raises(Busy):
+        gateway(rig, policy="open").take(said(EVE, attachments=(file,)))
+    assert len(rig.messages()) == before and fetched == ["x"]

@@ -32,8 +32,13 @@ class Taken:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.busy = 0
+        self.tries: list[str] = []
+        self.kept_out = ""
 
     def take(self, received: Received) -> bool:
+        self.tries.append(received.text)
+        if received.sender == self.kept_out:
+            raise Busy("too many")
         if self.busy:
             self.busy -= 1
             raise Busy("the queue is full")
@@ -104,6 +109,25 @@ def test_a_server_that_cannot_call_is_asked_and_what_cannot_be_taken_stays(serve
     stop.set()
     thread.join(10)
     assert not thread.is_alive() and len(connected) == 1
+    channel.close()
+
+
+def test_one_who_writes_too_much_waits_and_nobody_else(server: tuple[Dovecot, str]) -> None:
+    channel = EmailChannel(settings(server[0], pins=(server[1],), user="crowd"), str, Path)
+    intake, stop = Taken(), CancelToken()
+    intake.kept_out = "loud@example.org"
+    for number in range(5):
+        server[0].put(mail(f"loud {number}", sender="loud@example.org", Subject=""), "crowd")
+    server[0].put(mail("quiet", sender="quiet@example.org", Subject=""), "crowd")
+    thread = threading.Thread(target=channel.receive, args=(Running(intake, stop, lambda: None),))
+    thread.start()
+    until(lambda: intake.texts == ["quiet"] and server[0].unseen("crowd") == 5, "the quiet one is read", 10)
+    assert intake.tries.count("loud 1") == 0  # it was fetched once, to know whose it is, and not handed in
+    intake.kept_out = ""
+    until(lambda: len(intake.texts) == 6, "all are read", servers.LATER_S + 10)
+    assert intake.texts[1:] == [f"loud {number}" for number in range(5)]
+    stop.set()
+    thread.join(10)
     channel.close()
 
 

@@ -196,6 +196,31 @@ def test_a_restart_of_the_server_loses_nothing_and_a_repeated_send_arrives_once(
         channel.deliver(Outbound("matrix:@x:y", "nowhere"))
 
 
+MALFORMED: tuple[dict[str, Any], ...] = (
+    {"m.relates_to": {"m.in_reply_to": "x"}},
+    {"m.relates_to": {"m.in_reply_to": ["x"], "rel_type": ["m.thread"], "event_id": {"a": 1}}},
+    {"m.relates_to": "x"},
+    {"m.mentions": {"user_ids": "x"}},
+    {"m.mentions": {"user_ids": {"a": 1}}},
+    {"body": ["x"]},
+    {"body": {"a": "b"}, "filename": ["x"], "msgtype": "m.image", "url": ["mxc://x"], "info": ["x"]},
+    {"body": "a", "msgtype": "m.file", "url": "mxc://../../x", "info": {"mimetype": {"a": 1}}},
+    {"msgtype": ["m.text"]},
+)
+
+
+def test_malformed_events_are_refused_or_read_and_the_channel_stays(place: Place) -> None:
+    room = place.meet(place.ben, place.eve)
+    before, state = len(place.rig.messages()), place.rig.state("matrix")
+    for more in MALFORMED:
+        place.eve.say(room, "malformed", **more)
+    place.eve.say(room, "", kind="m.reaction", **{"m.relates_to": ["x"]})
+    place.eve.call("PUT", f"rooms/{room}/state/m.room.name", {"name": {"a": 1}})
+    place.ben.say(room, f"{place.owl.user} sound")
+    place.answers(place.ben, room, 1)
+    assert place.rig.messages()[before:] == ["sound"] and place.rig.state("matrix").restarts == state.restarts
+
+
 class Another:
     """A second assistant at the same server, whose core is started by the test."""
 

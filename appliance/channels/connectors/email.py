@@ -7,7 +7,8 @@ says that it is known. A sender's address proves nothing by itself: see `mail.au
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from appliance.channels.attachment_files import read_attachment
@@ -20,6 +21,7 @@ from appliance.runtime.settings import Email
 
 LOG = logging.getLogger(__name__)
 SECRET = "secret:"
+MAX_KEPT = 5000  # mails of which is remembered whose they are
 MAX_HTML = 512 * 1024
 
 
@@ -37,6 +39,7 @@ class EmailChannel(Connection):
         self._clerk = Clerk(os.environ)
         self._reading = threading.Lock()  # one mail at a time
         self._count = 0  # of mails that were looked at
+        self._senders: OrderedDict[int, str] = OrderedDict()  # of mails that were kept for later
 
     def receive(self, running: Running) -> None:
         """Read new mails until told to stop."""
@@ -49,7 +52,7 @@ class EmailChannel(Connection):
             wait_s = min(usual_s, servers.SOON_S)
             while not running.stop.is_set():
                 before = self._count
-                is_done = mailbox.take_unseen(reading.MAX_BYTES, lambda size, data: self._take(running, size, data), running.stop)
+                is_done = mailbox.take_unseen(reading.MAX_BYTES, _Look(self, running, self._senders), running.stop)
                 if not running.stop.is_set():
                     mailbox.wait(running.stop, wait_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
                 # A mail that came between the last look and the wait may have been told of to nobody: one more look, soon.
@@ -99,28 +102,30 @@ class EmailChannel(Connection):
         password = self._settings.password
         return self._secret(password.removeprefix(SECRET)) if password.startswith(SECRET) else password
 
-    def _take(self, running: Running, size: int, data: bytes | None) -> bool:
-        """Hand in one mail; False when it is to be kept for later."""
+    def take(self, running: Running, size: int, data: bytes | None, busy: Collection[str]) -> str:
+        """Hand in one mail; its sender when it is to be kept for later, as every mail of those in `busy`, else ""."""
         self._count += 1
         if data is None:
             running.intake.refuse("somebody", f"a mail of {size} bytes is too large, the limit is {reading.MAX_BYTES}")
-            return True
+            return ""
         own, trusted = self._address, self._settings.trusted_server
         try:
             with self._reading:
                 mail = reading.read(data, own_address=own, trusted_server=trusted, html=self._read_html)
         except BadInput as error:
             running.intake.refuse("somebody", error.message)
-            return True
+            return ""
         if mail.why_not:
             running.intake.refuse(mail.sender, mail.why_not)
-            return True
+            return ""
+        if mail.sender in busy:
+            return mail.sender
         try:
             running.intake.take(received(mail))
         except Busy as error:
-            LOG.info("mails are kept for later: %s", error)
-            return False
-        return True
+            LOG.info("mails of %s are kept for later: %s", mail.sender[:200], error)
+            return mail.sender
+        return ""
 
     def _read_html(self, data: bytes, charset: str) -> str:
         """The words of an HTML mail, read by a child with a deadline."""
@@ -131,6 +136,32 @@ class EmailChannel(Connection):
         except OwlError as error:
             return f"(an HTML mail that cannot be read: {error.message})"
         return found.text or "(an HTML mail that cannot be read)"
+
+
+class _Look:
+    """One look through the unseen mails: whoever writes too much waits, and nobody else does."""
+
+    def __init__(self, channel: EmailChannel, running: Running, senders: OrderedDict[int, str]) -> None:
+        self._channel = channel
+        self._running = running
+        self._senders = senders
+        self._busy: set[str] = set()
+
+    def wants(self, uid: int) -> bool:
+        """Not what is known to be of somebody who has to wait."""
+        return self._senders.get(uid, "") not in self._busy
+
+    def take(self, uid: int, size: int, data: bytes | None) -> bool:
+        """Hand in one mail; False when it is kept for later."""
+        sender = self._channel.take(self._running, size, data, self._busy)
+        if not sender:
+            self._senders.pop(uid, None)
+            return True
+        self._busy.add(sender)
+        self._senders[uid] = sender
+        while len(self._senders) > MAX_KEPT:
+            self._senders.popitem(last=False)
+        return False
 
 
 def received(mail: reading.Mail) -> Received:

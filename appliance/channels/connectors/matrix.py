@@ -35,6 +35,7 @@ TYPING_MS, TYPING_S = 30_000, 25.0
 OWN_EVENTS = 2000  # of ours that are remembered, to know what a reaction is about
 LATE_MS = 10 * 60 * 1000  # clocks of servers differ
 LATER_S = 5.0
+MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError)  # what reading JSON of strangers may come to
 MAX_EVENTS = 5000  # of a room that are caught up with
 
 
@@ -49,6 +50,7 @@ class MatrixChannel(Connection):
         self._server = Homeserver(settings.homeserver, settings.user, token)
         self._data_folder = data_folder
         self._since = ""
+        self._handled: set[str] = set()  # events of an answer of which something is kept for later
         self._rooms: dict[str, tuple[int, str]] = {}  # members and name of those we are in
         self._own: OrderedDict[str, None] = OrderedDict()
         self._writer = TypingWriter(self._server)
@@ -71,27 +73,42 @@ class MatrixChannel(Connection):
                 is_first = False
             if self._take_batch(found, running, oldest_ms):
                 self._since = str(found.get("next_batch", "")) or self._since
+                self._handled.clear()
             else:
                 running.stop.wait(LATER_S)  # the same again: what is taken is known
 
     def _take_batch(self, found: dict[str, Any], running: Running, oldest_ms: int) -> bool:
-        """Everything of one answer; False when something is to be kept for later."""
+        """Everything of one answer; False when something is kept for later, of whoever writes too much and of nobody else."""
+        busy: set[str] = set()
         rooms = found.get("rooms") or {}
         for room, invited in (rooms.get("invite") or {}).items():
-            self._answer_invitation(str(room), invited, running)
+            try:
+                self._answer_invitation(str(room), invited, running)
+            except MALFORMED as error:
+                running.intake.refuse("somebody", f"a malformed invitation: {type(error).__name__}")
         for room, joined in (rooms.get("join") or {}).items():
-            self._note_room(str(room), joined)
+            try:
+                self._note_room(str(room), joined)
+            except MALFORMED as error:
+                running.intake.refuse("somebody", f"malformed state of a room: {type(error).__name__}")
             for event in self._list_events(str(room), joined.get("timeline") or {}, oldest_ms):
                 if running.stop.is_set():
                     return False
+                sender, event_id = str(event.get("sender")), str(event.get("event_id"))
+                if sender in busy or event_id in self._handled:
+                    continue
                 try:
                     received = self._read_event(str(room), event, oldest_ms, running)
                     if received is not None:
                         running.intake.take(received)
+                    self._handled.add(event_id)
+                except MALFORMED as error:  # again it would come for ever
+                    running.intake.refuse(sender, f"malformed: {type(error).__name__}")
+                    self._handled.add(event_id)
                 except Busy as error:
-                    LOG.info("messages are kept for later: %s", error)
-                    return False
-        return True
+                    LOG.info("messages of %s are kept for later: %s", sender[:200], error)
+                    busy.add(sender)
+        return not busy
 
     def _list_events(self, room: str, timeline: dict[str, Any], oldest_ms: int) -> list[dict[str, Any]]:
         """The events of a room since the last time, also those that an answer has no room for."""

@@ -9,9 +9,10 @@ import logging
 import smtplib
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import EmailMessage
+from typing import Protocol
 
 from imapclient import SEEN, IMAPClient
 from imapclient.exceptions import IMAPClientError
@@ -27,7 +28,6 @@ LATER_S = 10.0  # before mails are looked at again that could not be taken
 SOON_S = 60.0  # the first wait after mails came
 BATCH = 50
 FOLDER = "INBOX"
-Take = Callable[[int, bytes | None], bool]  # the size, and the bytes unless it is too large; False keeps a mail for later
 
 
 def tls_context(settings: Email) -> ssl.SSLContext:
@@ -47,6 +47,16 @@ def check_pin(sock: object, settings: Email) -> None:
     digest = hashlib.sha256(shown or b"").hexdigest()
     if shown is None or digest not in {pin.replace(":", "").strip().lower() for pin in settings.pins}:
         raise Refused(f"the certificate {digest} is not pinned", hint="if it is right, add it to channels.email.pins")
+
+
+class Reader(Protocol):
+    """Takes the mails of one look."""
+
+    def wants(self, uid: int) -> bool:
+        """Whether a mail is to be fetched now; one that is not stays unseen, for later."""
+
+    def take(self, uid: int, size: int, data: bytes | None) -> bool:
+        """Take a mail, without bytes when it is too large; False keeps it unseen, for later."""
 
 
 class Mailbox:
@@ -97,7 +107,7 @@ class Mailbox:
         with _reported("reading"):
             return bool(self.client.has_capability("IDLE"))
 
-    def take_unseen(self, most_bytes: int, take: Take, stop: CancelToken) -> bool:
+    def take_unseen(self, most_bytes: int, reader: Reader, stop: CancelToken) -> bool:
         """Hand over every mail that nobody has seen and mark it as seen; False when some were kept for later.
 
         Asks again until there is none: what comes meanwhile is told of once, while nobody idles.
@@ -109,11 +119,11 @@ class Mailbox:
             if not unseen or unseen == before or stop.is_set():  # the same again: a server that keeps no marks
                 return True
             before = unseen
-            if not self._take_listed(unseen, most_bytes, take, stop):
+            if not self._take_listed(unseen, most_bytes, reader, stop):
                 return False
 
-    def _take_listed(self, unseen: list[int], most_bytes: int, take: Take, stop: CancelToken) -> bool:
-        client = self.client
+    def _take_listed(self, unseen: list[int], most_bytes: int, reader: Reader, stop: CancelToken) -> bool:
+        client, is_whole = self.client, True
         for start in range(0, len(unseen), BATCH):
             batch = unseen[start : start + BATCH]
             with _reported("reading"):
@@ -121,6 +131,9 @@ class Mailbox:
             for uid in batch:
                 if stop.is_set():
                     return True
+                if not reader.wants(uid):
+                    is_whole = False
+                    continue
                 size = int(sizes.get(uid, {}).get(b"RFC822.SIZE", 0))
                 data = None
                 if size <= most_bytes:
@@ -128,11 +141,12 @@ class Mailbox:
                         data = client.fetch([uid], ["BODY.PEEK[]"]).get(uid, {}).get(b"BODY[]")
                     if data is None:
                         continue  # deleted meanwhile
-                if not take(size, data):
-                    return False
+                if not reader.take(uid, size, data):
+                    is_whole = False
+                    continue
                 with _reported("reading"):  # after it is stored: a kill in between brings it again, as a repeat
                     client.add_flags([uid], [SEEN])
-        return True
+        return is_whole
 
     def wait(self, stop: CancelToken, longest_s: float, *, is_polled: bool) -> None:
         """Until there may be a new mail, at most this long; at once when `stop` is set."""
