@@ -19,6 +19,7 @@ from appliance.models.failover import denied
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
 from appliance.runtime.events import Events
+from appliance.runtime.jsonrpc import WATCHER
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 
@@ -176,7 +177,7 @@ class Models:
 
     def status(self, limit_s: float | None = None) -> dict[str, Any]:
         """What the broker says about itself; Lost when it does not run. Never starts it."""
-        with Client(str(self._broker.socket), name="core", token=self._broker.token, timeout_s=limit_s or CONNECT_S) as client:
+        with Client(str(self._broker.socket), name=WATCHER, token=self._broker.token, timeout_s=limit_s or CONNECT_S) as client:
             return dict(client.call("status", deadline_s=limit_s))
 
     def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
@@ -244,7 +245,7 @@ class Models:
         return Lost("the model process was hung and is being restarted")
 
     def _ping_broker(self) -> None:
-        with Client(str(self._broker.socket), name="core-watch", token=self._broker.token, timeout_s=self._health_s) as client:
+        with Client(str(self._broker.socket), name=WATCHER, token=self._broker.token, timeout_s=self._health_s) as client:
             client.call("ping")
 
     def _is_gone(self) -> bool:

@@ -21,6 +21,7 @@ from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, 
 MAX_MESSAGE = 2000  # characters of an error, which may quote what was wrong
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python has no name for it
+WATCHER = "core-watch"  # what the core calls itself when it only asks whether its broker is well
 NOBODY = -1  # the user and group of a caller that the kernel knows nothing of
 MAX_PATH_BYTES = 107  # sun_path of Linux, without its final NUL
 

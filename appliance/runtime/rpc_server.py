@@ -41,6 +41,7 @@ MAX_CORRELATION = 64
 MAX_NAME = 80  # of a method or client, in the log
 MAX_ERROR = 300  # characters of an error among the latest calls
 MAX_CONTEXT = 200
+WATCHED = ("hello", "ping", "status")  # what the core's watch over its broker asks
 BEFORE_HELLO = ("ping", "discover", "hello")
 # Failures of accept that pass: out of descriptors or memory, or a caller that left meanwhile.
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
@@ -484,9 +485,10 @@ class Listener:
         """The log line of a request (A-188), and its row among the latest calls."""
         peer = connection.peer
         who = f"person={peer.person}" if peer.person else f"pid={peer.pid} uid={peer.uid}"
-        # Our own watchdog asking itself twice a minute is no news, and would wear the card; nor is one who looks on.
+        # A watch that asks twice a minute whether all is well is no news, and would wear the card; nor is one who looks on.
         mark = self.table.mark(name)
-        is_quiet = (name == "ping" and peer.pid == os.getpid()) or (mark is not None and mark.is_quiet)
+        is_watch = connection.client == jsonrpc.WATCHER and name in WATCHED and outcome == "ok"
+        is_quiet = is_watch or (name == "ping" and peer.pid == os.getpid()) or (mark is not None and mark.is_quiet)
         sender, name = f"{connection.client or '?'} {who}", name[:MAX_NAME]
         told = {"sender": sender, "operation": name, "result": outcome, "ms": ms}
         LOG.log(logging.DEBUG if is_quiet else logging.INFO, "request", extra=told)

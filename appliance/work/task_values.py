@@ -92,10 +92,6 @@ class Task(Struct, frozen=True):
         return str(getattr(self, TEXT_OF[self.status])) if self.status in TEXT_OF else ""
 
 
-class Malformed(StoreError):
-    """A row of a task makes no sense."""
-
-
 def task_of(row: Sequence[Any]) -> Task:
     """A row of COLUMNS and LINKED as a task, whose fields have that order; StoreError when it makes no sense."""
     refs = [] if row[REFS] == "[]" else json.loads(row[REFS])
@@ -108,4 +104,4 @@ def task_of(row: Sequence[Any]) -> Task:
 
 
 def malformed(task: int, what: str) -> StoreError:
-    return Malformed(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")
+    return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")

@@ -23,7 +23,7 @@ from appliance.runtime.crash_points import Step
 from appliance.runtime.events import Events
 from appliance.store import visibility
 from appliance.store.database import Store
-from appliance.work.task_values import COLUMNS, LINKED, TEXT_OF, Malformed, check, malformed, named, numbers, task_of
+from appliance.work.task_values import COLUMNS, LINKED, TEXT_OF, check, malformed, named, numbers, task_of
 from appliance.work.task_values import MAX_TEXT as MAX_TEXT
 from appliance.work.task_values import Priority as Priority
 from appliance.work.task_values import Status as Status
@@ -295,11 +295,12 @@ class Tasks:
             try:
                 with self._store.write() as execute:
                     claim = self._claim_next(execute, worker, wanted.format(valid=self._valid_condition()), at_ms)
-            except StoreError as error:
-                if not (isinstance(error, Malformed) or isinstance(error.__cause__, UnicodeDecodeError)):
+            except StoreError:
+                known = len(self._malformed)
+                self._valid_tasks(row[0] for row in self._store.rows(wanted.format(valid=self._valid_condition())))
+                if len(self._malformed) == known:
                     raise
-                self._valid_tasks(row[0] for row in self._store.rows(wanted.format(valid=self._valid_condition())))  # left out now
-                continue
+                continue  # without the row that makes no sense
             if claim is not None:
                 self._passed(Step.TASK_CLAIMED)
             return claim

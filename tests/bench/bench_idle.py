@@ -1,15 +1,18 @@
-"""What an idle owl costs: the heartbeat on with an empty checklist and 20 schedules that are not due. `make bench-idle`.
+"""What an idle owl costs, whatever is switched on: wake-ups, bytes written, calls of models. `make bench-idle`.
 
-    python tests/bench/bench_idle.py [--minutes N] [--json FILE]
+    python tests/bench/bench_idle.py [--minutes N] [--only WAY,WAY] [--json FILE]
 
-Two boxes side by side for ten minutes: the one above, and one with the heartbeat off and no schedules at all. Counted are
-requests to models, bytes by which the database and its log grew or changed, and how often any thread of core and broker
+Boxes side by side: one with nothing switched on, one with the heartbeat on, an empty checklist and 20 schedules that are not due,
+and one for each channel or part that needs no server of others, which has those, too. Counted are requests to models, bytes by
+which the database and its log grew or changed, what all of a box's processes wrote anywhere, and how often any of their threads
 woke up. Beside them sleeps a process that does nothing. Knows nothing about what is good enough.
 """
 
 import argparse
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,19 @@ from appliance.runtime.rpc_client import Client
 
 FUTURE = "on 5 January 2035 at 9am"
 SCHEDULES = 20
+BARE, LADEN = "nothing", "heartbeat and schedules"
+WEB = {"CHANNELS__WEB__ENABLED": "true", "CHANNELS__WEB__PORT": "0"}
+WAYS: dict[str, dict[str, str]] = {
+    BARE: {"HEARTBEAT__ENABLED": "false"},
+    LADEN: {},
+    "web page": WEB,
+    "web page and programs": {**WEB, "CHANNELS__PROGRAMS__ENABLED": "true"},
+    "webhooks": {"CHANNELS__WEBHOOK__ENABLED": "true", "CHANNELS__WEBHOOK__URL": "http://127.0.0.1:9/"},
+    "figures for Prometheus": {"METRICS__PORT": "19817"},
+    "two MCP servers": {f"TOOLS__MCP__{name}__COMMAND": "/bin/cat" for name in ("ONE", "TWO")},
+    "audit in a file": {"AUDIT__FILE": "audit.jsonl"},
+    "another folder of skills": {"SKILLS__FOLDERS": '["/tmp"]'},
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +47,12 @@ class Cost:
     wakes: int
     written: dict[str, tuple[int, int]]  # size and time of change of each file of the database
     calls: int
+    bytes: int = 0  # handed to the kernel, to whatever file
 
     def since(self, before: "Cost") -> dict[str, Any]:
         changed = sum(size for name, (size, at) in self.written.items() if before.written.get(name) != (size, at))
-        return {"wakes": self.wakes - before.wakes, "database_bytes": changed, "model_calls": self.calls - before.calls}
+        counts = {"wakes": self.wakes - before.wakes, "written_bytes": self.bytes - before.bytes}
+        return {**counts, "database_bytes": changed, "model_calls": self.calls - before.calls}
 
 
 def wakes(pid: int) -> int:
@@ -49,11 +67,26 @@ def wakes(pid: int) -> int:
     return total
 
 
+def written(pid: int) -> int:
+    """Bytes that a process has handed to the kernel so far."""
+    lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(lines["wchar"])
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in children.read_text().split():
+            found += family(int(child))
+    return found
+
+
 def look(box: Box, pids: list[int]) -> Cost:
     """What has been counted so far; reads only."""
     files = {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in box.home.root.glob("owlbox.db*")}
     calls = sum("generated" in line for line in (box.home.logs / "broker/broker.log").read_text().splitlines())
-    return Cost(sum(map(wakes, pids)), files, calls)
+    return Cost(sum(map(wakes, pids)), files, calls, sum(map(written, pids)))
 
 
 def laden(core: Core) -> None:
@@ -80,26 +113,39 @@ def settled(box: Box, pids: list[int], still_s: float) -> Cost:
         before = after
 
 
-def measure(minutes: float) -> dict[str, Any]:
-    """Counts of the idle time for both boxes, and of a process that sleeps."""
-    places = [Path(tempfile.mkdtemp(prefix="owl-idle-", dir="/tmp")) for _ in range(4)]
-    nothing = subprocess.Popen(["sleep", str(minutes * 60 + 300)])
+def opened(stack: ExitStack) -> Box:
+    """A box that is gone at the end."""
+    place, runtime = (Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="owl-", dir="/tmp"))) for _ in range(2))
+    return stack.enter_context(boxed(place, runtime))
+
+
+def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
+    """Counts of the idle time for each way, and of a process that sleeps."""
+    nothing = subprocess.Popen(["sleep", str(minutes * 60 + 900)])
     try:
-        with boxed(places[0], places[1]) as full, boxed(places[2], places[3]) as bare:
-            bare.environ["OWLBOX__HEARTBEAT__ENABLED"] = "false"
-            cores = [full.serve(), bare.serve()]
-            laden(cores[0])
-            pids = [[core.child.pid, core.broker_pid()] for core in cores]
-            before = [settled(box, known, 5) for box, known in zip((full, bare), pids, strict=True)]
+        with ExitStack() as stack:
+            boxes = {name: opened(stack) for name in names}
+            pids = {}
+            for name, box in boxes.items():
+                box.environ.update({f"OWLBOX__{key}": value for key, value in WAYS[name].items()})
+                core = box.serve()
+                core.broker_pid()
+                if name != BARE:
+                    laden(core)
+                pids[name] = core.child.pid
+            for name, box in boxes.items():
+                settled(box, family(pids[name]), 5)
+            known = {name: family(pid) for name, pid in pids.items()}
+            before = {name: look(box, known[name]) for name, box in boxes.items()}
             began_s, slept = monotonic_s(), wakes(nothing.pid)
             sleep_s(minutes * 60)
-            after = [look(box, known) for box, known in zip((full, bare), pids, strict=True)]
+            after = {name: look(box, known[name]) for name, box in boxes.items()}
             seconds = monotonic_s() - began_s
-            found = [b.since(a) for a, b in zip(before, after, strict=True)]
-            for one in found:
+            found = {name: after[name].since(before[name]) for name in names}
+            for name, one in found.items():
                 one["wakes_per_s"] = round(one["wakes"] / seconds, 3)
-            quiet = wakes(nothing.pid) - slept
-            return {"seconds": round(seconds), "laden": found[0], "bare": found[1], "sleeping_process_wakes": quiet}
+                one["processes"] = len(known[name])
+            return {"seconds": round(seconds), "ways": found, "sleeping_process_wakes": wakes(nothing.pid) - slept}
     finally:
         nothing.terminate()
         nothing.wait()
@@ -108,16 +154,15 @@ def measure(minutes: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--only", default=",".join(WAYS), metavar="WAY,WAY")
     parser.add_argument("--json", default="", metavar="FILE")
     args = parser.parse_args()
-    found = measure(args.minutes)
-    for name in ("laden", "bare"):
-        one = found[name]
-        print(
-            f"{name:6} {found['seconds']} s: {one['model_calls']} model calls, {one['database_bytes']} database bytes, "
-            f"{one['wakes_per_s']} wake-ups a second"
-        )
-    print(f"a process that sleeps: {found['sleeping_process_wakes']} wake-ups")
+    found = measure(args.minutes, args.only.split(","))
+    print(f"{found['seconds']} s; a process that sleeps woke up {found['sleeping_process_wakes']} times")
+    print(f"{'':<28}{'processes':>10}{'wake-ups':>10}{'a second':>10}{'database':>10}{'written':>10}{'model calls':>12}")
+    for name, one in found["ways"].items():
+        sizes = f"{one['database_bytes']:>10}{one['written_bytes']:>10}{one['model_calls']:>12}"
+        print(f"{name:<28}{one['processes']:>10}{one['wakes']:>10}{one['wakes_per_s']:>10}{sizes}")
     figures.write(args.json, found)
 
 

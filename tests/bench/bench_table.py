@@ -190,12 +190,10 @@ def tools(peers: Peers) -> list[Figure]:
 
 def idle(peers: Peers) -> list[Figure]:
     found = script("idle", "--minutes", "2")
-    seconds = found["seconds"]
-    sleeping = found["sleeping_process_wakes"] / seconds
-    return [
-        Figure(f"idle, wake-ups, {name}", "/s", found[key]["wakes_per_s"], "a process that sleeps", sleeping)
-        for key, name in (("laden", "heartbeat and 20 schedules"), ("bare", "nothing switched on"))
-    ] + [Figure("idle, written to the database", "bytes", found["laden"]["database_bytes"], "a process that sleeps", 0)]
+    beside = ("a process that sleeps", found["sleeping_process_wakes"] / found["seconds"])
+    rows = [Figure(f"idle, wake-ups, {name}", "/s", one["wakes_per_s"], *beside) for name, one in found["ways"].items()]
+    most = max(one["written_bytes"] for one in found["ways"].values())
+    return [*rows, Figure("idle, written, the most of these", "bytes", most, "a process that sleeps", 0)]
 
 
 ROWS: dict[str, Callable[[Peers], list[Figure]]] = {

@@ -139,6 +139,19 @@ def test_a_part_that_does_not_answer_three_times_is_started_anew(caplog: pytest.
     assert describe_broker({"vault": {"problem": "locked"}}).status == "degraded"
 
 
+def test_a_part_that_nobody_asks_is_left_alone_until_somebody_does() -> None:
+    one = Patient()
+    told = {"served": "3", "is_busy": "False", "waiting": "0"}
+    one.probe = lambda limit_s: Health("healthy", metrics=told)  # type: ignore[method-assign]
+    assert [one.prober.look() for _ in range(3)] == [30, 600, 600] and not one.prober.is_stale()
+    told = {**told, "is_busy": "True"}
+    assert one.prober.look() == 30, "it works on something"
+    told = {**told, "is_busy": "False", "served": "4"}
+    assert [one.prober.look() for _ in range(2)] == [30, 600]
+    one.prober.note_use()
+    assert one.prober._is_resting is False
+
+
 @pytest.mark.covers("A-030")
 def test_a_part_that_was_stopped_is_neither_probed_nor_started() -> None:
     one = Patient()

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.clock import now_ms
 from appliance.errors import OwlError
-from appliance.models.client import Models
+from appliance.models.client import ModelAnswered, Models
 from appliance.records import to_plain
 from appliance.runtime.methods import method
 from appliance.service.broker_process import Broker, Keeper
@@ -45,6 +45,7 @@ class Watching:
         self._started_ms = now_ms()
         self._figures = Figures(base.home, base.store, base.events, models.status)
         self.prober = Prober(BrokerPart(broker, models), lambda: base.settings().orchestrator)
+        base.events.subscribe(ModelAnswered, lambda answered: self.prober.note_use())
         pages = {
             "/metrics": lambda: (200, self._figures.text()),
             "/health": self._answer_health,
@@ -77,7 +78,7 @@ class Watching:
         broker = self.prober.last
         if not self._broker.is_running():
             broker = Health("degraded", "not running; the next question starts it")
-        elif not self.prober.healthy_ms:
+        elif self.prober.is_stale():
             try:
                 self.prober.look()
             except OwlError as error:

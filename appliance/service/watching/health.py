@@ -1,6 +1,8 @@
 """Whether the parts of a core are well: each answers a probe, and one that does not answer three times in a row is started anew.
 
-A part is probed only while it runs: stopping it ends the probing, and a stopped one is never started by it.
+A part is probed only while it runs: stopping it ends the probing, and a stopped one is never started by it. One that is well and
+that nobody has asked for anything since the last probe is left alone for longer, so that an idle box sleeps; whoever asks it
+meanwhile notices by himself that it hangs, and has it probed as often as before.
 """
 
 import logging
@@ -17,6 +19,8 @@ from appliance.runtime.settings import Orchestrator
 LOG = logging.getLogger(__name__)
 Status = Literal["healthy", "degraded", "unhealthy"]
 START_S, START_EVERY_S = 60.0, 2.0
+RESTING = 20  # so many times the usual pause while nobody asks: ten minutes
+USE = ("served", "is_busy", "waiting")  # what changes when somebody does
 
 
 class Health(Struct, frozen=True):
@@ -48,6 +52,8 @@ class Prober:
         self.failures = 0
         self.healthy_ms = 0
         self.last = Health("unhealthy", "not asked yet")
+        self._is_resting = False
+        self._probed_s = 0.0
 
     def start(self) -> None:
         """Begin to probe."""
@@ -59,7 +65,7 @@ class Prober:
 
     def look(self) -> float:
         """One probe; the seconds until the next one."""
-        keys = self._keys()
+        keys, before = self._keys(), self.last
         if self._part.is_running() and not self._rounds.is_closing:
             self._probe(keys.health_timeout_ms / 1000)
             if self.failures >= keys.health_failures:
@@ -71,7 +77,18 @@ class Prober:
                 self._part.restart(why)
         else:
             self.failures = 0
-        return keys.health_interval_ms / 1000
+        self._is_resting = is_unused(before, self.last)
+        return keys.health_interval_ms / 1000 * (RESTING if self._is_resting else 1)
+
+    def note_use(self) -> None:
+        """Somebody asks the part again: probe it as often as is usual."""
+        if self._is_resting:
+            self._is_resting = False
+            self._rounds.wake()
+
+    def is_stale(self) -> bool:
+        """Whether the last answer is older than the usual pause, or there is none."""
+        return not self.healthy_ms or monotonic_s() - self._probed_s > self._keys().health_interval_ms / 1000
 
     def wait_healthy(self, limit_s: float = START_S, every_s: float = START_EVERY_S) -> bool:
         """Probe a part that is being started until it is healthy; one that is not in time is warned of, and is no error."""
@@ -86,6 +103,7 @@ class Prober:
             sleep_s(every_s)
 
     def _probe(self, limit_s: float) -> None:
+        self._probed_s = monotonic_s()
         try:
             self.last = self._part.probe(limit_s)
         except OwlError as error:
@@ -94,6 +112,13 @@ class Prober:
             self.failures += 1
         else:
             self.failures, self.healthy_ms = 0, now_ms()
+
+
+def is_unused(before: Health, now: Health) -> bool:
+    """Whether a healthy part has done nothing between two answers, and does nothing."""
+    is_same = all(now.metrics.get(name) == before.metrics.get(name) for name in USE)
+    is_free = now.metrics.get("is_busy") == "False" and now.metrics.get("waiting") == "0"
+    return now.status == before.status == "healthy" and is_same and is_free
 
 
 def describe_broker(told: dict[str, Any]) -> Health:
