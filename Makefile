@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp servers two-servers bench-remote chaos conformance accessibility everyday image image-test bundle docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos conformance accessibility everyday image image-test bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -99,6 +99,9 @@ bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubble
 
 bench-idle: dev ## ten minutes of doing nothing: model calls, bytes written, wake-ups, beside a core without heartbeat and schedules
 	$(python) tests/bench/bench_idle.py
+
+bench-written: dev ## bytes written to the disk in an idle hour and for 100 messages, beside SQLite as it is by itself
+	$(python) tests/bench/bench_written.py
 
 bench-screen: dev ## the screen over a real sshd: first paint, echo, bytes, memory, idle cost (BESIDE=program SHOWS=text: beside it)
 	$(python) tests/bench/bench_screen.py $(if $(BESIDE),--beside "$(BESIDE)" --beside-shows "$(SHOWS)")

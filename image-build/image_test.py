@@ -31,9 +31,8 @@ PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 PLAYED = "owlbox config set models.script models/play.toml"
 # What is in force on a machine that does nothing else; each prints a line, which must contain the word.
 MACHINE = {
-    "swap in compressed memory": ("swapon --show=NAME,SIZE --noheadings", "/dev/zram0"),
+    "swap in compressed memory": ("grep -v ^Filename /proc/swaps", "/dev/zram0"),
     "at most 200 MB of journal": ("sudo systemd-analyze cat-config systemd/journald.conf | grep ^SystemMaxUse", "200M"),
-    "the journal says so": ("sudo journalctl -b -u systemd-journald --no-pager -o cat | grep -o 'max 200.0M' | head -1", "200.0M"),
     "the watchdog's time": ("systemctl show -p RuntimeWatchdogUSec --value", "15s"),
     "inbound nothing by default": ("sudo nft list chain inet owlbox input | grep -o 'policy drop'", "drop"),
     "security updates each day": ("systemctl is-enabled apt-daily-upgrade.timer", "enabled"),
@@ -128,9 +127,12 @@ def try_first_boot(box: Box, card: Card, *, is_played: bool) -> float:
     look(box, card)
     refused = box.ssh("admin", "sudo sshd -T -C user=admin,host=x,addr=10.0.0.9 | grep -i '^passwordauthentication'").stdout
     hold(refused.strip().endswith("no"), "no password is taken at the door", box)
+    missing = []
     for what, (command, word) in MACHINE.items():
         said = " ".join(box.ssh("admin", command, check=False).stdout.split())
-        hold(word in said, f"{what}: {said}", box)
+        say(f"  {what}: {said}{'' if word in said else f', and not {word}'}")
+        missing += [what] if word not in said else []
+    hold(not missing, f"the machine is hardened{', but for ' if missing else ''}{', '.join(missing)}", box)
     say("  by stage: " + " ".join(box.ssh("admin", "systemd-analyze blame --no-pager | head -8 | xargs").stdout.split()))
     return first_s
 
@@ -150,6 +152,8 @@ def try_second_boot(box: Box, card: Card) -> None:
     box.ssh("admin", "systemctl is-system-running --wait", check=False)
     hold("What is your name?" in box.ssh("owl", "thread list").stdout, "the conversation is there", box)
     hold("fern" in box.ssh("owl", "search fern").stdout, "and what was remembered", box)
+    said = box.ssh("admin", "sudo journalctl -b -u systemd-journald --no-pager -o cat | grep 'System Journal'").stdout
+    hold("max 200" in said, f"the journal keeps to its size: {said.strip()}", box)  # at the first start the card is full yet
     look(box, card)
 
 
