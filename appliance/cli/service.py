@@ -24,7 +24,8 @@ def add(command: Command) -> None:
     made = command("init", init, "make a home")
     made.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
     made.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
-    command("serve", serve, "run the core until it is stopped")
+    made = command("serve", serve, "run the core until it is stopped")
+    made.add_argument("--init", action="store_true", help="first make what is missing of the home, as init --force")
     made = command("broker", broker, "run the model broker until it is stopped")
     made.add_argument("--socket", default="", metavar="PATH", help="where to listen")
     command("web", web, "serve the web page until stopped; off unless channels.web.enabled")
@@ -50,8 +51,10 @@ def init(args: argparse.Namespace, home: Home) -> int:
 
 
 def serve(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import daemon
+    from appliance.service import daemon, home_setup
 
+    if args.init:
+        home_setup.init(home, is_forced=True)
     return daemon.serve(home, os.environ)
 
 

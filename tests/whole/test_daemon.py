@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -511,3 +512,10 @@ def test_a_core_with_a_stuck_thread_ends_all_the_same(box: Box) -> None:
     core.child.terminate()
     assert core.child.wait(60) == 0 and core.child.stderr is not None
     assert "left behind: stuck_0" in core.child.stderr.read().decode()
+
+
+def test_a_core_that_is_told_to_makes_what_is_missing_of_its_home(box: Box) -> None:
+    shutil.rmtree(box.home.backups)
+    core = Core(box, box.start("serve", "--init"))
+    until(core.is_up, "the core listens")
+    assert box.home.backups.is_dir() and core.stop() == 0

@@ -74,7 +74,7 @@ function __owlbox_options
         case 'init'
             printf '%s\n' '-h' '--help' '--home=' '--json' '--force' '--new-database'
         case 'serve'
-            printf '%s\n' '-h' '--help' '--home=' '--json' '--log-level='
+            printf '%s\n' '-h' '--help' '--home=' '--json' '--log-level=' '--init'
         case 'broker'
             printf '%s\n' '-h' '--help' '--home=' '--json' '--log-level=' '--socket='
         case 'web'

@@ -274,7 +274,7 @@ _owlbox_options=(
   'status' '-h --help --home= --json --watch='
   'reload' '-h --help --home= --json'
   'init' '-h --help --home= --json --force --new-database'
-  'serve' '-h --help --home= --json --log-level='
+  'serve' '-h --help --home= --json --log-level= --init'
   'broker' '-h --help --home= --json --log-level= --socket='
   'web' '-h --help --home= --json --log-level='
   'doctor' '-h --help --home= --json --repair'
