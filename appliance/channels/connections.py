@@ -304,6 +304,7 @@ class Connections:
 
     def _start_one(self, name: str, table: Any) -> None:
         try:
+            self._check_app(name, table)
             connection = connect(name, table, self._services)
             admitted = Admission("open") if connection.checks_senders else admission(table, folds_case=connection.folds_case)
             parts, live = self._parts, None
@@ -316,6 +317,14 @@ class Connections:
             return
         self._runners[name] = Runner(name, connection, gateway, self._courier, live=live)
         self._runners[name].start()
+
+    def _check_app(self, name: str, table: Any) -> None:
+        """ConfigError for a workspace with the app of another one: Slack would share the events out between the two."""
+        for other, known in self._tables.items():
+            if isinstance(table, Workspace) and isinstance(known, Workspace) and other != name and known.enabled:
+                if known.app_token == table.app_token:
+                    key = f"{key_of(name)}.app_token"
+                    raise ConfigError(f"{key} is that of {other}", key=key, hint="each workspace has an app of its own")
 
     def _stop_one(self, name: str) -> None:
         self._broken.pop(name, None)
