@@ -225,6 +225,22 @@ def test_malformed_events_are_refused_or_read_and_the_channel_stays(place: Place
     assert place.rig.messages()[before:] == ["sound"] and place.rig.state("matrix").restarts == state.restarts
 
 
+def test_a_text_that_no_event_holds_is_sent_in_parts_also_where_it_was_shown(place: Place) -> None:
+    room = place.meet(place.ben)
+    channel = place.rig.core.connections._runners["matrix"].connection
+    text = "\n".join(f"{number} {'🦉<' * 40}" for number in range(300))
+    there = {"matrix": {"room": room}}
+    shown = channel.show(Outbound(f"matrix:{place.ben.user}", f"{text} …", metadata=there, key="long"))
+    for name in (shown, ""):
+        before = len(place.ben.heard(room, place.owl.user))
+        message = Outbound(f"matrix:{place.ben.user}", text, metadata=there, key=f"long{name}", shown=name)
+        channel.deliver(message)
+        channel.deliver(message)
+        heard = place.ben.heard(room, place.owl.user)[before:]
+        assert "\n".join(one["content"].get("m.new_content", one["content"])["body"] for one in heard) == text
+        assert ("m.new_content" in heard[0]["content"]) is bool(name)
+
+
 class Another:
     """A second assistant at the same server, whose core is started by the test."""
 

@@ -6,6 +6,7 @@ are refused with a line in the log; and so a device of a sender is never proven,
 """
 
 import hashlib
+import json
 import logging
 import mimetypes
 import re
@@ -36,6 +37,8 @@ OWN_EVENTS = 2000  # of ours that are remembered, to know what a reaction is abo
 LATE_MS = 10 * 60 * 1000  # clocks of servers differ
 LATER_S = 5.0
 MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError)  # what reading JSON of strangers may come to
+EVENT_BYTES = 50_000  # of a message, of which servers take 65,536 with all that they add
+EDIT_BYTES = 24_000  # of one in place of another, which holds it twice
 MAX_EVENTS = 5000  # of a room that are caught up with
 
 
@@ -230,15 +233,18 @@ class MatrixChannel(Connection):
         if message.attachment:
             name, data = read_attachment(self._data_folder(message.session), message.attachment)
             self._note_own(self._server.send(room, "m.room.message", f"{key}f", {**self._keep_file(name, data), **relation}))
-        if message.text.strip():
-            content = format_text(message.text)
-            content = _edit(message.shown, content) if message.shown else {**content, **relation}
-            self._note_own(self._server.send(room, "m.room.message", key, content))
+        rest, number = message.text if message.text.strip() else "", 0
+        while rest:
+            is_edit = number == 0 and bool(message.shown)
+            content, rest = fit_text(rest, EDIT_BYTES if is_edit else EVENT_BYTES)
+            content = _edit(message.shown, content) if is_edit else {**content, **relation}
+            self._note_own(self._server.send(room, "m.room.message", f"{key}p{number}" if number else key, content))
+            number += 1
 
     def show(self, message: Outbound) -> str:
         """Send the beginning of an answer, or put more of it in its place."""
         room, place = _find_room(message)
-        content = format_text(message.text)
+        content, _ = fit_text(message.text, EDIT_BYTES)
         if message.shown:
             self._server.send(room, "m.room.message", new_id(), _edit(message.shown, content))
             return message.shown
@@ -351,6 +357,16 @@ def format_text(text: str) -> dict[str, Any]:
     from appliance.channels.markdown_html import render  # with the parser, which only answers need
 
     return {"msgtype": "m.text", "body": text, "format": "org.matrix.custom.html", "formatted_body": render(text).strip()}
+
+
+def fit_text(text: str, most_bytes: int) -> tuple[dict[str, Any], str]:
+    """The beginning of a text as a message of at most so many bytes, up to the end of a line where there is one, and the rest."""
+    size = len(text)
+    while len(json.dumps(content := format_text(text[:size]))) > most_bytes and size > 1:
+        size = size * 2 // 3
+        at = text.rfind("\n", size // 2, size)
+        size = at if at > 0 else size
+    return content, text[size:].lstrip("\n")
 
 
 def picture_size(data: bytes) -> tuple[int, int] | None:
