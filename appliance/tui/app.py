@@ -370,7 +370,10 @@ class Face(FrameApp):
             tab.show(tab.id == f"tab-{current}", self.size.width >= NAMES_FROM)
 
     def on_resize(self) -> None:
-        """There may be room for names of tabs and the owl now, or none any more."""
+        """There may be room for names of tabs and the owl now, or none any more; Textual takes the new size after this."""
+        self.call_later(self._fit_size)
+
+    def _fit_size(self) -> None:
         if self.screen_stack and self.screen_stack[0].query(Owl):
             self._draw_tabs()
             self.screen_stack[0].query_one(Owl).redraw()

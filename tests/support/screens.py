@@ -36,6 +36,8 @@ VARYING = (
     (re.compile(r"/\)_\) |[\\~]\)_\([/~]|/\(_\)\\|/\[=\]\\|/\)=\(,|,\)=\(\\"), "/)_) "),
     (re.compile(r"○ IDENTITY +(now|\d+ min)"), r"○ IDENTITY N UNIT"),
     (re.compile(r"thinking \d+ s"), "thinking N s"),
+    (re.compile(r"next try in [\d.]+ s, \^R now( · owlbox doctor says why)?"), "next try in N s, ^R now"),
+    (re.compile(r"/tmp/owl-\w+"), "/run/owlbox"),
     (re.compile(r"\d+ can be used(, \d+ cannot)?"), "N can be used"),  # as programs of this computer are there
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
 )
@@ -96,6 +98,16 @@ class Seen:
             await self.pilot.pause(0.1)
         lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), f"tests/screens/{name}.txt", "the screen", lineterm="")
         assert text == wanted, "\n".join(lines)
+
+    async def same_in_both(self, name: str) -> None:
+        """Compare a screen of 80 by 24, and the same at 120 by 40."""
+        await self.same_as(name)
+        self.app._forget_notice()  # it may stand no longer when the other is compared
+        await self.pilot.resize_terminal(120, 40)
+        await self.until(lambda: len(self.lines()) == 40, "the larger screen")
+        await self.same_as(f"{name}-120x40")
+        await self.pilot.resize_terminal(80, 24)
+        await self.pilot.pause()
 
     def _steady_text(self) -> str:
         text = self.text() + "\n"

@@ -22,7 +22,7 @@ def core(shared_box: Installation) -> Iterator[Core]:
 def test_questions_are_asked_on_the_screen_and_a_place_sets_the_time_zone(core: Core) -> None:
     async def later(seen: Seen) -> None:
         await seen.shows("1/6 Which language shall we speak?")
-        await seen.same_as("first-question")
+        await seen.same_in_both("first-question")
         await seen.type("English")
         await seen.shows("2/6 What shall I be called?")
         await seen.press("escape")

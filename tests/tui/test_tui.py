@@ -115,7 +115,7 @@ def answers(core: Core, thread: str = "") -> list[str]:
 def test_chat_shows_markdown_sources_and_tools(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.shows("● connected", "Esc Back")
-        await seen.same_as("first")
+        await seen.same_in_both("first")
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
         await seen.same_as("chat")
@@ -237,6 +237,7 @@ def test_failed_answer_is_one_line(core: Core):
         await seen.shows("● connected")
         await seen.type("broken")
         await seen.shows("the script says: too_large")
+        await seen.same_in_both("failed")
         assert seen.text().count("the script says") == 1
 
     show(environ(), core.box.runtime, scenario)
@@ -254,7 +255,7 @@ def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
         await seen.press("f5")
         await seen.shows("● ", "what about the garden")
         await seen.shows("▌ good evening")
-        await seen.same_as("threads")
+        await seen.same_in_both("threads")
         await seen.press("d")
         await seen.shows("this thread is open in the chat")
         await seen.press("slash", *"GARD")
@@ -282,7 +283,7 @@ def test_entries_are_shown_and_searched(core: Core):
         await seen.shows("garden.md", "entries.")
         await seen.press("slash", *"peas", "enter")
         await seen.shows("Garden", "Peas go into the garden")
-        await seen.same_as("context")
+        await seen.same_in_both("context")
         await seen.press("escape")
         await seen.shows("box://")
         await seen.press("1")
@@ -304,7 +305,7 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
         await seen.shows("1. water the roses", "pending · medium", "both beds")
         await seen.press("a", *"count [b]owls[/b]", "enter")
         await seen.shows("2. count [b]owls[/b]")
-        await seen.same_as("tasks")
+        await seen.same_in_both("tasks")
         await seen.press("enter")
         await seen.shows("nobody has begun task 2 yet")
         await seen.press("x")
@@ -356,6 +357,7 @@ def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
 def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
         await seen.shows("○ connecting", "next try", "owlbox doctor says why")
+        await seen.same_in_both("connecting")
         assert seen.app.query_one(Owl).mood == "starting"
         await seen.press("f8")
         await seen.shows("Everywhere")
@@ -470,6 +472,13 @@ def test_an_empty_list_says_so_on_a_narrow_terminal_too(core: Core):
         await seen.shows("Nothing is scheduled.", "remind me to call Ada in")
         await seen.pilot.resize_terminal(80, 24)
         await seen.shows("│ Nothing is scheduled.")
+        for key, name in (("f2", "tools"), ("f4", "tasks"), ("f5", "threads"), ("f6", "schedules"), ("f7", "workers")):
+            await seen.press(key)
+            await seen.same_in_both(f"empty-{name}")
+        await seen.press("f1")
+        core.kill()
+        await seen.shows("○ core away", "next try")
+        await seen.same_in_both("away")
 
     show(environ(), core.box.runtime, scenario, (50, 14))
 

@@ -121,7 +121,7 @@ def test_what_is_queued_is_chosen_edited_and_deleted(core: Core) -> None:
         await seen.press("ctrl+k")
         await seen.shows("queued: ^E edits it")
         seen.app._forget_notice()
-        await seen.same_as("queue")
+        await seen.same_in_both("queue")
         await seen.press("ctrl+x")
         await seen.shows("deleted from the queue")
         await seen.press("ctrl+k", "ctrl+e")
@@ -148,7 +148,7 @@ def test_threads_are_gone_to_by_keys_from_any_tab(core: Core) -> None:
         await seen.press(*"words")  # those of this test alone
         await seen.until(lambda: "a new thread" not in seen.text(), "the others have left the list")
         seen.app._forget_notice()
-        await seen.same_as("picker")
+        await seen.same_in_both("picker")
         await seen.press("escape")
         await seen.press("ctrl+l", *"zz")
         await seen.shows("nothing has these words")
@@ -175,11 +175,12 @@ def test_all_that_can_be_done_is_found_and_what_was_said_is_copied_without_a_mou
         await seen.shows("owls = 2", "context")
         await seen.press("ctrl+g")
         await seen.shows("type what you want to do", "Tools")
-        await seen.same_as("palette")
+        await seen.same_in_both("palette")
         await seen.press(*"sched", "enter")
         assert seen.app._active_panel.LABEL == "Schedules"
         await seen.press("ctrl+g", *"copy", "enter")
         await seen.shows("code: owls = 2", "you: code please")
+        await seen.same_in_both("copy")
         await seen.press(*"owls", "enter")
         await seen.shows("copied 9 characters")
         assert told == ["owls = 2\n"]
@@ -301,6 +302,8 @@ def test_talk_keeps_its_lines_however_long_the_input_is(core: Core, size: tuple[
         seen.app.query_one(Composer).replace_text("line\n" * 20)
         await seen.pilot.pause()
         assert seen.app.chat.transcript.size.height >= max(5, size[1] - 11)
+        await seen.pilot.resize_terminal(60, 12)
+        await seen.shows("Chat  2  3  4")
 
     see(core, scenario, size)
 
@@ -357,7 +360,7 @@ def test_the_menu_opens_only_for_a_command_and_up_brings_back_what_the_thread_wa
         await seen.shows("/skills")
         assert seen.app.chat.query_one("Menu").size.height == 8
         seen.app._forget_notice()
-        await seen.same_as("menu")
+        await seen.same_in_both("menu")
         await seen.press("R", "E", "S", "tab")
         assert composer.text == "/resume "
         composer.replace_text("")
