@@ -136,8 +136,8 @@ bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: fo
 	@test -n "$(KEY)" || { echo "bundle: KEY=FILE names the private key; .venv/bin/python image-build/bundle.py key FILE makes one"; exit 2; }
 	$(bin)/python image-build/bundle.py make --for $(or $(ARCH),arm64) "$(KEY)" build/bundles/$(or $(ARCH),arm64)
 
-image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts)
-	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts, PLAYED=1: no model)
+	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") $(if $(PLAYED),--played) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
 captures: dev model ## pictures of the screen for README and docs/, played to a scripted and to the small model
 	$(python) tests/support/captures.py
