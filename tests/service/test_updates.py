@@ -174,6 +174,19 @@ def test_a_version_that_is_not_well_is_taken_back(tmp_path: Path, name: str) -> 
     assert JournalFile(versions).read().step == Step.IDLE
 
 
+class Bare(QuickHost):
+    """On a copy of the home the doctor of every version misses what only services have."""
+
+    def find_problems(self, python: Path, home: Home) -> set[str]:
+        return super().find_problems(python, home) | ({"sandbox"} if home.root.name == TRIAL else set())
+
+
+def test_what_every_version_misses_on_a_copy_is_not_held_against_the_new_one(tmp_path: Path) -> None:
+    versions, home = installation(tmp_path)
+    done = Updater(versions, home, Bare(home, os.environ)).apply(make_bundle(tmp_path / "stick"), PUBLIC, __version__)
+    assert done.is_applied, done
+
+
 def changed(path: Path, edit: Callable[[bytes], bytes]) -> None:
     path.write_bytes(edit(path.read_bytes()))
 

@@ -106,10 +106,11 @@ class Updater:
     def _try_version(self, journal: Journal) -> None:
         """The new version on a copy of the home: nothing may be a problem that is none now, and a question must be answered."""
         self._progress("trying it on a copy of the home")
-        before = self._host.find_problems(self._python(journal.old), self._home)
         self._host.step(self._python(journal.old), "stage", self._trial)
         self._passed("staged")
         python, trial = self._python(journal.new), Home(self._trial)
+        # Both look at the same copy, without services: what the running core is spared there is not held against the new version.
+        before = self._host.find_problems(self._python(journal.old), trial)
         if worse := self._host.find_problems(python, trial) - before:
             raise Refused(f"its doctor finds a problem that the present version does not have: {', '.join(sorted(worse))}")
         if "model" not in before and not self._host.ask(python, trial):
