@@ -56,6 +56,7 @@ class Updater:
             with bundle.opened(path, key) as (found, archive):
                 bundle.require_usable(found, version, path.name)
                 self._require_room(found.size_bytes)
+                self._link(RECOVERY, old)
                 journal = self._begin(Step.BUILDING, self._file.read(), old=old, new=found.version, saved="")
                 try:
                     self._progress(f"building version {found.version}")
@@ -80,12 +81,14 @@ class Updater:
             if not journal.previous or not self._place(journal.previous).is_dir():
                 raise Refused("there is no version before this one here", hint="owlbox update status shows what there is")
             new = Path(os.readlink(self._folder / CURRENT)).name
+            self._link(RECOVERY, journal.previous)
             return self._take_back(self._begin(Step.ROLLING_BACK, journal, old=journal.previous, new=new), "taken back as asked")
 
     def recover(self) -> str:
         """Finish what was cut off, forward or back; what was done, "" when nothing was under way."""
         journal = self._file.read()
         if journal.step == Step.IDLE:
+            (self._folder / RECOVERY).unlink(missing_ok=True)
             return ""
         if journal.step in (Step.BUILDING, Step.TRYING):
             return self._drop(journal, "cut off before anything had changed").said
@@ -122,7 +125,6 @@ class Updater:
         """From the old version to the new one; back again when that is not well."""
         now = f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m%dT%H%M%SZ}"
         saved = paths.unused(self._home.backups, f"before-update-{journal.old}-{now}", ".db")
-        self._link(RECOVERY, journal.old)
         journal = self._begin(Step.STOPPING, journal, saved=str(saved))
         self._progress("stopping the services")
         try:
@@ -158,7 +160,6 @@ class Updater:
             return self._take_back(journal, f"taken back: {getattr(error, 'message', error)}")
         self._passed("started")
         journal = self._begin(Step.TIDYING, journal)
-        (self._folder / RECOVERY).unlink(missing_ok=True)
         for path in self._place("").iterdir():
             is_version = (path / "pyvenv.cfg").is_file() and not path.is_symlink()
             if is_version and path.name not in (journal.old, journal.new):
@@ -166,6 +167,7 @@ class Updater:
         self._passed("tidied")
         ended = self._file.end(journal, f"version {journal.new} runs", is_applied=True)
         ended = self._file.change(ended, previous=journal.old)
+        (self._folder / RECOVERY).unlink(missing_ok=True)
         self._passed("ended")
         return ended.results[0]
 
@@ -180,7 +182,6 @@ class Updater:
         self._link(CURRENT, journal.old)
         self._passed("link is back")
         self._host.start(self._python(journal.old))
-        (self._folder / RECOVERY).unlink(missing_ok=True)
         return self._drop(journal, said)
 
     def _drop(self, journal: Journal, said: str) -> Result:
@@ -189,10 +190,10 @@ class Updater:
         if journal.new and journal.new != Path(os.readlink(self._folder / CURRENT)).name:
             self._host.remove(self._place(journal.new))
         self._passed("dropped")
-        (self._folder / RECOVERY).unlink(missing_ok=True)
         ended = self._file.end(journal, said, is_applied=False)
         if ended.previous == ended.results[0].version or ended.previous == journal.old:
             ended = self._file.change(ended, previous="")
+        (self._folder / RECOVERY).unlink(missing_ok=True)
         return ended.results[0]
 
     @property
