@@ -31,6 +31,7 @@ MEET_S = 60.0
 RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
+LAST_STARTS_S = 5.0  # for a broker that ended at every start to do so once more, or not
 
 
 class BrokerMet(Struct, frozen=True):
@@ -261,23 +262,33 @@ class Models:
         while monotonic_s() < give_up_s:
             if cancel.wait(pause_s):
                 raise Cancelled("stopped while the model process was restarting")
-            why = self._broker.revive("needed")
+            was_hopeful, why = not why, self._broker.revive("needed")
             if not self._is_gone():
                 return True
+            if why and was_hopeful:
+                give_up_s = min(give_up_s, monotonic_s() + LAST_STARTS_S)
             pause_s = min(1.0, pause_s * 1.5)
         if why:
             raise Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
         return False
 
     def _call_broker(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:
-        """A short call, waiting for the broker if it has to start first, but no longer than for the call itself."""
+        """A short call, waiting for the broker if it has to start first, but no longer than for the call itself.
+
+        A call that ends one broker after the other is given up.
+        """
         give_up_s = monotonic_s() + min(self.wait_s, deadline_s)
-        pause = CancelToken()
+        pause, ended = CancelToken(), set[int]()
         while True:
+            pid = 0
             try:
                 with self._connect_broker() as client:
+                    pid = int(client.server.get("pid") or 0)
                     return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
-            except Lost:
+            except Lost as error:
+                ended |= {pid} - {0}
                 if monotonic_s() > give_up_s:
                     raise
+                if len(ended) > MAX_LOSSES:
+                    raise self._explain_loss(error) from None
             self._wait_for_broker(pause, give_up_s)

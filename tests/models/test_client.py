@@ -1,6 +1,8 @@
 """The core's client of the broker, against brokers that are late, hung, or leave in the middle."""
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import quick
+from process import clean_environ, until
 from record_tools import replace
 
 from appliance.clock import Alarms, CancelToken, monotonic_s
@@ -317,4 +321,33 @@ def test_a_question_that_ends_every_broker_is_given_up(path: Path) -> None:
 
 def test_why_a_broker_does_not_start_is_in_the_error(path: Path) -> None:
     with pytest.raises(Lost, match="does not start: the card is gone"):
-        models(path, lambda reason: "the card is gone", wait_s=0.2).plan()
+        models(path, lambda reason: "the card is gone", wait_s=3600).plan()  # a few more starts, not an hour of them
+
+
+# Greets, and ends at the question: a model that crashes on it, in a process of its own.
+FAINT = """
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    lines = server.accept()[0].makefile("rw")
+    for asked in map(json.loads, lines):
+        if asked["method"] not in ("hello", "ping"):
+            os.unlink(sys.argv[1])
+            os._exit(1)
+        print(json.dumps({"id": asked["id"], "result": {"pid": os.getpid(), "name": "broker"}}), file=lines, flush=True)
+"""
+
+
+def test_a_short_call_that_ends_every_broker_is_given_up(path: Path, tmp_path: Path) -> None:
+    ended: list[subprocess.Popen[bytes]] = []
+
+    def restart(reason: str) -> None:
+        if not ended or ended[-1].poll() is not None:
+            ended.append(quick.popen([sys.executable, "-c", FAINT, str(path)], env=clean_environ(tmp_path, path.parent)))
+            until(path.exists, "it listens")
+
+    with pytest.raises(Lost, match="connection lost"):
+        models(path, Reviver(restart), wait_s=3600).embed(["owl"], deadline_s=3600)
+    assert len(ended) == 6 and all(child.wait() == 1 for child in ended)

@@ -30,6 +30,7 @@ from appliance.store.database import Store
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0  # generous: two slow cores may be shared with a compiler
+LEAST_PAUSE_S, MOST_PAUSE_S = 0.03, 0.5  # between two looks at what a test waits for
 # What most tests let the model say: "slow" and "stuck" questions take their time, others do not.
 PLAY = """
 [[turns]]
@@ -235,11 +236,15 @@ def end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def until(is_so: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-    """Wait until something is so."""
+    """Wait until something is so; what takes long to see is looked at less often."""
     end_s = monotonic_s() + limit_s
-    while not is_so():
-        assert monotonic_s() < end_s, f"not in {limit_s:g} s: {what}"
-        sleep_s(0.05)
+    while True:
+        began_s = monotonic_s()
+        if is_so():
+            return
+        now_s = monotonic_s()
+        assert now_s < end_s, f"not in {limit_s:g} s: {what}"
+        sleep_s(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
 
 
 def is_gone(pid: int) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from process import LEAST_PAUSE_S, MOST_PAUSE_S
 from textual.pilot import Pilot
 
 from appliance import __version__
@@ -72,11 +73,15 @@ class Seen:
         await self.until(are_there, f"{words} on the screen")
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until something is so."""
+        """Wait until something is so; to read the whole screen takes long, so it is done a fifth of the time at most."""
         end_s = monotonic_s() + LIMIT_S
-        while not is_so():
-            assert monotonic_s() < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
-            await self.pilot.pause(0.05)
+        while True:
+            began_s = monotonic_s()
+            if is_so():
+                return
+            now_s = monotonic_s()
+            assert now_s < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
+            await self.pilot.pause(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
 
     async def type(self, text: str) -> None:
         """Type letters and press Return."""
