@@ -8,6 +8,7 @@ from pathlib import Path
 import channel_rig
 import pytest
 from channel_rig import SAID, Rig
+from cutting import LOST_ANSWER, relay
 from mail_servers import Dovecot, Receiver, dovecot, mail, receiver
 from needs import needs
 from process import until
@@ -240,6 +241,23 @@ def test_killed_between_receive_and_send_it_is_answered_once_or_marked(post: Pos
         until(lambda: len(post.sink.mails) >= len(STEPS[step]), f"it is answered: {step}", 30)
         until(lambda: not post.server.unseen(step.lower()) and rig.quiet(), "it is marked seen", 20)
     assert [one.text for one in post.sink.mails] == STEPS[step]
+
+
+def test_a_network_that_is_cut_in_the_middle_of_a_mail_costs_no_answer(post: Post, tmp_path: Path) -> None:
+    with relay(post.sink.port) as wire:
+        environ = {**keys(post.server, post.sink), "OWLBOX__CHANNELS__EMAIL__USER": "cut"}
+        environ["OWLBOX__CHANNELS__EMAIL__SMTP_PORT"] = str(wire.port)
+        with channel_rig.running(tmp_path, environ) as rig:
+            for count, stands in {
+                100: [f"(This may be a repeat.)\n{SAID}"],
+                LOST_ANSWER: [SAID, f"(This may be a repeat.)\n{SAID}"],
+            }.items():
+                post.sink.mails.clear()
+                wire.cuts.append((b"Subject: ", count))
+                post.server.put(mail("cut it", sender=FRIEND), "cut")
+                until(lambda: len(post.sink.mails) >= len(stands) and rig.quiet(), f"{count}: {rig.state('email')}", 20)  # noqa: B023
+                assert [one.text for one in post.sink.mails] == stands
+            assert len(wire.done) == 2
 
 
 def test_nothing_to_say_sends_nothing(post: Post) -> None:
