@@ -380,7 +380,9 @@ class Inbox:
             said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
         origin, metadata = self._runs.origin(loop.prompt)
         if is_broken:  # at a terminal the error is seen; elsewhere silence would look like a lost message
-            said = "" if origin in ("", LOCAL) else f"This could not be answered ({end.outcome})."
+            words = self._runs.unfinished_words(loop).rstrip()
+            why = f"(The answer ends here: {end.outcome}.)" if words else f"This could not be answered ({end.outcome})."
+            said = "" if origin in ("", LOCAL) else f"{words}\n\n{why}".strip()
         if not said.strip():
             return
         notification = Notification(

@@ -208,6 +208,14 @@ class Turns:
         )
         return (0, "") if row is None else (int(row[0]), str(row[1]))
 
+    def unfinished_words(self, loop: Loop) -> str:
+        """What was kept of an answer that did not come to its end; "" when nothing was."""
+        sql = (
+            "SELECT content FROM events WHERE run = ?1 AND seq > ?2 AND kind = 'message' AND role = 'assistant' AND status = 499 "
+            "AND turn IS NULL AND correlation = ?3 ORDER BY seq DESC LIMIT 1"
+        )
+        return str(self._store.value(sql, (loop.run, self.record.seq(loop.prompt), loop.correlation)) or "")
+
     def end_loop(self, loop: Loop, status: int, outcome: str) -> None:
         """The answer is complete, stopped or failed; one that has ended already stays as it is."""
         with self._store.write(durable=True) as execute:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import channel_rig
@@ -183,3 +184,15 @@ def test_a_file_of_a_stranger_is_not_fetched_and_one_that_comes_later_keeps_its_
     with pytest.raises(Busy):
         gateway(rig, policy="open").take(said(EVE, attachments=(file,)))
     assert len(rig.messages()) == before and fetched == ["x"]
+
+
+def test_whoever_asked_is_told_that_a_restart_ended_the_answer_behind_what_was_said(tmp_path: Path) -> None:
+    heard: list[object] = []
+    with channel_rig.running(tmp_path, {}) as rig:
+        gateway(rig, policy="open").take(said(text="something long"))
+        rig.core.inbox.feed.watch(int(rig.core.store.value("SELECT MAX(id) FROM loops")), heard.append)
+        until(lambda: len(heard) > 3, "it is being answered")
+    with channel_rig.running(tmp_path, {}) as rig:
+        [told] = rig.core.outbox.list_postings()
+        assert told.notification.channel == "chat" and told.notification.text.startswith("one two")
+        assert told.notification.text.endswith("\n\n(The answer ends here: stopped.)")
