@@ -273,6 +273,7 @@ class Sampler:
         self._marks = dict(marks or {})
         self._marked = {token: text.encode() for text, token in self._marks.items()}
         self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
+        self.row = -1  # behind which of the tokens evaluated last is drawn, counted from their end
         self._chain = self._build_steps(*PROSE_LOOPS)
 
     def _build_steps(self, allowed_length: int, breakers: tuple[bytes, ...]) -> Any:
@@ -388,7 +389,7 @@ class Sampler:
             count *= 16
 
     def _read_logits(self) -> Any:
-        pointer = self._api.llama_get_logits_ith(self._loaded.context, -1)
+        pointer = self._api.llama_get_logits_ith(self._loaded.context, self.row)
         return self._numpy.ctypeslib.as_array(pointer, shape=(self._loaded.vocabulary_size,))
 
     def _choose_token(self, tokens: Any) -> int:

@@ -110,25 +110,30 @@ class Sequences:
         """The state of a sequence, for `adopt`."""
         return self._loaded.save(held.id)
 
-    def extend(self, held: Held, tokens: Sequence[int], should_stop: Stop) -> None:
+    def extend(self, held: Held, tokens: Sequence[int], should_stop: Stop, rows: int = 1) -> None:
         """Evaluate more tokens; Cancelled between chunks or inside one, TooLarge when nothing can make room.
 
+        The next token can be drawn behind each of the last `rows`, as far as they are in one chunk (see `chunk`).
         `should_stop` is asked before every chunk and may let others go first; whatever they displaced is
         brought back. After an error the sequence still holds what was evaluated before it.
         """
-        chunk = min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
+        chunk = self.chunk(held)
         for i in range(0, len(tokens), chunk):
             part = tokens[i : i + chunk]
-            self._evaluate_part(held, part, should_stop, is_last=i + chunk >= len(tokens))
+            self._evaluate_part(held, part, should_stop, rows if i + chunk >= len(tokens) else 0)
 
-    def _evaluate_part(self, held: Held, part: Sequence[int], should_stop: Stop, *, is_last: bool) -> None:
+    def chunk(self, held: Held) -> int:
+        """How many tokens are evaluated at once."""
+        return min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
+
+    def _evaluate_part(self, held: Held, part: Sequence[int], should_stop: Stop, rows: int) -> None:
         while True:
             if should_stop():
                 raise Cancelled("stopped before the answer was complete")
             if held.aside or held.lost:
                 self._recover_lost(held, should_stop)
             try:
-                code = self._loaded.evaluate(part, held.id, len(held.tokens), wants_logits=is_last)
+                code = self._loaded.evaluate(part, held.id, len(held.tokens), rows=rows)
             except Unavailable:
                 self._drop_tokens(held)
                 raise
@@ -146,7 +151,7 @@ class Sequences:
             self._bring_back(held, True)
         lost, held.lost = held.lost, []
         for i in range(0, len(lost), BACKGROUND_BATCH):
-            self._evaluate_part(held, lost[i : i + BACKGROUND_BATCH], should_stop, is_last=False)
+            self._evaluate_part(held, lost[i : i + BACKGROUND_BATCH], should_stop, 0)
 
     def _bring_back(self, held: Held, is_wanted: bool) -> None:
         state, tokens = held.aside, held.tokens

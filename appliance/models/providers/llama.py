@@ -54,6 +54,7 @@ class Options(Struct, frozen=True):
     cache_type: str = "f16"
     prefix_mb: int = 512
     stop_repeats: bool = True  # end prose that goes in circles
+    is_guessing: bool = True  # evaluate what the prompt says already several tokens at a time
     reclaim_bytes: int = 0  # what other models hold now and will have given back when this one is loaded
     seed: int | None = None
 
@@ -181,8 +182,16 @@ class Llama:
         try:
             # Only prefill is watched: one token is short, and the callback costs more than the check between two.
             reading.read(pause, (lambda: should_stop() or turn.is_wanted) if ask.is_background else should_stop)
-            options, must_call = self._options, ask.must_call
-            writing = Writing(ready, ask, reading.held, options.seed, must_call=must_call, is_watched=options.stop_repeats)
+            options = self._options
+            writing = Writing(
+                ready,
+                ask,
+                reading.held,
+                options.seed,
+                must_call=ask.must_call,
+                is_watched=options.stop_repeats,
+                is_guessing=options.is_guessing,
+            )
             yield from writing.pieces(pause)
             calls = writing.calls()
         finally:

@@ -29,6 +29,8 @@ RECURRENT_SEQUENCES = 6
 BACKGROUND_SEQUENCES = 4
 BACKGROUND_BATCH = 64  # one chunk of a prompt is what a person may have to wait for
 BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
+ROWS_TRIED = (9, 3)  # tokens evaluated at once that may give the same numbers as one after the other
+ROWS_COMPARED = 3
 PIECE_BYTES = 256
 CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 # Threads of llama.cpp wait for each other by spinning. With another busy process on two cores the default
@@ -97,6 +99,7 @@ class Loaded:
         self._pieces: dict[int, bytes] = {}
         self._samplers: dict[Any, Any] = {}
         self._owns_model = True
+        self._alike = 0
         self.batch = BATCH
         self._wanted = (window, threads, cache_type)
         try:
@@ -127,7 +130,7 @@ class Loaded:
 
     def _context_settings(self, window: int, threads: int, cache_type: str) -> Any:
         settings = self.api.llama_context_default_params()
-        settings.n_ctx, settings.n_seq_max = window, self.sequences
+        settings.n_ctx, settings.n_seq_max = window, self.sequences + 1  # the last one is for trying things out
         settings.type_k = settings.type_v = CACHE_TYPES[cache_type]
         if cache_type != "f16":
             settings.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_ENABLED  # quantised values need it
@@ -208,23 +211,58 @@ class Loaded:
 
     # -- evaluation --------------------------------------------------------------------------------
 
-    def evaluate(self, tokens: Sequence[int], sequence: int, start: int, *, wants_logits: bool) -> int:
-        """Add tokens to a sequence from position `start`; 0, FULL (no room, nothing changed) or ABORTED."""
+    def evaluate(self, tokens: Sequence[int], sequence: int, start: int, *, rows: int) -> int:
+        """Add tokens to a sequence from position `start`; 0, FULL (no room, nothing changed) or ABORTED.
+
+        `rows` says behind how many of them, at the end, the next token can be drawn.
+        """
         batch = self._batch
         batch.n_tokens = len(tokens)
+        first = len(tokens) - rows
         for i, token in enumerate(tokens):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, start + i, 1, 0
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, start + i, 1, i >= first
             batch.seq_id[i][0] = sequence
-        batch.logits[len(tokens) - 1] = 1 if wants_logits else 0
         code = int(self.api.llama_decode(self.context, batch))
         if code not in (0, FULL, ABORTED):
             raise self._explain_failure(f"llama.cpp could not evaluate {len(tokens)} tokens (code {code})")
         return code
 
+    def alike(self) -> int:
+        """How many tokens may be evaluated at once so that each gives the numbers, to the bit, that it would give alone.
+
+        llama.cpp's kernels differ by the number of rows, by CPU and by quantisation: it is tried out once, in a sequence of its
+        own, which takes as long as five tokens. What was evaluated last can no longer be drawn from.
+        """
+        if not self._alike:
+            self._alike = next((count for count in ROWS_TRIED if self._is_alike(count)), 1)
+        return self._alike
+
+    def _is_alike(self, count: int) -> bool:
+        tokens = [(7 * i + 1) % self.vocabulary_size for i in range(count)]
+        first, spare = count - ROWS_COMPARED, self.sequences
+        try:
+            code = self.evaluate(tokens, spare, 0, rows=ROWS_COMPARED)
+            together = [self._copy_row(i - ROWS_COMPARED) for i in range(ROWS_COMPARED)] if code == 0 else []
+            self.clear(spare)
+            code = code or (self.evaluate(tokens[:first], spare, 0, rows=0) if first else 0)
+            for i, row in enumerate(together, first):
+                code = code or self.evaluate(tokens[i : i + 1], spare, i, rows=1)
+                if code or self._copy_row(-1) != row:
+                    return False
+            return code == 0
+        finally:
+            self.clear(spare)
+
+    def _copy_row(self, row: int) -> bytes:
+        """The numbers that the next token would be drawn from, behind one of the tokens evaluated last."""
+        return ctypes.string_at(
+            self.api.llama_get_logits_ith(self.context, row), self.vocabulary_size * ctypes.sizeof(ctypes.c_float)
+        )
+
     def touch(self) -> None:
         """Read every weight once, so that the first answer does not wait for the disk."""
         start = int(self.api.llama_vocab_bos(self.vocabulary))
-        self.evaluate([max(0, start)], 0, 0, wants_logits=True)
+        self.evaluate([max(0, start)], 0, 0, rows=1)
         self.clear(0)
 
     def watch(self, should_stop: Callable[[], bool] | None) -> Any:

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from appliance.models.providers.call_signs import Signs
 from appliance.models.providers.family import Family
 from appliance.models.providers.grammar import Sampler, read_call
-from appliance.models.providers.kv_cache import Held, Sequences
+from appliance.models.providers.kv_cache import Held, Sequences, common
 from appliance.models.providers.llama_library import Loaded
+from appliance.models.providers.prompt_lookup import PromptLookup
 from appliance.models.providers.repetition import Repeats
 from appliance.models.providers.token_stream import BEGIN, END, Answer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
@@ -39,11 +40,20 @@ class Writing:
     """The second half of a generation: drawing tokens after the prompt was read.
 
     `must_call`: the answer is a call from its first token on, without thoughts, whatever the model would rather say.
-    `is_watched`: prose that goes in circles is ended; the reason is then "repetition".
+    `is_watched`: prose that goes in circles is ended; the reason is then "repetition". `is_guessing`: what the prompt says already
+    is evaluated several tokens at a time.
     """
 
     def __init__(
-        self, ready: Ready, ask: Ask, held: Held, seed: int | None, *, must_call: bool = False, is_watched: bool = True
+        self,
+        ready: Ready,
+        ask: Ask,
+        held: Held,
+        seed: int | None,
+        *,
+        must_call: bool = False,
+        is_watched: bool = True,
+        is_guessing: bool = True,
     ) -> None:
         self._ready = ready
         self._ask = ask
@@ -67,12 +77,17 @@ class Writing:
             self._answer.begin_call(family.opening)
             self._hold_to_grammar()
         self._repeats = Repeats() if is_watched else None
+        # A recurrent model could not forget what was guessed wrong.
+        self.lookup = PromptLookup() if is_guessing and not ready.loaded.is_recurrent else None
+        self._guess: list[int] = []  # evaluated, and not said so far
+        self._guessed = self._right = 0
         self.reason: Any = "stop"
         self.count = 0
         self._is_named = False  # whether the tool that is called was told
 
     def close(self) -> None:
-        """Free the sampler."""
+        """Free the sampler, and leave the sequence with what was said."""
+        self._forget_guess()
         self._sampler.close()
 
     def pieces(self, should_stop: Callable[[], bool]) -> Iterator[Piece]:
@@ -95,10 +110,10 @@ class Writing:
                 break
             if self._answer.is_stopped or self._sampler.is_complete:
                 break
-            if self.count >= self._ask.max_tokens or len(self._held.tokens) + len(tokens) >= loaded.window:
+            if self.count >= self._ask.max_tokens or len(self._held.tokens) - len(self._guess) + len(tokens) >= loaded.window:
                 self.reason = "length"
                 break
-            self._ready.sequences.extend(self._held, tokens, should_stop)
+            self._evaluate(tokens, should_stop)
         yield from self._show_pieces("" if self._answer.is_call else self._answer.finish())
 
     def calls(self) -> tuple[ToolCall, ...]:
@@ -111,6 +126,36 @@ class Writing:
             LOG.warning("tool call cut off", extra={"tokens": self.count, "limit": self._ask.max_tokens})
             return ()
         return (call,)
+
+    def _evaluate(self, tokens: list[int], should_stop: Callable[[], bool]) -> None:
+        """Evaluate what was said, unless it was guessed, together with a guess of what comes next.
+
+        Nobody else may go first while a part of a guess is left: what it is drawn from would be overwritten.
+        """
+        right = common(self._guess, tokens)
+        self._guess, self._right, self._sampler.row = self._guess[right:], self._right + right, self._sampler.row + right
+        if right == len(tokens):
+            return
+        self._forget_guess()
+        fresh = tokens[right:]
+        guess = [] if self.lookup is None else self._make_guess(self.lookup, fresh)
+        self._ready.sequences.extend(self._held, [*fresh, *guess], should_stop, rows=len(guess) + 1)
+        self._guess, self._guessed, self._sampler.row = guess, len(guess), -1 - len(guess)
+
+    def _make_guess(self, lookup: PromptLookup, fresh: list[int]) -> list[int]:
+        """What may come next, as far as the answer and the window have room and each token is drawn from the same numbers."""
+        loaded, said = self._ready.loaded, [*self._held.tokens, *fresh]
+        guess = lookup.guess(said, min(self._ask.max_tokens - self.count, loaded.window - len(said)))
+        guess = guess[: next((i for i, token in enumerate(guess) if loaded.is_end(token)), len(guess))]
+        return guess[: max(0, loaded.alike() - len(fresh))] if guess else guess
+
+    def _forget_guess(self) -> None:
+        """Take what was guessed and not said out of the sequence."""
+        if self.lookup is not None and self._guessed:
+            self.lookup.judge(self._guessed, self._right)
+        if self._guess:
+            self._ready.sequences.cut(self._held, max(0, len(self._held.tokens) - len(self._guess)))
+        self._guess, self._guessed, self._right, self._sampler.row = [], 0, 0, -1
 
     def _read_call(self, text: str) -> ToolCall | None:
         if self._family is None:
