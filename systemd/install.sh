@@ -51,7 +51,11 @@ for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.soc
     owlbox-update.service owlbox-update.timer owlbox-recovery.service owlbox-web.service; do
     put 644 "$unit" "/etc/systemd/system/$unit"
 done
-version=$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')
+if [ -n "$destdir" ]; then # the target's systemd, where there is one already
+    version=$(ls "$destdir"/usr/lib/*/systemd/libsystemd-shared-*.so "$destdir"/usr/lib/systemd/libsystemd-shared-*.so 2>/dev/null |
+        sed -n 's/.*-shared-\([0-9]*\).*/\1/p' | head -n 1)
+fi
+version=${version:-$(systemctl --version 2>/dev/null | sed -n '1s/systemd \([0-9]*\).*/\1/p')}
 if [ "${version:-0}" -ge 254 ]; then
     put 644 backoff.conf /etc/systemd/system/owlbox.service.d/50-backoff.conf
     put 644 backoff.conf /etc/systemd/system/owlbox-broker.service.d/50-backoff.conf

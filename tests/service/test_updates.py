@@ -174,6 +174,15 @@ def test_a_version_that_is_not_well_is_taken_back(tmp_path: Path, name: str) -> 
     assert JournalFile(versions).read().step == Step.IDLE
 
 
+def test_a_rollback_after_an_update_that_failed_brings_the_right_database_back(tmp_path: Path) -> None:
+    versions, home = installation(tmp_path)
+    assert updater(versions, home).apply(make_bundle(tmp_path / "stick"), PUBLIC, __version__).is_applied
+    broken = make_bundle(tmp_path / "other", "9.0.1", problems=["database"], only_live=True)
+    assert not updater(versions, home).apply(broken, PUBLIC, "9.0.0").is_applied
+    updater(versions, home).roll_back()
+    assert state(versions, home) == OLD
+
+
 class Bare(QuickHost):
     """On a copy of the home the doctor of every version misses what only services have."""
 

@@ -107,8 +107,8 @@ class Host:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise StoreError(f"{Path(command[0]).name} failed: {error}") from None
         if done.returncode not in good:
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-            raise StoreError(said[0])
+            said = [line for line in (done.stderr or done.stdout).strip().splitlines() if not line.startswith("See ")]  # systemctl
+            raise StoreError(said[-1] if said else f"exit code {done.returncode}")
 
     def _as_owner(self, command: list[str]) -> list[str]:
         """A command that runs as the owner of the home."""

@@ -46,13 +46,17 @@ class Result(Struct, frozen=True):
 
 
 class Journal(Struct, frozen=True):
-    """The present update, and what became of earlier ones. `old` and `new` are versions; `saved` is the copy of the database."""
+    """The present update, and what became of earlier ones. `old` and `new` are versions; `saved` is the copy of the database.
+
+    A rollback goes back to `previous`, and to the database of `previous_saved`: a later update that came to nothing leaves both.
+    """
 
     step: Step = Step.IDLE
     old: str = ""
     new: str = ""
     saved: str = ""
-    previous: str = ""  # what a rollback goes back to
+    previous: str = ""
+    previous_saved: str = ""
     results: tuple[Result, ...] = ()
 
 

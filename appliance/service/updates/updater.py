@@ -81,8 +81,11 @@ class Updater:
             if not journal.previous or not self._place(journal.previous).is_dir():
                 raise Refused("there is no version before this one here", hint="owlbox update status shows what there is")
             new = Path(os.readlink(self._folder / CURRENT)).name
+            saved = journal.previous_saved or journal.saved  # an earlier version kept no more than the second
             self._link(RECOVERY, journal.previous)
-            return self._take_back(self._begin(Step.ROLLING_BACK, journal, old=journal.previous, new=new), "taken back as asked")
+            return self._take_back(
+                self._begin(Step.ROLLING_BACK, journal, old=journal.previous, new=new, saved=saved), "taken back as asked"
+            )
 
     def recover(self) -> str:
         """Finish what was cut off, forward or back; what was done, "" when nothing was under way."""
@@ -166,7 +169,7 @@ class Updater:
                 self._host.remove(path)
         self._passed("tidied")
         ended = self._file.end(journal, f"version {journal.new} runs", is_applied=True)
-        ended = self._file.change(ended, previous=journal.old)
+        ended = self._file.change(ended, previous=journal.old, previous_saved=journal.saved)
         (self._folder / RECOVERY).unlink(missing_ok=True)
         self._passed("ended")
         return ended.results[0]
