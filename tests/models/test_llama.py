@@ -120,8 +120,10 @@ def test_an_answer_that_begins_with_a_brace_is_one_valid_call(llama: Llama) -> N
 
 def test_an_ask_that_must_call_gets_a_call_where_prose_would_come(llama: Llama) -> None:
     assert run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must"))[1].tool_calls == ()
-    text, finish = run(llama, ask("Search for owl.", tools=(SEARCH,), slot="must", must_call=True, max_tokens=300))
-    assert text == "" and finish.tool_calls[0].name == "search"
+    wanted = ask("Search for owl.", tools=(SEARCH,), slot="must", must_call=True, max_tokens=300)
+    *told, finish = llama.generate(ROUTE, wanted, threading.Event())
+    assert told == [Piece("", tool="search")], "its name is told once, before its arguments are whole"
+    assert isinstance(finish, Finish) and finish.tool_calls[0].name == "search"
 
 
 NATIVE_TEMPLATE = (
