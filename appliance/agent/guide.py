@@ -31,10 +31,11 @@ from appliance.agent.planning.plans import (
     tool_call,
 )
 from appliance.knowledge import evidence
+from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Evidence, Finder
 from appliance.prompt.packet import strip_notes
-from appliance.prompt.routing import arithmetic
+from appliance.prompt.routing import arithmetic, message_parts
 from appliance.prompt.routing.languages import Language, words_in
 from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, ORDER, Intent, Router
 from appliance.prompt.routing.sentence_templates import plain_words
@@ -53,6 +54,7 @@ SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
+SHORT_ORDER = 120  # characters of an order that is put politely by the program
 TALK_TOKENS = 70  # of an answer to what asks nothing
 DEFINITION = re.compile(
     r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
@@ -95,7 +97,9 @@ class Guide:
             return plan
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
-        return self._plan_answer(scene)
+        if (near := self._router.cue(text, ("near",))) is not None:
+            return self._say_nothing_done(near.language)
+        return self._plan_question(scene)
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
@@ -120,7 +124,9 @@ class Guide:
             return True
         return effect.turns == 1 and intent.name != "done_it"
 
-    def _say_nothing_done(self, language: Language) -> Say:
+    @staticmethod
+    def _say_nothing_done(language: Language) -> Say:
+        """What asks for an effect and fits no sentence: a model would only claim to have done it."""
         return Say(language.say("did_nothing"))
 
     def claims_effect(self, text: str) -> bool:
@@ -160,6 +166,25 @@ class Guide:
             may_claim=may_claim,
         )
 
+    def _plan_question(self, scene: Scene) -> Plan:
+        """A message that asks for nothing to be done: a question may stand beside what explains it."""
+        language = self._router.languages.detect(scene.text)[0]
+        question, rest = message_parts.question_in(scene.text, language)
+        if not question:
+            return self._plan_answer(scene)
+        kind = kind_of(question)
+        named = set(evidence.content_words(question, self.ignored)) - (kind.words if kind is not None else frozenset())
+        texts = [question] if named or not rest else []
+        texts += [f"{question.rstrip('?')}, {rest}?"] if rest else []
+        plans = []
+        for text in texts:
+            plans.append(self._plan_answer(replace(scene, text=text)))
+            if self._is_found(plans[-1], language):
+                return plans[-1]
+        if not plans or scene.text.endswith("?"):
+            return self._plan_answer(scene)
+        return plans[0]
+
     def _plan_answer(self, scene: Scene) -> Plan:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
@@ -194,6 +219,8 @@ class Guide:
             return self._quote_best(scene, found, language)
         if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
             return self._quote_best(scene, found, language)
+        if is_question and follows and (said := self._last_statement(scene)):
+            return Say(language.say("said", text=said))
         if (
             is_question
             and not is_you
@@ -201,6 +228,19 @@ class Guide:
         ):
             return self._say_nothing(found, language)
         return self._build_chat(scene, shots=shots, may_claim=may_claim)
+
+    def _last_statement(self, scene: Scene) -> str:
+        """What the person said just before, where a question that names nothing asks for the kind of thing it holds."""
+        words = set(evidence.content_words(scene.text, self.ignored)) - {"sorry"}
+        kind, last = kind_of(scene.text), scene.last_question.strip()
+        is_meant = kind is not None and last and not last.endswith("?") and len(words) <= 1 and kind.holds(last)
+        return last if is_meant and self._router.cue(last) is None else ""
+
+    @staticmethod
+    def _is_found(plan: Plan, language: Language) -> bool:
+        """Whether a plan answers with what notes or the person said."""
+        nothing = language.phrases["nothing_plain"].rstrip(".")
+        return isinstance(plan, Grounded) or (isinstance(plan, Say) and not plan.text.startswith(nothing))
 
     @staticmethod
     def _is_about_known(found: Evidence, question: str) -> bool:
@@ -275,7 +315,12 @@ class Guide:
 
     def _answer_asked(self, scene: Scene, intent: Intent) -> Plan:
         """A question inside a request: "remind me what the code was, will you?"."""
-        return self._plan_answer(replace(scene, text=f"{intent.parts['query'].strip(' .!?')}?"))
+        query = f"{intent.parts['query'].strip(' .!?')}?"
+        plan = self._plan_answer(replace(scene, text=query))
+        if self._is_found(plan, intent.language) or not intent.context:
+            return plan
+        other = self._plan_answer(replace(scene, text=f"{query.rstrip('?')}, {intent.context.strip(' .!')}?"))
+        return other if self._is_found(other, intent.language) else plan
 
     def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
         return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))
@@ -343,7 +388,13 @@ class Guide:
         return bool(words) and words[0] in intent.language.words["again"] and ":" not in intent.text and len(intent.text) < POINTING
 
     def _rewrite_text(self, scene: Scene, intent: Intent) -> Plan:
-        """A text in other words, asked for in the one form that the examples show."""
+        """A text in other words, asked for in the form that the examples show; a tiny model is not asked for an order."""
+        if intent.name == "polite" and scene.tier == "tiny" and "politely" in intent.language.phrases:
+            order, language = intent.parts["text"].strip(" .!\"'"), intent.language
+            first = words_in(order)[:1]
+            is_order = bool(first) and first[0] not in language.words["common"] - language.words["tell"]
+            if is_order and len(order) < SHORT_ORDER:
+                return Say(intent.language.say("politely", text=f"{order[:1].lower()}{order[1:]}"))
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
         return self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
 

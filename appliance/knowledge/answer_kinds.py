@@ -108,6 +108,11 @@ PLACE = (
 )
 NAME = r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜÉ][\w'’-]+"
 LABEL = r"^[\w' -]{2,30}: "  # "Fuse box: hall"
+STREET = r"\b(?:street|road|lane|avenue|square|rue|calle|platz)\b|\w(?:straße|strasse|str\.|gasse|weg|platz)\b"
+JOB = (
+    r"\b(?:works?|worked|working|job|profession|retired|employed|studies|teaches|student|arbeitet|beruf|rentner\w*|travaille|métier"
+    r"|trabaja|profesión|doctor|nurse|teacher|engineer|lawyer|baker|plumber|manager|\w+ist)\b"
+)
 ROLE = (
     r"\b(?:i|me|my|we|us|you|he|she|they|mother|mum|mom|father|dad|sister|brother|son|daughter|wife|husband|partner|uncle"
     r"|aunt|cousin|grand\w+|neighbou?rs?|friends?"
@@ -191,7 +196,7 @@ KINDS: tuple[Kind, ...] = (
         "place",
         (
             r"^\W*(?:(?:and|so|und|et|y|from|to) )?(?:where|wo|woher|wohin|où|d'où|(?:de |a )?d[oó]nde|adónde)\b"
-            r"|\bwh(?:at|ich) (?:town|city|street|country|place|room)\b"
+            r"|\bwh(?:at|ich) (?:town|city|country|place|room)\b"
         ),
         _holds_place,
         frozenset("place room town city street country".split()),
@@ -206,6 +211,18 @@ KINDS: tuple[Kind, ...] = (
         frozenset("person people call ask contact".split()),
     ),
     Kind(
+        "street",
+        (r"\b(?:which|what) (?:street|road)\b|\bwelche[rn]? (?:straße|strasse)\b|\bquelle rue\b|\b(?:qué|cuál) calle\b"),
+        _fits(STREET),
+        frozenset("street road strasse rue calle live lives wohnt".split()),
+    ),
+    Kind(
+        "job",
+        (r"\bfor a living\b|\bwhat (?:is|was) .{1,30}\b(?:job|profession|occupation)\b|\b(?:welchen beruf|von beruf)\b"),
+        _fits(JOB),
+        frozenset("living job profession occupation beruf".split()),
+    ),
+    Kind(
         "age",
         (r"\b(?:how old|what age|what is .{1,30}\bage|which year .* born|wie alt|quel âge|cuántos años|qué edad)\b"),
         _fits(AGE),
@@ -214,7 +231,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "telephone number",
         (
-            r"\b(?:(?:tele)?phone|mobile|cell|telefon|handy)[ -]?(?:number|nummer)|numéro de (?:téléphone|portable)"
+            r"\b(?:(?:tele)?phone|mobile|cell|telefon|handy)[ -]?(?:number|nummer)|\b(?:his|her|their) number\b"
+            r"|numéro de (?:téléphone|portable)"
             r"|número de (?:teléfono|móvil)"
             r"|what(?:'s| is) .{1,40}\b(?:phone|mobile)\W*$|^\W*how (?:can|do) (?:i|we) (?:reach|call|phone)\b"
         ),
@@ -225,7 +243,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "e-mail address",
         (
-            r"\be-?mail[ -]?(?:address|adresse)|\bmailadresse|adresse (?:e-?mail|mail)|\bcorreo\b"
+            r"\be-?mail[ -]?(?:add?ress|adresse)|\bmailadresse|adresse (?:e-?mail|mail)|\bcorreo\b"
             r"|what(?:'s| is) .{1,40}\be-?mail\W*$"
         ),
         _fits(MAIL),
@@ -242,7 +260,7 @@ KINDS: tuple[Kind, ...] = (
             r"\bhow much (?:is|are|was|were) (?!in\b|left\b|\d)|\bhow (?:much|expensive)\b.*\b(?:costs?|pay|paid"
             r"|charge[sd]?|spen[dt]|owe|earn|euros?|dollars?|pounds?|rent|deposit|fee|expensive|price)\b|\bhow expensive\b"
             r"|\b(?:was|wie ?viel) .*(?:kostet|kosten|bezahl\w*|zahl\w*)\b|\bcombien coûte\w*|\bcuánto (?:cuesta|cuestan"
-            r"|costó|vale|pag\w+)\b|\bwhat does .* cost\b"
+            r"|costó|vale|pag\w+)\b|\bwhat does .* cost\b|\bwhat (?:did|do) (?:i|we|you|they) pay\b"
         ),
         _fits(MONEY),
         frozenset("cost costs much expensive price pay paid kostet kosten coute coutent cuesta cuestan".split()),

@@ -44,6 +44,7 @@ MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: t
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
+LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
 SUBJECT = 0.12  # for the note that the talk is about
 ENDINGS = (
     *(
@@ -295,6 +296,8 @@ class Finder:
                 share = 1.0
             elif has_stem(asked.stems[word], one.title):
                 share = TITLE
+            elif _is_compound(word, f"{one.title} {one.text}"):
+                share = TITLE
             elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
                 share = LIKE
             else:
@@ -382,6 +385,21 @@ def has_stem(stemmed: str, text: str) -> bool:
             return True  # babysitter, babysits
         if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
             return True  # the last part of a compound
+    return False
+
+
+def _is_compound(word: str, text: str) -> bool:
+    """Whether a long word is made of words of a text, as in German: "garagencode" of "garage" and "code"."""
+    if len(word) < LEAST_COMPOUND or not word.isalpha():
+        return False
+    theirs = {plain for match in WORD.finditer(text) if len(plain := _strip_accents(match[0].lower())) >= LEAST_PART}
+    for first in theirs:
+        begun = first if word.startswith(first) else stem(first)
+        if not word.startswith(begun) or len(begun) < LEAST_PART:
+            continue
+        rest = word[len(begun) :]
+        if any(rest.removeprefix(joint) in theirs for joint in ("", "s", "n", "en", "es", "er", "e")):
+            return True
     return False
 
 

@@ -21,7 +21,7 @@ from appliance.prompt.routing.sentence_templates import Sentence, compiled_sente
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
-UNTYPED = ("aside", "claim")  # sentences of which no typing error is looked for
+UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
 FAR = 3  # function words by which another language must lead, so that a text is not in this one
 # Lists that every language has.
 WORDS = (

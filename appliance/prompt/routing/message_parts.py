@@ -15,7 +15,7 @@ from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.text import sentences
 
 AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for
-CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)|[.!?…]+[\"'”)]*(?=\s|$)|\n+")
+CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)")
 MOST_PLACES = 16
 LEAST_WORDS = 3
 EDGE = " \t\n,;:-–—"
@@ -31,7 +31,7 @@ class Reading(Struct, frozen=True):
 
 def readings(said: str, language: Language) -> Iterator[Reading]:
     """The ways to read a message, the whole first, then those with the longest request."""
-    places = [found.span() for found in CLAUSE_END.finditer(said)]
+    places = _clause_ends(said)
     if (joint := language.joint) is not None:
         begun = [found.start() for found in joint.finditer(said)]
         places += [(at, at) for at in begun if _is_clause_end(said[:at], language)]
@@ -59,10 +59,25 @@ def without_courtesies(said: str, language: Language) -> str:
 def clauses(text: str) -> list[str]:
     """The clauses of a text, in order."""
     found, last = [], 0
-    for end in CLAUSE_END.finditer(text):
-        found.append(text[last : end.start()])
-        last = end.end()
+    for start, end in _clause_ends(text):
+        found.append(text[last:start])
+        last = end
     return [clause for one in (*found, text[last:]) if (clause := one.strip(EDGE))]
+
+
+def question_in(text: str, language: Language) -> tuple[str, str]:
+    """The question of a message that says something else as well, and the rest; ("", "") where it is nothing but a question."""
+    bare = language.without_opening(without_courtesies(text, language)).strip()
+    found = [language.without_opening(one) for one in clauses(bare)]
+    for at in range(len(found) - 1, -1, -1):
+        words = words_in(found[at])
+        while words and words[0] in language.words["again"]:
+            words = words[1:]
+        if words and words[0] in language.words["question"] and len(words) > 1:
+            question = found[at].strip(" ?.!") + "?"
+            rest = ", ".join([*found[:at], *found[at + 1 :]]).strip(" ?.!")
+            return ("", "") if not rest and bare == text else (question, rest)
+    return "", ""
 
 
 def is_courtesy(text: str, language: Language) -> bool:
@@ -73,6 +88,11 @@ def is_courtesy(text: str, language: Language) -> bool:
             return False
         start = end
     return True
+
+
+def _clause_ends(text: str) -> list[tuple[int, int]]:
+    """Where clauses and sentences end, as the spans of the marks between them."""
+    return sorted([*(found.span() for found in CLAUSE_END.finditer(text)), *((at, at) for at in sentences.boundaries(text))])
 
 
 def _is_clause_end(text: str, language: Language) -> bool:

@@ -20,10 +20,8 @@ from appliance.prompt.routing.sentence_templates import Sentence, plain_words
 from appliance.text import sentences
 
 # That point to what was said, before or around them, or to what was done last.
-POINTING = (
-    *("task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "forget_it", "remind_it", "remind_before"),
-)
-LAST = ("undo_now", "did_it", "change_it", "more_it")  # that speak of what was done just before, and of nothing else
+POINTING = (*("task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "remind_it", "remind_before"),)
+LAST = ("forget_it", "undo_now", "did_it", "change_it", "more_it")  # that speak of what was done just before, and of nothing else
 ANSWERS = ("yes", "no")  # to a question of the program
 BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
@@ -133,7 +131,7 @@ class Router:
             return whole
         for reading in message_parts.readings(bare, language):
             found = self._cue_intent(reading, reading.request, language, possible)
-            if found is None or found.name in TEXTS:
+            if found is None or found.name in TEXTS or (found.name not in SPANNING and _has_sentence_end(found.parts)):
                 continue
             if found.name not in (*EFFECTS, "asking") and not message_parts.is_courtesy(reading.context, language):
                 continue  # what is asked for may need what is said before it
@@ -199,6 +197,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         return bool(arithmetic.result(parts["sum"], language.signs))
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
+    if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
+        return False
     if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):
         return False
     if any(parts.get(key, "").startswith((":", "for me ")) for key in ("clause", "fact")):
