@@ -119,7 +119,7 @@ class References:
         change = intent.parts["change"].strip(" .!?")
         if effect.tool in ("create_task", "update_task"):
             return self._set_priority(scene, intent, effect)
-        if effect.tool not in ("remind", "create_schedule", "update_schedule"):
+        if effect.tool not in ("remind", "create_schedule", "update_schedule") or intent.language.level(change):
             return None
         english = change
         if intent.language.name != "en" and not CLOCK.search(change):

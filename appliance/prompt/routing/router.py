@@ -143,7 +143,7 @@ class Router:
                 return replace(found, context=context)
             if around.name in TEXTS:
                 continue  # it belongs to the text
-            if around.name in EFFECTS and found.name not in POINTING:
+            if around.name in EFFECTS and not {found.name, around.name} & {*POINTING, *LAST}:
                 return replace(found, also=around) if reading.is_first else replace(around, also=found)
             return replace(found, context=context)
         return whole

@@ -1,0 +1,153 @@
+"""What points to the last effect, short answers to questions of the program, and claims of a model that did nothing."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import new_store
+
+from appliance.agent.guide import Guide
+from appliance.agent.planning.claim_guard import ClaimGuard
+from appliance.agent.planning.effect_references import last_effect
+from appliance.agent.planning.plans import Chat, Do, Plan, Say
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.evidence import Finder
+from appliance.knowledge.index import Passages
+from appliance.knowledge.search import Search
+from appliance.prompt.routing.languages import Languages
+from appliance.prompt.routing.router import Router
+from appliance.records import Message, Outcome, ToolCall
+from appliance.text.sentence_stream import SentenceStream
+
+NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
+SCHEDULE = {"id": "ab12cd34", "name": "water the cactus", "text": "water the cactus", "words": "once", "next_ms": NINE_MS}
+TASKS = {"tasks": [{"id": 4, "name": "descale the kettle"}, {"id": 3, "name": "water the roses"}]}
+LISTS = {"list_tasks": TASKS, "list_schedules": {"schedules": [SCHEDULE]}}
+MADE = {
+    "create_task": ({"name": "descale the kettle"}, "Added task 4: descale the kettle (medium)"),
+    "remind": ({"text": "remind me tomorrow at 8 to water the cactus"}, "Reminder ab12cd34 (water the cactus): once."),
+    "remember": ({"text": "The cat is called Figaro"}, "Kept as memory://notes/cat-called-figaro"),
+}
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> Guide:
+    store = new_store(Path(tmp_path_factory.mktemp("home")) / "owlbox.db")
+    passages = Passages(store)
+    entries, languages = Entries(store, passages.index), Languages()
+    finder = Finder(Search(store, passages), entries, lambda texts: (), languages.function_words(), languages.pointing_words())
+    return Guide(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 24, 9, 5, tzinfo=UTC))
+
+
+def after(tool: str, *said: str) -> list[Message]:
+    """A conversation in which a tool did something, and what the person and the program said since."""
+    arguments, result = MADE[tool]
+    call = ToolCall("c1", tool, arguments)
+    made = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
+    return [*made, Message("assistant", result), *(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(said))]
+
+
+def calls_of(plan: Plan) -> list[tuple[str, Any]]:
+    """The calls that a plan makes, each of which goes well."""
+    found = []
+    while isinstance(plan, Do):
+        found.append((plan.call.name, dict(plan.call.arguments)))
+        plan = plan.then(Outcome(200, "ok", "did it", data=LISTS.get(plan.call.name)))
+    return [one for one in found if not one[0].startswith("list_")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "call"),
+    [
+        ("create_task", "cancel that", ("delete_task", {"id": 4})),
+        ("create_task", "oh I did that already, mark it done please", ("finish_task", {"id": 4})),
+        ("create_task", "make it high priority", ("update_task", {"id": 4, "priority": "high"})),
+        ("create_task", "and also buy vinegar", ("create_task", {"name": "buy vinegar"})),
+        ("remind", "actually cancel that, thanks", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remind", "never mind", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
+        ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
+        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "on friday at 08:00"})),
+        ("remind", "Lösch das wieder.", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remember", "no that was wrong, please forget it again", ("context_delete", {"path": "memory:/notes/cat-called-figaro"})),
+    ],
+)
+def test_a_request_that_points_back_changes_what_was_done_last(guide: Guide, tool: str, said: str, call: Any) -> None:
+    assert calls_of(guide.plan("tiny", after(tool, said))) == [call]
+
+
+def test_nothing_is_taken_back_once_the_talk_went_on(guide: Guide) -> None:
+    assert calls_of(guide.plan("tiny", after("remind", "Who wrote Hamlet?", "Shakespeare.", "never mind"))) == []
+    assert calls_of(guide.plan("tiny", after("remind", "Who wrote Hamlet?", "Shakespeare.", "cancel that"))) != []
+    talk = after("remind", *["What is iron?", "A metal."] * 4)
+    assert last_effect(talk) is None and calls_of(guide.plan("tiny", [*talk, Message("user", "cancel that")])) == []
+
+
+def test_an_effect_that_failed_is_none() -> None:
+    call = ToolCall("c1", "remind", {})
+    failed = Message("tool", '{"is_error": true, "message": "no"}', tool_call_id="c1")
+    assert last_effect([Message("user", "x"), Message("assistant", "", tool_calls=(call,)), failed]) is None
+
+
+def answered(guide: Guide, *said: str) -> Plan:
+    """The plan for the last of these messages; in between the program's own answers are given."""
+    talk: list[Message] = []
+    plan: Plan = Say("")
+    for text in said:
+        talk.append(Message("user", text))
+        plan = guide.plan("tiny", talk)
+        talk.append(Message("assistant", plan.text if isinstance(plan, Say) else "…"))
+    return plan
+
+
+def test_yes_to_a_question_does_it_once_and_no_or_anything_else_drops_it(guide: Guide) -> None:
+    assert answered(guide, "Call the plumber").text.endswith('Shall I add the task "Call the plumber"? Say yes.')  # type: ignore[union-attr]
+    assert calls_of(answered(guide, "Call the plumber", "yes please")) == [("create_task", {"name": "Call the plumber"})]
+    assert answered(guide, "Call the plumber", "no") == Say("All right, nothing is done.")
+    assert calls_of(answered(guide, "Call the plumber", "yes", "yes")) == []
+    assert calls_of(answered(guide, "Call the plumber", "What is iron?", "yes")) == []
+    assert calls_of(answered(guide, "yes")) == []
+
+
+def test_a_time_answers_when(guide: Guide) -> None:
+    talk = [Message("user", "Remind me to call mum"), Message("assistant", Languages().english.say("when", text="call mum"))]
+    assert calls_of(guide.plan("tiny", [*talk, Message("user", "tomorrow at 9")])) == [
+        ("remind", {"text": "remind me tomorrow at 9 to call mum"})
+    ]
+    assert calls_of(guide.plan("tiny", [*talk, Message("user", "What is iron?")])) == []
+
+
+def test_what_a_small_model_cannot_do_is_said_so(guide: Guide) -> None:
+    for text, says in (
+        ("Fetch https://example.org and say its title", "cannot open web pages"),
+        ("turn on the light in the kitchen", "cannot switch"),
+        ("move my reminder thing around somehow", "I have done nothing"),
+    ):
+        plan = answered(guide, text)
+        assert isinstance(plan, Say) and says in plan.text, text
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (("Sure! ", "I have added ", "it to your list. ", "Anything else? "), "HONEST"),
+        (("I'll remind you ", "tomorrow. "), "HONEST"),
+        (("Done!",), "HONEST"),
+        (("That is a good idea. ", "I have set a reminder for you. ", "Bye. "), "That is a good idea. HONEST"),
+        (("Hello! ", "How are you today? "), "Hello! How are you today?"),
+        (("I have a dream. ", "It is a nice one. "), "I have a dream. It is a nice one."),
+        (("Ich habe die Aufgabe hinzugefügt. ",), "HONEST"),
+    ],
+)
+def test_no_claim_of_a_model_reaches_a_person(guide: Guide, pieces: tuple[str, ...], said: str) -> None:
+    guard = ClaimGuard(SentenceStream(), guide.claims_effect, "HONEST")
+    shown = "".join(guard.feed(piece) for piece in pieces if not guard.is_over) + guard.finish(is_cut=False)
+    assert " ".join(shown.split()) == said and shown == guard.said
+
+
+def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: Guide) -> None:
+    plan: Callable[[str], Plan] = lambda text: guide.plan("tiny", [Message("user", text)])  # noqa: E731
+    near, text = plan("I had such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
+    assert isinstance(near, Chat) and near.may_claim and isinstance(text, Chat) and not text.may_claim

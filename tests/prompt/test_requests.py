@@ -1,0 +1,113 @@
+"""Requests as people type them, and sentences that ask for nothing: which effect each one leads to, if any.
+
+`requests/asking.jsonl` has 400 requests in four languages, with reasons around them, typing errors and things they point to, and
+words that what is asked for must hold. `requests/not_asking.txt` has 1,000 sentences that ask for no effect, many of which speak
+of reminders, tasks and notes. Both were written without knowledge of the sentences of the language files.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.prompt.routing import typing_errors
+from appliance.prompt.routing.languages import Languages
+from appliance.prompt.routing.router import EFFECTS, LAST, ORDER, POINTING, REMINDING, Router
+
+FOLDER = Path(__file__).parent / "requests"
+LANGUAGES = Languages()
+ROUTER = Router(LANGUAGES, lambda texts: ())
+REMINDERS = {*REMINDING, "remind_it", "remind_before", "recurring"}
+INTENTS = {
+    "task": {"task", "task_it"},
+    "remind": REMINDERS,
+    "recurring": REMINDERS,
+    "remember": {"remember", "remember_it"},
+    "note": {"note", "note_it"},
+    "done": {"done", "done_it", "done_maybe"},
+    "cancel": {"cancel", "cancel_it"},
+    "forget": {"forget", "forget_it"},
+    "priority": {"priority", "priority_up", "priority_down", "priority_it"},
+}
+MOST_MISSED = 14  # of 400
+
+
+def test_no_sentence_that_asks_for_nothing_leads_to_an_effect() -> None:
+    said = [line for line in (FOLDER / "not_asking.txt").read_text(encoding="utf-8").splitlines() if line]
+    found = [(text, one.name) for text in said if (one := ROUTER.cue(text)) is not None and one.name in EFFECTS]
+    assert len(said) == 1000 and found == []
+
+
+def test_hardly_any_request_is_missed_and_what_it_is_about_is_kept() -> None:
+    rows = [json.loads(line) for line in (FOLDER / "asking.jsonl").read_text(encoding="utf-8").splitlines()]
+    missed = []
+    for row in rows:
+        found = ROUTER.cue(row["text"])
+        said = "" if found is None else " ".join((*found.parts.values(), found.context, found.text)).lower()
+        if found is None or found.name not in INTENTS[row["effect"]] or not all(word.lower() in said for word in row["words"]):
+            missed.append(row["text"])
+    assert len(rows) == 400 and len(missed) <= MOST_MISSED, missed
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "parts", "context"),
+    [
+        ("I keep forgetting the plumber, can you put that on my list?", "task_it", {}, "I keep forgetting the plumber"),
+        ("remnid me tomorrow at 8 to ring Marc", "remind", {"when": "tomorrow at 8 to ring Marc"}, ""),
+        ("add a taks to water the rosse", "task", {"task": "water the rosse"}, ""),
+        ("The ferry is booked. You can tick that off, thanks.", "done_it", {}, "The ferry is booked."),
+        ("It rains. Remind me at 7:30 to take the umbrella.", "remind", {"when": "at 7:30 to take the umbrella"}, "It rains."),
+        ("Unser Tor klemmt, setz das bitte auf die Liste.", "task_it", {}, "Unser Tor klemmt"),
+    ],
+)
+def test_a_request_is_read_with_what_is_said_around_it(text: str, name: str, parts: dict[str, str], context: str) -> None:
+    found = ROUTER.cue(text)
+    assert found is not None and (found.name, dict(found.parts), found.context) == (name, parts, context)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If it rains, remind me at 7:30 to take the umbrella.",
+        "She said, remember that the key is with Ada.",
+        "Can you tell me who has the key? Ada said to add milk to the list.",
+        "cancel that",
+        "make it 9 instead",
+        "never mind",
+        "yes",
+        "Translate this: add a task to call mum.",
+    ],
+)
+def test_what_is_conditional_told_or_points_to_nothing_asks_for_no_effect(text: str) -> None:
+    found = ROUTER.cue(text)
+    assert found is None or found.name not in EFFECTS
+
+
+def test_two_requests_in_one_message_are_both_found() -> None:
+    found = ROUTER.cue("Add a task to buy flour. Remind me tomorrow at 9 to bake.")
+    assert found is not None and found.also is not None
+    assert [found.name, found.also.name] == ["task", "remind"]
+    assert [dict(found.parts), dict(found.also.parts)] == [{"task": "buy flour"}, {"when": "tomorrow at 9 to bake"}]
+
+
+def test_what_points_back_is_found_where_something_was_done() -> None:
+    order = (*LAST, *ORDER)
+    said = {"cancel that": "cancel_it", "make it 9 instead": "change_it", "mark it done": "done_it", "never mind": "undo_now"}
+    said |= {"and one for tomorrow too": "more_it", "make it urgent": "change_it", "mach das wieder rückgängig": "cancel_it"}
+    assert {text: getattr(ROUTER.cue(text, order, can_point=True), "name", "") for text in said} == said
+    assert set(said.values()) <= {*POINTING, *LAST}
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "count"), [("taks", "task", 1), ("remeber", "remember", 1), ("note", "nose", 1), ("abcd", "wxyz", 2)]
+)
+def test_typing_errors_are_counted(word: str, other: str, count: int) -> None:
+    assert typing_errors.distance(word, other, 1) == count
+
+
+def test_a_known_word_and_a_name_are_no_typing_errors() -> None:
+    english = LANGUAGES.english
+    assert typing_errors.mended("reminds tasks notes", english) == []
+    assert typing_errors.mended("please ask Taks", english) == []
+    (found, *_) = typing_errors.mended("remnid me of teh party", english)
+    assert found.text == "remind me of the party" and found.as_typed("the party") == "teh party"
