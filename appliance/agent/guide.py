@@ -63,6 +63,7 @@ DEFINITION = re.compile(
 )
 DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
 POINTING_BACK = ("cancel_it", "forget_it", "undo_now", "done_it", "did_it", "priority_it", "change_it", "more_it")
+FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
 POINTING = 80  # characters of a request that only points to the text it is about
 
 
@@ -152,7 +153,7 @@ class Guide:
         """The model is asked; `shots` are requests and answers that show it the form of the answer."""
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
-        spoken = [m for m in scene.before if m.role in ("user", "assistant") and m.content.strip()]
+        spoken = scene.talked
         kept = [] if is_text else spoken[-sampling.history :]
         while kept and kept[0].role != "user":
             kept = kept[1:]
@@ -195,7 +196,7 @@ class Guide:
         may_claim = not is_question or bool(set(words[:4]) & language.words["asks"])
         if not is_question and (kind == "talk" or not is_short):
             chat = self._build_chat(scene, may_claim=True)
-            return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" else chat
+            return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
         is_own = bool(set(words) & language.words["own"])
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
         follows = self._is_followup(scene, words, language)
@@ -328,7 +329,7 @@ class Guide:
     def _say_beyond(self, scene: Scene, intent: Intent) -> Plan:
         """What no small model can do on this box; a deed may become a task."""
         language, said = intent.language, intent.language.say(intent.name)
-        task = language.without_opening(scene.text).strip(" .!?")
+        task = FOR_ME.sub(r"\1 ", language.without_opening(scene.text).strip(" .!?"))
         if intent.name in ("beyond_web", "beyond_home") or "?" in scene.text:
             return Say(said)
         return Say(f"{said} {language.say('sure_task', task=task)}")

@@ -28,6 +28,11 @@ URGENCY = re.compile(
     r"(?P<level>[^\W\d_]+) (?:priority|priorität|priorité|prioridad)$",
     re.IGNORECASE,
 )
+URGENT = re.compile(
+    r"[,.;]\s*(?:(?:it|that|es|das|c|ce|es)(?:['’]s| is| ist|['’]est)?|es) (?:very |really |sehr |très |muy )?"
+    r"(?P<level>[^\W\d_]+)[\s.!]*$",
+    re.IGNORECASE,
+)
 COURTESY = re.compile(
     r"^(?:(?:please|now|ok|okay|hey|hi|hello|owl|owlbox|so|and|well|alright)[,!]?\s+)*"
     r"(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:(?:please|just|quickly)\s+)*",
@@ -72,7 +77,7 @@ class Effects:
         return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
 
     def _remember_fact(self, scene: Scene, intent: Intent) -> Plan:
-        text = intent.parts.get("fact") or intent.parts["clause"]
+        text = intent.language.without_closing(intent.parts.get("fact") or intent.parts["clause"])
         return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
 
     def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
@@ -94,6 +99,8 @@ class Effects:
     def _add_task(self, scene: Scene, intent: Intent) -> Plan:
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
         if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
+            text, level = text[: found.start()], said
+        if not level and (found := URGENT.search(text)) and (said := intent.language.level(found["level"])):
             text, level = text[: found.start()], said
         if intent.context and set(words_in(text)) & (intent.language.words["again"] | UNNAMED):
             text = f"{text} ({intent.context.strip(' .!')})"  # "buying some": what is in what was said around it

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.clock import new_id
 from appliance.prompt.packet import strip_notes
@@ -86,6 +87,19 @@ class Scene(Struct, frozen=True):
     text: str
     before: Sequence[Message]
     extra: str = ""
+
+    @property
+    def talked(self) -> list[Message]:
+        """What was said before, without the turns in which the program did something: a model would say that it did it again."""
+        found: list[Message] = []
+        for message in self.before:
+            if message.tool_calls or message.role == "tool":
+                while found and found[-1].role != "user":
+                    found.pop()
+                found = [*found[:-1], replace(found[-1], content="")] if found else found
+            elif message.role == "user" or (message.content.strip() and found and found[-1].content):
+                found.append(message)
+        return [m for m in found if m.content.strip()]
 
     @property
     def last_question(self) -> str:

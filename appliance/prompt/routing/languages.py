@@ -112,6 +112,16 @@ class Language(Struct, frozen=True, dict=True):
         found = self.opening.match(text)
         return text[found.end() :] or text if found is not None else text
 
+    @cached_property
+    def closing(self) -> "re.Pattern[str]":
+        closing = sentence_templates.expression(self.rules.get("closing", "please"), self.rules)
+        return re.compile(rf"[\s,]+{closing}[\s.!?]*\Z", re.IGNORECASE)
+
+    def without_closing(self, text: str) -> str:
+        """A text without the words of courtesy behind it."""
+        found = self.closing.search(text)
+        return text[: found.start()] or text if found is not None else text
+
     def _compile_template(self, template: str, before: str, after: str) -> Sentence:
         return compiled_sentence(template, self.rules, before, after)
 
