@@ -33,7 +33,7 @@ from appliance.agent.planning.plans import (
 from appliance.knowledge import evidence
 from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.evidence import Evidence, Finder
+from appliance.knowledge.evidence import Evidence, Finder, Sentence
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing import arithmetic, message_parts
 from appliance.prompt.routing.languages import Language, words_in
@@ -208,6 +208,8 @@ class Guide:
             # What was asked for is done, and may be undone since: it is no statement.
             said=[text for text in scene.statements if self._router.cue(text) is None] if is_question else (),
         )
+        if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
+            return self._quote_best(scene, replace(found, best=meant), language)
         if kind == "world" and (found.known or (DEFINITE.search(scene.text) and found.most_covered >= WORDED)):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE)
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
@@ -229,6 +231,13 @@ class Guide:
         ):
             return self._say_nothing(found, language)
         return self._build_chat(scene, shots=shots, may_claim=may_claim)
+
+    def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
+        """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""
+        kind = kind_of(question)
+        if kind is None or set(evidence.content_words(question, self.ignored)) - kind.words:
+            return ()
+        return tuple(one for one in found.best if one.ref == subject and kind.holds(one.text))
 
     def _last_statement(self, scene: Scene) -> str:
         """What the person said just before, where a question that names nothing asks for the kind of thing it holds."""

@@ -48,7 +48,7 @@ DATE = (
 )
 CLOCK = (
     r"\b\d{1,2}[:.]\d\d\b(?! (?:bar|euros?|%))|\b\d{1,2} ?(?:am|pm|a\.m|p\.m|uhr|o'clock|h(?: ?\d\d)?)\b|\b(?:at|um|à"
-    r"|a las|until|till|bis|from) \d{1,2}\b"
+    rf"|a las|until|till|bis|from) \d{{1,2}}\b|\b(?:until|till|bis) {NUMBER_WORD}\b"
 )
 SOME_DAY = (
     rf"\b(?:{WEEKDAY}|{MONTH}|may|spring|summer|autumn|winter|morning|noon|midnight|evening|night|daily|weekly|monthly"

@@ -45,6 +45,7 @@ LIKE = 0.75  # what a word counts that means the same, or is one of what is aske
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
+JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
 SUBJECT = 0.12  # for the note that the talk is about
 ENDINGS = (
     *(
@@ -215,6 +216,11 @@ class Finder:
             known = {hit.ref for hit in hits}
             more = self._search.find(others, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
             hits = [*hits, *(hit for hit in more if hit.ref not in known)]
+        for word in content_words(query, self._ignored):
+            if parts := self._parts_of(word):
+                known = {hit.ref for hit in hits}
+                more = self._search.find(parts, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
+                hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         texts: dict[str, tuple[str, str]] = {}
         for ref in subjects:
             if (entry := self._entries.find(ref)) is not None:
@@ -234,6 +240,17 @@ class Finder:
             below = [line for line in lines if line.strip().lower() != title.strip().lower()]
             found.extend(Sentence(line, ref, title) for line in below or lines)
         return list(dict.fromkeys(found))
+
+    def _parts_of(self, word: str) -> str:
+        """The two words of notes that a compound is made of, as in German; "" for a word that notes have, or that is none."""
+        count = self._search.passages.frequencies
+        if len(word) < LEAST_COMPOUND or not word.isalpha() or count([word]).get(word):
+            return ""
+        splits = [(word[:at], word[at:]) for at in range(LEAST_PART, len(word) - LEAST_PART + 1)]
+        firsts = {first: (first, *(first[: -len(joint)] for joint in JOINTS if first.endswith(joint))) for first, _ in splits}
+        counts = count([*(one for found in firsts.values() for one in found), *(last for _, last in splits)])
+        pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
+        return next((f"{one} {last}" for one, last in pairs if counts.get(one) and counts.get(last)), "")
 
     def _taken_apart(self, question: str, words: list[str]) -> _Question:
         counts = self._search.passages.frequencies(words)
@@ -398,7 +415,7 @@ def _is_compound(word: str, text: str) -> bool:
         if not word.startswith(begun) or len(begun) < LEAST_PART:
             continue
         rest = word[len(begun) :]
-        if any(rest.removeprefix(joint) in theirs for joint in ("", "s", "n", "en", "es", "er", "e")):
+        if any(rest.removeprefix(joint) in theirs for joint in ("", *JOINTS)):
             return True
     return False
 

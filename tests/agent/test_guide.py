@@ -145,6 +145,21 @@ def test_a_question_who_is_not_answered_with_what_it_says_itself(ask: Any) -> No
     assert "nothing about that in your notes" in text_of(ask("Who serviced our garage code?")[0])
 
 
+def test_a_question_may_stand_beside_what_explains_it(ask: Any) -> None:
+    assert "4471" in text_of(ask("I'm at the garage, what's the code again?")[0])
+    assert "4471" in text_of(ask("hi, can you tell me what the garage code is? i can't remember")[0])
+    assert "4471" in text_of(ask("Remind me what the garage code is, will you?")[0])
+
+
+def test_a_compound_is_answered_by_the_words_it_is_made_of(ask: Any) -> None:
+    assert "4471" in text_of(ask("Wie lautet der Garagencode?")[0])
+
+
+def test_what_the_program_did_is_not_shown_to_the_model(ask: Any) -> None:
+    _, model, _ = ask("hello", "Hello!", "I am tired.", answers=[["Rest well."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["hello", "Hello!", "I am tired."]
+
+
 def test_how_often_is_answered_by_words_too(ask: Any) -> None:
     assert "twice a week" in text_of(ask("How often does the fern get water?")[0])
 

@@ -17,6 +17,7 @@ from appliance.text import sentences
 AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for
 CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)")
 MOST_PLACES = 16
+MOST_INNER = 5  # places between which a request may stand
 LEAST_WORDS = 3
 EDGE = " \t\n,;:-–—"
 
@@ -45,6 +46,11 @@ def readings(said: str, language: Language) -> Iterator[Reading]:
             made.append(Reading(last.strip(EDGE), head.strip(EDGE)))
         if _is_context(last, language):
             made.append(Reading(head.strip(EDGE), last.strip(EDGE), True))
+    for n, (start, end) in enumerate(places[:MOST_INNER]):  # a request between what is said before and after it
+        for later, after in places[n + 1 : MOST_INNER]:
+            around = f"{said[:start].strip(EDGE)} {said[after:].strip(EDGE)}"
+            if _is_context(said[:start], language) and _is_context(said[after:], language):
+                made.append(Reading(said[end:later].strip(EDGE), around.strip()))
     yield from sorted((one for one in made if one.request and one.context), key=lambda one: -len(one.request))
 
 
