@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import islice
 from typing import Literal
 
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, Conflict, DiskFull, StoreError
+from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.index import REEMBED, Passages, packed
 from appliance.knowledge.schemes import Schemes
@@ -40,7 +42,11 @@ DEPTH = 100  # of each list that counts (B-106)
 POOL = 200  # of each list that is looked at
 WEIGHTS = "2.0, 1.0, 0.5"  # of a word in the head, the text and what is near
 BY_WORDS, BY_MEANING = 0.6, 0.4  # measured: tests/bench/bench_retrieval.py
-NAMED_WORDS, NAMED_MEANING = 1.4, 0.2  # what a message of the one person a query names is worth more
+NAMED_WORDS, NAMED_MEANING = 1.6, 0.2  # what a message of the one person a query names is worth more
+# What speaks for a message beside its own words, measured likewise: the message before it, the best of its conversation, its
+# length, and that it holds a time, a place or what else is asked for; a question seldom says what is looked for.
+BEFORE, TOGETHER, TOGETHER_BEST, LENGTH, LENGTH_CHARS, ASKING, SAYING = 0.1, 0.6, 3, 0.5, 200, 0.8, 1.2
+JUDGED = 15  # messages of each list whose text is judged, which takes some 20 microseconds each
 LEAST_COSINE = 0.25  # below it a vector alone finds nothing: the nearest of what has nothing to do with the query is none
 RANK_CONSTANT = 60
 MAX_POOL = 100_000
@@ -125,7 +131,8 @@ class _Lists:
 
     words: Scores = field(default_factory=dict)
     meaning: Scores = field(default_factory=dict)
-    rows: dict[int, Row] = field(default_factory=dict)  # (entry, who, updated_ms)
+    rows: dict[int, Row] = field(default_factory=dict)  # (entry, who, updated_ms, seq, chars)
+    worth: Scores = field(default_factory=dict)  # of messages: what their text makes of their score
 
 
 def words_of(query: str, limit: int = 32) -> list[str]:
@@ -281,7 +288,8 @@ class Search:
         lists = _Lists(words, meaning)
         condition, bindings = _sql_condition(where)
         rows = self._store.rows(
-            "SELECT c.id, c.entry, c.who, e.updated_ms FROM json_each(:keys) k CROSS JOIN chunks c ON c.id = k.value "
+            "SELECT c.id, c.entry, c.who, e.updated_ms, c.seq, c.stop - c.start "
+            "FROM json_each(:keys) k CROSS JOIN chunks c ON c.id = k.value "
             f"CROSS JOIN entries e ON e.id = c.entry WHERE {condition}",
             bindings | {"keys": json.dumps(list(lists.words.keys() | lists.meaning.keys()))},
         )
@@ -289,7 +297,25 @@ class Search:
         lists.words = {key: score for key, score in lists.words.items() if key in lists.rows}
         lists.meaning = {key: score for key, score in lists.meaning.items() if key in lists.rows}
         self._prefer_sender(lists, query, names)
+        lists.worth = self._judge_messages(lists, query)
         return lists
+
+    def _judge_messages(self, lists: _Lists, query: str) -> Scores:
+        """What the text of each message among the best of both lists makes of its score."""
+        best = {key for scores in (lists.words, lists.meaning) for key in nlargest(JUDGED, scores, key=scores.__getitem__)}
+        keys, kind = [key for key in best if lists.rows[key][1]], kind_of(query)
+        if not keys:
+            return {}
+        rows = self._store.rows(
+            "SELECT c.id, substr(e.body, c.start + 1, c.stop - c.start) FROM json_each(?) k CROSS JOIN chunks c ON c.id = k.value "
+            "CROSS JOIN entries e ON e.id = c.entry",
+            (json.dumps(keys),),
+        )
+        return {
+            int(key): (ASKING if text.endswith("?") else 1.0)
+            * (SAYING if kind is not None and kind.holds(text.partition(": ")[2]) else 1.0)
+            for key, text in rows
+        }
 
     def _prefer_sender(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
         """Raise the messages of the person that the query names, when it names one."""
@@ -438,7 +464,31 @@ def _fuse_lists(lists: _Lists, fusion: Fusion) -> list[tuple[int, float]]:
     rest = dict.fromkeys(lists.words, 0.0)  # more than DEPTH: found, and last
     keys = {k for k in words.keys() | meaning.keys() if k in lists.words or lists.meaning[k] >= LEAST_COSINE}
     joined = {**rest, **{k: shares[0] * words.get(k, 0) + shares[1] * meaning.get(k, 0) for k in keys}}
+    if fusion == "convex":
+        joined |= _weigh_messages(lists, joined)
     return sorted(joined.items(), key=lambda item: (-item[1], -lists.words.get(item[0], 0), -lists.rows[item[0]][2], -item[0]))
+
+
+def _weigh_messages(lists: _Lists, joined: Scores) -> Scores:
+    """The messages of conversations with what speaks for each beside its own words; the best score stays what it was.
+
+    So they change places among themselves, and hardly with other passages.
+    """
+    own = {key: score for key, score in joined.items() if lists.rows[key][1] and score > 0}
+    if not own:
+        return {}
+    places = {(lists.rows[key][0], lists.rows[key][3]): score for key, score in own.items()}
+    worth, talks = dict[int, float](), dict[int, list[float]]()
+    for key, score in own.items():
+        entry, _, _, seq, _ = lists.rows[key]
+        worth[key] = (score + BEFORE * places.get((entry, seq - 1), 0.0)) * lists.worth.get(key, 1.0)
+        talks.setdefault(entry, []).append(worth[key])
+    best = {entry: sum(sorted(scores)[-TOGETHER_BEST:]) / TOGETHER_BEST for entry, scores in talks.items()}
+    for key in worth:
+        entry, chars = lists.rows[key][0], lists.rows[key][4]
+        worth[key] = (worth[key] + TOGETHER * best[entry]) * (1 + LENGTH * min(1.0, chars / LENGTH_CHARS))
+    scale = max(own.values()) / max(worth.values())
+    return {key: score * scale for key, score in worth.items()}
 
 
 def _by_entry(lists: _Lists, ranked: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:

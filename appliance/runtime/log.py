@@ -39,6 +39,7 @@ SHAPES = re.compile(
     r"|(?<=password=)[^\s&\"']+|(?<=token=)[^\s&\"']+|(?<=api_key=)[^\s&\"']+",
     re.DOTALL,
 )
+SHORTEST = 7  # characters of what one of these shapes can find
 HIDDEN = "[hidden]"
 HEAD, MARKED = 4, 16  # characters: of a secret that is known by a mark, how many are told, and how many it has at least
 
@@ -120,7 +121,7 @@ class Redactor:
             text = text.replace(secret, HIDDEN)
         for mark in self._marks:
             text = mark.hide(text)
-        return SHAPES.sub(HIDDEN, text)
+        return SHAPES.sub(HIDDEN, text) if len(text) >= SHORTEST else text
 
     def clean_all(self, value: object) -> object:
         """The value with every text in it cleaned, before quoting could hide a secret or hiding break the quoting."""
@@ -169,10 +170,24 @@ class QuietFile(logging.handlers.RotatingFileHandler):
 
     def __init__(self, path: Path, keys: Logs = Logs()) -> None:
         size = round(keys.file_mb * 1_000_000)
+        self._line: tuple[logging.LogRecord, str] | None = None
         super().__init__(path, maxBytes=size, backupCount=keys.files, encoding="utf-8", errors="backslashreplace", delay=True)
         if keys.compress:
             self.namer = lambda name: f"{name}.gz"
             self.rotator = compress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; whoever logs has the handler's lock."""
+        try:
+            super().emit(record)
+        finally:
+            self._line = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record, made once: it is asked for to see whether there is room, and then to be written."""
+        if self._line is None or self._line[0] is not record:
+            self._line = (record, super().format(record))
+        return self._line[1]
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing to be done: the log is where we would have said so."""

@@ -254,6 +254,21 @@ def test_the_messages_of_the_person_that_is_named_come_first(library: Library) -
     assert {speakers[key] for key, _ in ranked[:8]} == {"Bob"}
 
 
+REST = "Ada: rain, rain and nothing but rain for weeks\nBob: nothing but clouds and wind over here\n" * 4
+
+
+def test_a_message_that_says_it_comes_before_one_that_asks_for_it(library: Library) -> None:
+    library.add("memory://says", f"{REST}Bob: the heron did come.\nAda: well")
+    library.add("memory://asks", f"{REST}Bob: did the heron come?\nAda: well")
+    assert library.refs("heron") == ["memory://says", "memory://asks"], "of equals the newest comes first"
+
+
+def test_a_message_counts_more_where_others_of_its_conversation_fit(library: Library) -> None:
+    library.add("memory://together", f"Bob: a heron by a pond\n{REST}Bob: pond\nAda: well")
+    library.add("memory://alone", f"Bob: a heron by a pond\n{REST}Bob: rain\nAda: well")
+    assert library.refs("heron pond") == ["memory://together", "memory://alone"], "of equals the newest comes first"
+
+
 def test_names_are_known_and_left_out_of_what_is_embedded(library: Library) -> None:
     library.add("memory://chat", CHAT)
     assert set(library.search.names()) == {"Ada", "Bob", "Cleo"}
