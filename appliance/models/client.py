@@ -31,7 +31,7 @@ MEET_S = 60.0
 RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
-LAST_STARTS_S = 5.0  # for a broker that ended at every start to do so once more, or not
+LAST_STARTS_S = 15.0  # for a broker that ended at every start to do so once more, or not
 
 
 class BrokerMet(Struct, frozen=True):
@@ -269,7 +269,8 @@ class Models:
                 give_up_s = min(give_up_s, monotonic_s() + LAST_STARTS_S)
             pause_s = min(1.0, pause_s * 1.5)
         if why:
-            raise Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
+            lost = Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
+            raise self._explain_loss(lost) if "memory" in self._broker.ended() else lost
         return False
 
     def _call_broker(self, method: str, params: dict[str, Any], deadline_s: float = 60) -> Any:

@@ -36,7 +36,7 @@ SOURCES = ("apt", "npm", "pip", "apk")
 RESERVED = frozenset(
     """help skills clear exit quit new threads resume status budget tree fork rename compact waiting approve reject abort stop
     inject approval theme model offer sessions archive export skill session group
-    backup copy mouse""".split()
+    backup copy mouse role channels notices""".split()
 )
 # What strict YAML turns down although other YAML readers take it: flow collections, anchors, aliases, tags, merge keys.
 LOOSE_VALUE = re.compile(r"^(?:[\[{]|[&*!](?=\S))")

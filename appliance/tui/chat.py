@@ -143,7 +143,11 @@ class Chat(Panel):
 
     def enter(self) -> None:
         """Type."""
-        self.screen.set_focus(self.query_one(Composer))
+        composer = next(iter(self.query(Composer)), None)
+        if composer is None:
+            self.call_after_refresh(self.enter)  # the core was there before the input
+            return
+        self.screen.set_focus(composer)
         if self.host.link.is_up and self.running is None:
             self.waits.refresh_waiting(self.talk.thread)
 

@@ -371,7 +371,8 @@ def test_who_only_looks_on_is_no_news_in_the_log(served: Served) -> None:
         assert client.call("peek") == "seen"
         client.call("echo")
     served.settle()
-    assert [line["operation"] for line in served.lines()] == ["hello", "echo"]
+    # A call of the test before, which was held, may end only now.
+    assert [line["operation"] for line in served.lines() if line["operation"] != "hold"] == ["hello", "echo"]
 
 
 def test_long_calls_leave_the_pool_to_quick_ones_and_have_a_limit_of_their_own(runtime: Path) -> None:
