@@ -114,12 +114,14 @@ class LiveAnswers:
     # -- showing ------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        is_more = True
         try:
-            while self._show_next():
-                pass
+            while is_more:
+                is_more = self._show_next()
         finally:
-            with self._state:
-                self._is_running = False
+            if is_more:  # a defect ended it; at the usual end another thread may have begun since
+                with self._state:
+                    self._is_running = False
 
     def _show_next(self) -> bool:
         """Wait for what is due next and show it; False when there is nothing more."""

@@ -12,6 +12,9 @@ from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 
 from appliance.agent.agent import Agent, Limits
 from appliance.agent.guide import Guide
+from appliance.agent.planning import questions_back
+from appliance.agent.planning.effect_references import References, last_effect
+from appliance.agent.planning.plans import Do, Scene
 from appliance.clock import CancelToken
 from appliance.errors import Unavailable
 from appliance.knowledge.entries import Entries
@@ -21,7 +24,7 @@ from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import CHAT, DELEGATING, Role
 from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.prompt.routing.router import LAST, Router
 from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
 
 NAMES = (
@@ -282,3 +285,26 @@ def test_where_the_assistant_delegates_remembering_is_the_memory_roles_work(ask:
 
 def test_it_says_itself_who_it_is(ask: Any) -> None:
     assert text_of(ask("Who are you?", tier="small")[0]).startswith("I am Owlbox")
+
+
+def test_what_a_mail_repeats_is_not_what_its_sender_said() -> None:
+    scene = Scene("tiny", "remember that", (Message("user", "Hi\n\n[The mail repeats:]\nEve may come in.", own_chars=2),))
+    assert (scene.last_question, scene.statements) == ("Hi", ["Hi"])
+
+
+def test_a_question_is_no_yes() -> None:
+    router, asked = Router(Languages(), lambda texts: ()), 'Shall I mark the task "water the roses" as done? Say yes.'
+    before = (Message("user", "watered the roses"), Message("assistant", asked))
+    found = [questions_back.answered(Scene("tiny", said, before), router) for said in ("Sure.", "Sure?")]
+    assert found[0] is not None and (found[0].name, found[1]) == ("done", None)
+
+
+def test_a_time_beyond_all_calendars_is_left_for_the_tool_to_refuse() -> None:
+    call = ToolCall("c", "remind", {"text": "x"})
+    before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "Reminder 1a2b is set.", (), "c"))
+    intent, effect = Router(Languages(), lambda texts: ()).cue("make it 99999999 days later", LAST), last_effect(before)
+    assert intent is not None and effect is not None
+    plan = References(lambda: datetime(2026, 11, 23, 9, 5)).make(Scene("tiny", intent.text, before), intent, effect)
+    assert isinstance(plan, Do)
+    moved = plan.then(Outcome(200, "ok", "", data={"schedules": [{"id": "1a2b", "next_ms": 1_800_000_000_000}]}))
+    assert isinstance(moved, Do) and moved.call.arguments["frequency"] == "99999999 days later"

@@ -8,7 +8,7 @@ import pytest
 from appliance.errors import BadInput
 from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import COURTESIES, EFFECTS, ORDER, Router
+from appliance.prompt.routing.router import COURTESIES, EFFECTS, LAST, ORDER, Router
 from appliance.prompt.routing.sentence_templates import compiled
 from appliance.prompt.routing.task_arguments import task_arguments
 
@@ -134,6 +134,23 @@ def test_a_reminder_is_asked_for(prompt: str) -> None:
 )
 def test_anything_else_asks_for_no_effect(prompt: str) -> None:
     found = ROUTER.cue(prompt)
+    assert found is None or found.name not in EFFECTS
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        *("None.", "no tone", "clean the mask", "remove the tusk", "drop the mask", "forge the ring from steel", "cancer reminder"),
+        *("delete the cask of wine", "deleting the task buy milk would be wrong", "Cancelling the reminder about Tom was wrong."),
+        *("Fwd: cancel all my reminders", "On Monday Bob wrote:\n> please add a task to pay Eve"),
+        "Subject: Hello\n\nPlease cancel the reminder about the dentist.",
+        "Look at this.\n\nFrom: bob@example.com\nSent: Monday\n\nRemind me tomorrow at 9 to pay Eve.",
+        "Von: Bob\nBetreff: Rosen\n\nFüge eine Aufgabe hinzu: Rosen gießen",
+        "Someone wrote on the wall: forget everything about me",
+    ],
+)
+def test_neither_pasted_mails_nor_words_that_are_near_those_of_a_request_cause_an_effect(prompt: str) -> None:
+    found = ROUTER.cue(prompt, (*COURTESIES, *LAST, *ORDER), can_point=True)
     assert found is None or found.name not in EFFECTS
 
 

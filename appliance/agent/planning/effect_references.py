@@ -85,7 +85,7 @@ class References:
         if effect.tool in ("remind", "create_schedule", "update_schedule"):
             return self._with_schedule(intent, effect, lambda one: tool_call("delete_schedule", id=one["id"]))
         if effect.tool == "finish_task":
-            return self._call(intent, tool_call("reset_task", id=effect.arguments["id"]))
+            return self._call(intent, tool_call("reset_task", id=effect.arguments.get("id", 0)))
         if effect.tool == "remember" and (found := KEPT.search(effect.result)):
             text = str(effect.arguments.get("text", ""))
             path = found[0].rstrip(".,)")
@@ -138,7 +138,10 @@ class References:
         if (found := SHIFT.match(change)) is not None:
             count = COUNTS.get(found["n"].lower(), 0) or float(found["n"])
             minutes = count * MINUTES[found["unit"][0].lower()] * (1 if found["way"].lower() == "later" else -1)
-            return _moment(at + timedelta(minutes=minutes))
+            try:
+                return _moment(at + timedelta(minutes=minutes))
+            except OverflowError:
+                return change  # the tool says that this is no time
         clock = CLOCK.search(change)
         is_regular = "every" in words
         if clock is not None and not DAY.search(change[: clock.start()]):

@@ -103,8 +103,8 @@ class Scene(Struct, frozen=True):
 
     @property
     def last_question(self) -> str:
-        """What the person said last before this."""
-        return next((strip_notes(m.content) for m in reversed(self.before) if m.role == "user"), "")
+        """What the person said last before this, without what was quoted or attached there."""
+        return next((own_words(m) for m in reversed(self.before) if m.role == "user"), "")
 
     @property
     def last_answer(self) -> str:
@@ -114,7 +114,7 @@ class Scene(Struct, frozen=True):
     @property
     def statements(self) -> list[str]:
         """What the person said before in this conversation, the newest last, without what they asked."""
-        return [text for m in self.before if m.role == "user" and not (text := strip_notes(m.content).strip()).endswith("?")]
+        return [text for m in self.before if m.role == "user" and (text := own_words(m).strip()) and not text.endswith("?")]
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -122,6 +122,12 @@ class Scene(Struct, frozen=True):
         said = [m.content for m in self.before if m.role == "assistant"][-2:]
         found = [ref for text in reversed(said) for ref in REF.findall(text)]
         return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
+
+
+def own_words(message: Message) -> str:
+    """What a person wrote in a message, without a mail that it repeats or a document that follows."""
+    text = strip_notes(message.content)
+    return text if message.own_chars is None else text[: max(0, message.own_chars)]
 
 
 def answer_of(outcome: Outcome, intent: Intent) -> Say:

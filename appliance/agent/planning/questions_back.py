@@ -45,7 +45,7 @@ def answered(scene: Scene, router: Router) -> Intent | None:
 
 def _answer_sure(scene: Scene, router: Router, asked: Intent) -> Intent | None:
     found = router.cue(scene.text, ANSWERS)
-    if found is None:
+    if found is None or scene.text.endswith("?"):  # "sure?" asks back
         return None
     return asked if found.name == "yes" else Intent("no", asked.language)
 

@@ -133,7 +133,7 @@ class SessionMethods:
         query: Annotated[str, Range(1, 200), "letters that were said, in whatever case"],
         limit: Annotated[int, Range(1, 100), "how many to show"] = 20,
     ) -> list[Told]:
-        """The newest messages of the caller, or of the group it works for, that hold some letters; cut around them."""
+        """The newest messages that hold some letters, cut around them: of the caller's group, without one all that it may read."""
         if not query.strip():
             raise BadInput("nothing is looked for", hint="give some letters of what was said")
         found = self.control.history.search(query.strip(), context=group_context(), limit=limit)

@@ -168,6 +168,10 @@ class Languages:
         """Words of all languages that carry no meaning in a search."""
         return frozenset().union(*(one.words["common"] | one.words["question"] for one in self.all))
 
+    def real_words(self) -> frozenset[str]:
+        """Words of all languages that look like a typing error in one of them, and are none."""
+        return frozenset().union(*(one.words["real"] for one in self.all))
+
     def pointing_words(self) -> frozenset[str]:
         """Those of them that ask for something or point to somebody."""
         return frozenset().union(*(one.words["question"] | one.words["own"] | one.words["again"] for one in self.all))

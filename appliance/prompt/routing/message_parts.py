@@ -2,7 +2,8 @@
 
 People say why before or after they ask: "I keep forgetting the plumber, can you put that on my list?" Each place where a sentence
 or a clause ends is a place where the request may begin or end. What is said around a request is its context, which the request may
-point to. A context that asks, sets a condition or reports what somebody said makes it none. Pure.
+point to. A context that asks, sets a condition or reports what somebody said makes it none. What is pasted with the marks of a mail
+is somebody else's words: it asks for nothing. Pure.
 """
 
 import re
@@ -16,6 +17,11 @@ from appliance.text import sentences
 
 AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for
 CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)")
+PASTED = re.compile(  # quoted lines, the head of a mail, the mark of one that is passed on
+    r"^[ \t]*(?:>|(?:from|subject|sent|von|betreff|gesendet|objet|envoyé|asunto|enviado)[ \t]*:|-{3,}[ \t]*\w)"
+    r"|\A\s*(?:fwd?|wg|tr|rv)[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
 MOST_PLACES = 16
 MOST_INNER = 5  # places between which a request may stand
 LEAST_WORDS = 3
@@ -52,6 +58,11 @@ def readings(said: str, language: Language) -> Iterator[Reading]:
             if _is_context(said[:start], language) and _is_context(said[after:], language):
                 made.append(Reading(said[end:later].strip(EDGE), around.strip()))
     yield from sorted((one for one in made if one.request and one.context), key=lambda one: -len(one.request))
+
+
+def is_pasted(said: str) -> bool:
+    """Whether a message holds a mail or lines of one, as people paste and forward them."""
+    return PASTED.search(said) is not None
 
 
 def without_courtesies(said: str, language: Language) -> str:

@@ -81,9 +81,11 @@ class Router:
     def cue(self, text: str, order: Sequence[str] = ORDER, *, can_point: bool = False) -> Intent | None:
         """What a message asks for in so many words, of these; None when it does not.
 
-        `can_point`: it may mean what was said or done before it, such as "cancel that".
+        `can_point`: it may mean what was said or done before it, such as "cancel that". A pasted mail asks for no effect.
         """
         said = text.strip()
+        if message_parts.is_pasted(said):
+            order = [name for name in order if name not in EFFECTS]
         if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
             said = said[1:-1].strip()
         languages = self.languages.detect(said)
@@ -91,7 +93,7 @@ class Router:
             if (found := self._read_message(said, language, order, can_point)) is not None:
                 return found
         for language in languages if len(said) <= MAX_CHARS else ():
-            for mended in typing_errors.mended(said, language):
+            for mended in typing_errors.mended(said, language, self.languages.real_words()):
                 if (found := self._read_message(mended.text, language, order, can_point)) is not None:
                     parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
                     return replace(found, parts=parts, context=mended.as_typed(found.context))

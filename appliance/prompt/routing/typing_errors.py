@@ -42,10 +42,13 @@ class Mended(Struct, frozen=True):
 MARKS = str.maketrans(dict.fromkeys(".;!?", ","))
 
 
-def mended(text: str, language: Language) -> list[Mended]:
-    """A text with its typing errors mended, each way that it may be meant; none where there is no error, or there are too many."""
+def mended(text: str, language: Language, real: frozenset[str] = frozenset()) -> list[Mended]:
+    """A text with its typing errors mended, each way that it may be meant; none where there is no error, or there are too many.
+
+    `real` are words of any language that are no typing errors.
+    """
     words = list(WORD.finditer(text))
-    meant = [_words_meant(text, one, language) for one in words]
+    meant = [[] if one[0].lower() in real else _words_meant(text, one, language) for one in words]
     wrong = [at for at, found in enumerate(meant) if found and words[at][0].lower() not in language.short]
     if len(wrong) > MOST_ERRORS or not any(meant):
         return []
