@@ -467,6 +467,10 @@ class Toolbox:
             self._tallies.end(call.name, outcome, round((monotonic_s() - started_s) * 1000))
         return outcome if guard is None else guard.after(self, found.mark, call, caller, outcome)
 
+    def find_refusal(self, name: str, caller: Caller) -> Outcome | None:
+        """Why a caller may not use a tool at all; None for one that may."""
+        return self._find_refusal(self._tools[name].mark, caller)
+
     def _find_refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
         """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
         if (outside := self._refuse_outside(mark, caller.terms)) is not None:

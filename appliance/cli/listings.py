@@ -12,7 +12,7 @@ from typing import Any
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected
 from appliance.cli.console.terminal import say, say_json, say_line, show
-from appliance.cli.console.tool_command import once
+from appliance.cli.console.tool_command import as_commands, once
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -28,9 +28,10 @@ def tool(args: argparse.Namespace, home: Home) -> int:
     if outcome["status"] >= 400:
         from appliance.errors import from_outcome
 
+        hint = as_commands(outcome["hint"])
         if outcome["status"] == 400:
-            raise BadInput(outcome["message"], hint=outcome["hint"])
-        raise from_outcome(outcome["outcome"], outcome["message"], outcome["hint"])
+            raise BadInput(outcome["message"], hint=hint)
+        raise from_outcome(outcome["outcome"], outcome["message"], hint)
     return show(args, outcome, outcome["message"])
 
 

@@ -720,6 +720,7 @@ def test_errors_have_their_exit_codes_and_name_the_next_step(box: Box) -> None:
         (("write", "agent:/a", "two"), 1, "agent:/a"),
         (("write", "box:/SOUL.md", "two"), 4, "may not write"),
         (("copy", "agent:/none", "agent:/b"), 3, "nearby: agent:/a"),
+        (("read", "nothing://x"), 3, "(`owlbox context drives` shows what there is)"),
         (("grep", "("), 2, "("),
         (("edit", "agent:/a", "1"), 2, "last line"),
         (("edit", "agent:/a", "--patches", "{"), 2, "not JSON"),

@@ -262,6 +262,16 @@ def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_th
         await seen.shows("type to find a session", f"messages: {count},")
         await seen.press(*"local", "enter")
         await seen.shows("resumed")
+        await say(seen, "/new")
+        await seen.pilot.resize_terminal(80, 24)
+        await say(seen, "/sessions")
+        await seen.shows("type to find a session")
+        await seen.press(*"local:root")
+        await seen.until(lambda: "group:family" not in seen.text(), "the others have left the list")
+        seen.app._forget_notice()
+        await seen.until(lambda: "resumed" not in seen.text(), "the notice is gone")
+        await seen.same_in_both("sessions")
+        await seen.press("escape")
 
     see(core, scenario, (120, 40))
     told = {name: core.box.run(name, "list").stdout for name in ("session", "channel", "skill", "schedule")}

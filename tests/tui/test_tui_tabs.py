@@ -228,9 +228,13 @@ def test_a_worker_is_shown_with_its_log_which_can_be_scrolled(core: Core) -> Non
         await seen.shows("worker")
         log = seen.app.query_one(Log)
         await seen.until(lambda: log.line_count > 0, "the log is there")
+        await seen.until(lambda: "▸" not in seen.text() and "●" not in "\n".join(seen.lines()[:-2]), "the worker has ended")
+        seen.app._forget_notice()
+        log.clear()
         log.write_lines([f"line {number}" for number in range(200)])
         await seen.press("G")
         await seen.shows("line 199")
+        await seen.same_in_both("worker-log")
         await seen.press("k")
         top = log.scroll_y
         log.write_line("line 200", scroll_end=log.max_scroll_y - log.scroll_y < 2)

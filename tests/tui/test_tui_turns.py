@@ -376,6 +376,8 @@ def test_budget_is_shown_and_follows_the_thread(core: Core) -> None:
         await seen.press("ctrl+b")
         await seen.shows("system", "conversation          2", "free", "layout chat")
         assert "░" in seen.text() and "free" in seen.text()
+        seen.app._forget_notice()
+        await seen.same_in_both("budget")
         await say(seen, "good night")
         await seen.shows("conversation          4")
         await say(seen, "/budget")

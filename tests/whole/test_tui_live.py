@@ -7,6 +7,7 @@ from screens import Seen, show
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
+from appliance.tui.composer import Composer
 
 PLAY = """
 [[turns]]
@@ -59,6 +60,8 @@ def test_what_others_say_in_the_open_thread_appears_by_itself(core: Core):
         await seen.shows("from another door")
         put(core, "reminder:1", "The kettle is on.", thread)
         await seen.shows("The kettle is on.  (Esc closes)")
+        await seen.until(lambda: seen.app.chat.running is None, "nothing runs")
+        await seen.same_in_both("banner")
         await seen.pilot.press("escape")
         await seen.until(lambda: "Esc closes" not in seen.text(), "the banner is closed")
         await seen.until(lambda: seen.app.chat.running is None, "nothing runs")
@@ -111,6 +114,14 @@ def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
 
     async def scenario(seen: Seen) -> None:
         await seen.shows("Reminder: nap  (Esc closes)")
+        await seen.press("escape")
+        seen.app.query_one(Composer).replace_text("/notices")
+        await seen.press("enter")
+        await seen.shows("type to find what you were told")
+        await seen.press(*"nap")
+        await seen.until(lambda: "kettle" not in seen.text(), "the others have left the list")
+        await seen.same_in_both("notices")
+        await seen.press("escape")
         await seen.until(lambda: core.call("notice.waiting") == [], "it was shown")
 
     show(ENVIRON, core.box.runtime, scenario)
@@ -145,6 +156,7 @@ def test_a_held_call_names_whose_text_it_was_and_d_lets_the_like_pass(core: Core
         await seen.shows("because of", "evil.example")
         await seen.press("ctrl+o")
         await seen.shows("accept for 7 days")
+        await seen.same_in_both("held")
         await seen.press("d")
         await seen.until(lambda: len(core.call("grant.list")) > 0, "it is remembered")
         await seen.until(lambda: seen.app.chat.running is None, "the answer has ended")

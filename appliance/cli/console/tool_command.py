@@ -6,6 +6,7 @@ what a tool does; the groups of commands (`cli.context`, `cli.task`) say which t
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ ERRORS = {
     503: Unavailable,
     504: DeadlineExceeded,
 }
+
+
+NAME = re.compile(r"(?<![\w`/.-])[a-z]+(?:_[a-z]+)+(?![\w`/.-]*[\w/])")  # of a tool: one of a single word may be any word
 
 
 class Option(NamedTuple):
@@ -69,8 +73,16 @@ def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     outcome: dict[str, Any] = way.call("tool.call", {"name": tool, "arguments": arguments})
     if outcome["status"] >= 400:
         kind = ERRORS.get(outcome["status"], OwlError)
-        raise kind(outcome["message"], hint=outcome["hint"], outcome=outcome["outcome"])
+        raise kind(outcome["message"], hint=as_commands(outcome["hint"]), outcome=outcome["outcome"])
     return outcome
+
+
+def as_commands(hint: str) -> str:
+    """A hint with the commands that a person types in place of the tools that a model calls."""
+    if NAME.search(hint) is None:
+        return hint
+    known = {tool: command for tool, command, *_ in _read()["tools"]}
+    return NAME.sub(lambda found: f"`owlbox {known[found[0]]}`" if found[0] in known else found[0], hint)
 
 
 def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -201,7 +201,8 @@ def _print_outcome(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
         rows = [[i["ref"], str(i["size_bytes"]), iso(i["updated_ms"])[:16], i["title"]] for i in data["items"]]
         terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout, cut=["title"])
     elif args.action == "tree":
-        hint = DEEPER if data["truncated_dirs"] else DRIVE_NEXT if data["tree"] and data["hint"] else data["hint"]
+        told = DRIVE_NEXT if data["tree"] and data["hint"] else tool_command.as_commands(data["hint"])
+        hint = DEEPER if data["truncated_dirs"] else told
         say("\n".join(line for line in (data["tree"], hint and f"({hint})") if line))
     elif args.action == "grep" and data["matches"] and not args.context:
         say("\n".join(f"{m['ref']}:{m['line']}: {m['text']}" for m in data["matches"]))

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
 from appliance.agent.taint_gate import PEOPLE
-from appliance.agent.toolbox import Toolbox
-from appliance.errors import BadInput, NotFound
+from appliance.agent.toolbox import Caller, Toolbox
+from appliance.clock import CancelToken
+from appliance.errors import BadInput, NotFound, Refused
 from appliance.policy import modes
 from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
@@ -123,6 +124,16 @@ class RoleService:
         kept = [name for name in named if not modes.has(found.tools, name, groups.get(name, name))]
         return [f"{roles.FOLDER}/{ASSISTANT}.md: preset {found.preset} keeps {name} from it; open would not" for name in kept]
 
+    def _require_delegating(self, run: Run, role: str) -> None:
+        """Refused where the assistant may not hand work to others: nobody gets by another name what it is kept from."""
+        assistant = self.roles.assistant()
+        tools = assistant.unkept if run.settings.layout == "entries" else assistant.tools
+        terms = replace(modes.terms("act", run.settings, role=ASSISTANT), tools=tools, sandbox=assistant.sandbox)
+        refusal = self._toolbox.find_refusal("delegate", Caller(run.id, CancelToken(), run.session, terms))
+        if refusal is not None:
+            hint = f"the policy and {roles.FOLDER}/{ASSISTANT}.md say what it has; `delegate` must be among it"
+            raise Refused(f"{role} may not answer here: the assistant hands it no work ({refusal.message})", hint=hint)
+
     # -- methods ------------------------------------------------------------------------------------
 
     @method("role.list", access="all")
@@ -154,6 +165,8 @@ class RoleService:
         names = [ASSISTANT, *(one.name for one in self.roles.helpers())]
         if role and role not in names:
             raise NotFound(f"no role {role!r} that talks with you", hint=f"there is {', '.join(names)}")
+        if role not in ("", ASSISTANT):
+            self._require_delegating(found, role)
         return self._base.runs.give_role(found.id, "" if role == ASSISTANT else role)
 
 
