@@ -19,7 +19,7 @@ from appliance.channels.contract import Connection, Received, Running
 from appliance.channels.delivery import FINAL, UNCERTAIN, Courier
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.live_answers import LiveAnswers, Pace
-from appliance.clock import CancelToken
+from appliance.clock import CancelToken, now_ms
 from appliance.errors import Busy, Lost, OwlError, Unavailable
 from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
@@ -221,6 +221,14 @@ def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_
     until(lambda: stopped.channel.calls[-1] == ("show", "half", "m1"), "it ends without a mark", 10)
     until(lambda: not stopped.store.value("SELECT COUNT(*) FROM live_answers"), "it is forgotten", 10)
     stopped.store.close()
+
+
+def test_what_nobody_sends_any_more_is_forgotten_at_the_next_start(home: Home) -> None:
+    store = new_store(home.database)
+    with store.write() as execute:
+        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', 1), ('a', 'answer:2', 'm2', ?)", (now_ms(),))
+    LiveAnswers("a", Written(), store, Feed())
+    assert store.rows("SELECT key FROM live_answers") == [("answer:2",)]
 
 
 def test_nothing_is_shown_of_a_turn_that_is_over_when_the_next_is_written(home: Home) -> None:

@@ -307,6 +307,28 @@ def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arriv
     browser.problems()  # of connections that were refused meanwhile
 
 
+def test_what_waits_to_be_sent_goes_to_no_other_context(page: Page) -> None:
+    page.core.call("group.change", group="birds", add=["ann"])
+    browser = page.begin()
+    browser.run("location.reload()")
+    browser.shows("For", css="#context-label")
+    browser.type("#text", "for me alone")
+    page.core.kill()
+    browser.run("document.querySelector('#send').click()")
+    until(lambda: browser.run("return document.querySelector('#state').textContent") != "", "it is noticed", 30)
+    switch = "const one = document.querySelector('#context'); one.value = 'group:birds'; one.dispatchEvent(new Event('change'))"
+    browser.run(switch)
+    page.core = page.box.serve()
+    page.say("for the birds")
+    browser.shows("Hoot hoot.", css="#log")
+    pick(browser, "#context", "")
+    threads = lambda: {one["title"]: one["session"] for one in page.core.call("thread.list", limit=5)}  # noqa: E731
+    until(lambda: "for me alone" in threads(), "it is sent where it was written", 30)
+    contexts = {title: page.core.call("session.view", id=session)["context"] for title, session in threads().items()}
+    assert (contexts["for me alone"], contexts["for the birds"]) == ("user:ann", "group:birds")
+    browser.problems()  # of connections that were refused meanwhile
+
+
 def test_a_phone_has_room_for_all_of_it_and_no_line_is_wider_than_the_screen(page: Page) -> None:
     browser = page.begin()
     page.say("tell me of owls")

@@ -229,6 +229,7 @@ class App {
 
   // What was open and what waits to be sent belongs to the other: a new conversation begins.
   setContext(context) {
+    this.chat.leaveContext();
     this.core.setContext(context);
     byId("find").value = "";
     this.openThread("");

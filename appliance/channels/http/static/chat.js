@@ -334,14 +334,22 @@ export class Chat {
     row.setAttribute("aria-busy", "true"); // until the core has it
     this.log.append(row);
     this.toEnd();
-    const entry = { params, row, visit: this.visit, isOnItsWay: false };
+    const entry = { params, row, visit: this.visit, context: this.app.core.context, isOnItsWay: false };
     this.unsent.push(entry);
     return this.deliver(entry);
   }
 
   // Messages that were on their way when the connection was lost, or that wait for the first of their conversation.
+  // Those of another context wait until it is chosen again.
   resume() {
-    for (const entry of [...this.unsent]) if (!entry.isOnItsWay) this.deliver(entry);
+    for (const entry of [...this.unsent]) if (!entry.isOnItsWay && entry.context === this.app.core.context) this.deliver(entry);
+  }
+
+  // Files belong to the context that they were uploaded in, and another one has a first message of its own.
+  leaveContext() {
+    this.first = null;
+    this.uploads = [];
+    byId("uploads").replaceChildren();
   }
 
   forget(entry) {
