@@ -8,6 +8,7 @@ import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance.models.providers.llama import Llama, Options
+from appliance.models.providers.llama_library import Loaded
 from appliance.models.providers.prompt_lookup import FIRST_GUESS, LONGEST_GUESS, PAUSE_GUESSES, PromptLookup, find_continuation
 from appliance.models.providers.sampling import Writing
 from appliance.records import Ask, Message, Part, ToolSpec
@@ -93,3 +94,18 @@ def test_what_is_evaluated_together_gives_the_numbers_that_it_gives_alone(llama:
         loaded.evaluate([token], loaded.sequences, i, rows=1)
     assert loaded._copy_row(-1) == together
     loaded.clear(loaded.sequences)
+
+
+@pytest.mark.model
+def test_the_numbers_of_a_text_do_not_depend_on_what_others_keep_in_the_window(model_file: Path) -> None:  # noqa: F811
+    loaded = Loaded(model_file, 256, 1, "f16", lambda: False)
+    tokens, seen = loaded.tokens(NOTE), set()
+    for others in (0, 4, 8):  # without flash attention all three differ
+        if others:
+            loaded.evaluate(tokens[:others], 1, 0, rows=0)
+        loaded.evaluate(tokens, 0, 0, rows=1)
+        seen.add(loaded._copy_row(-1))
+        loaded.clear(0)
+        loaded.clear(1)
+    loaded.close()
+    assert len(seen) == 1

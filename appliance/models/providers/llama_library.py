@@ -4,9 +4,10 @@ Everything unsafe lives here: pointers, callbacks that C keeps, calls that end t
 made in the wrong order. Knows nothing about conversations. One thread at a time may evaluate and sample;
 tokenizing is safe from any thread.
 
-Two settings are not free to choose (measured with 0.3.36): `kv_unified`, or each sequence gets only its
+Three settings are not free to choose (measured with 0.3.36): `kv_unified`, or each sequence gets only its
 share of the window and copying a part of one ends the process; `swa_full`, or sliding-window models
-(Gemma 3) lose text without saying so.
+(Gemma 3) lose text without saying so; flash attention, or the numbers of a sequence differ by where in the
+window its tokens lie, so that a text depends on other conversations, and is another one with guesses.
 """
 
 import copy
@@ -132,8 +133,8 @@ class Loaded:
         settings = self.api.llama_context_default_params()
         settings.n_ctx, settings.n_seq_max = window, self.sequences + 1  # the last one is for trying things out
         settings.type_k = settings.type_v = CACHE_TYPES[cache_type]
-        if cache_type != "f16":
-            settings.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_ENABLED  # quantised values need it
+        # Quantised values need it, too. A saved state keeps values in another order without it, and is then refused.
+        settings.flash_attn_type = self.api.LLAMA_FLASH_ATTN_TYPE_ENABLED
         settings.n_batch = settings.n_ubatch = self.batch
         settings.n_threads = settings.n_threads_batch = threads or len(os.sched_getaffinity(0))
         settings.kv_unified = settings.swa_full = settings.no_perf = True
