@@ -14,6 +14,7 @@ import socket
 import socketserver
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class Dovecot:
     def put(self, mail: EmailMessage | bytes, user: str = "owl") -> None:
         """Deliver a mail as a server does."""
         data = mail if isinstance(mail, bytes) else mail.as_bytes()
-        name = f"{new_id()}.test"
+        name = f"{time.time_ns()}.{new_id()}.test"  # mails get their numbers by their names: two of one millisecond in order
         folder = self.box(user)
         (folder / "tmp" / name).write_bytes(data)
         (folder / "tmp" / name).chmod(0o666)

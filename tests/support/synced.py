@@ -29,9 +29,10 @@ model.names model.chat model.embed
 channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list backup.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view
 entry.waiting grant.list guest.tools
-group.list heartbeat.view history.list ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
+group.list heartbeat.view history.list
+history.search ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
-model.first_offer model.offer model.plan model.providers model.bench notice.follow outbox.list
+model.first_offer model.offer model.plan model.providers model.bench notice.follow notice.list outbox.list
 people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
 run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
@@ -110,6 +111,7 @@ def main() -> None:
     call("run.rename", run=run, alias="first")
     call("run.config", run=run, settings={"temperature": 0.3})
     call("run.fork", run=run, alias="aside")
+    call("role.use", run="aside", role="researcher")
     call("run.jump", run="aside", seq=0)
     call("run.inject", run="aside", text="more")
     call("run.write", ref="run://aside", attributes={"state": "cancelled"})
