@@ -227,7 +227,7 @@ class Executor:
             "/approval": APPROVALS,
             "/offer": {"yes": "fetch it", "no": "do not ask again"},
             "/model": dict.fromkeys(self._pools, ""),
-            "/role": {one["name"]: one["description"] for one in self._roles},
+            "/role": {one["name"]: one["description"] for one in self._roles if one.get("may_answer", True)},
             "/theme": dict.fromkeys(CHOICES, ""),
         }.get(word, {})
         return tuple(Offer(f"{word} {one}", about) for one, about in choices.items() if one.startswith(rest) and one != rest)

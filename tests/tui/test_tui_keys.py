@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from process import Box, Core, script, standing_core, until
 from screens import Seen, show
 
+from appliance.channels.rpc import live
+from appliance.clock import monotonic_s, sleep_s
 from appliance.tui import commands
 from appliance.tui.composer import Composer
 from appliance.tui.export_html import render_page
 from appliance.tui.message_widgets import Said, Thought
+from appliance.tui.sender import Buffer
 from appliance.tui.status_view import status_lines
 
 ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -225,6 +229,21 @@ def test_thoughts_show_as_they_come_and_a_call_before_it_is_whole(core: Core) ->
     see(core, scenario)
 
 
+@pytest.mark.covers("B-156")
+def test_text_that_streams_is_passed_on_at_most_every_50_ms_and_none_is_lost() -> None:
+    written: list[tuple[float, str]] = []
+    buffer = Buffer(lambda text, is_thought: written.append((monotonic_s(), text)))
+    pieces = 0
+    while len(written) < 3:
+        buffer.add("owl ")
+        pieces += 1
+        sleep_s(0.005)
+    buffer.add("end", True)
+    buffer.flush()
+    assert "".join(text for _, text in written) == "owl " * pieces + "end"
+    assert all(later - sooner >= 0.05 for (sooner, _), (later, _) in pairwise(written[:3]))
+
+
 @pytest.mark.covers("B-158")
 def test_title_follows_what_another_process_calls_the_thread(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
@@ -234,6 +253,7 @@ def test_title_follows_what_another_process_calls_the_thread(core: Core) -> None
         with apsw.Connection(str(core.box.home.database)) as other:  # as a worker that gives it a title would
             other.execute("UPDATE runs SET title = 'renamed elsewhere' WHERE id = ?", (seen.app.attached(),))
         await seen.shows("· renamed elsewhere")
+        assert live.TITLE_S <= 5.0
 
     see(core, scenario)
 
@@ -289,6 +309,7 @@ def test_another_role_answers_and_what_was_told_can_be_read_again(core: Core) ->
         await seen.shows("Hoot hoot.", "context")
         seen.app.query_one(Composer).replace_text("/role ")
         await seen.shows("researcher", "NAME]: who answers in this thread")
+        assert "heartbeat" not in seen.text()
         await say(seen, "/role researcher")
         await seen.shows("researcher answers in this thread from your next message on")
         seen.app._forget_notice()

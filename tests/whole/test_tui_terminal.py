@@ -78,6 +78,10 @@ class Terminal:
         """Whether the bell has been rung."""
         return self._run("display-message", "-p", "#{window_bell_flag}") == "1\n"
 
+    def has_mouse(self) -> bool:
+        """Whether clicks go to the command; else the terminal selects text with them."""
+        return self._run("display-message", "-p", "#{mouse_any_flag}") == "1\n"
+
     def resize(self, width: int, height: int) -> None:
         """Another size."""
         self._run("resize-window", "-x", str(width), "-y", str(height))
@@ -168,6 +172,10 @@ def test_keys_of_a_terminal(terminal: Terminal):
     terminal.shows("│ one", "│ two", "│ three ", "│ four")
     terminal.keys("Enter")
     terminal.shows("▌ one", "▌ four", "Hoot")
+    assert terminal.has_mouse()
+    for word in ("off", "on"):
+        terminal.keys(f"/mouse {word}", "Enter")
+        until(lambda: terminal.has_mouse() == (word == "on"), f"the mouse is {word}")  # noqa: B023 - it is called at once
     terminal.keys("Tab")
     terminal.shows("/ filters by name and arguments")
     terminal.keys("3")

@@ -17,7 +17,7 @@ from appliance.errors import BadInput, NotFound, Refused
 from appliance.policy import modes
 from appliance.prompt import roles
 from appliance.prompt.packet_types import Scene
-from appliance.prompt.roles import ASSISTANT, SHIPPED, Role, Roles
+from appliance.prompt.roles import ASSISTANT, HEARTBEAT, SHIPPED, Role, Roles
 from appliance.records import Part, RunSettings, ToolSpec
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
@@ -142,7 +142,8 @@ class RoleService:
         found = []
         for one in self.roles.list_roles():
             current = self._assistant() if one.name == ASSISTANT else one
-            found.append({**roles.role_data(replace(current, text="")), "is_shipped": one.name in SHIPPED})
+            more = {"is_shipped": one.name in SHIPPED, "may_answer": one.name != HEARTBEAT}
+            found.append({**roles.role_data(replace(current, text="")), **more})
         return found
 
     @method("role.view", access="all")
