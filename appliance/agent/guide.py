@@ -190,14 +190,15 @@ class Guide:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
-        is_question = scene.text.endswith("?") or bool(words[:1] and words[0] in language.words["question"])
+        is_question = scene.text.endswith("?") or message_parts.asks(words, language)
         is_short = len(words) <= 4 and not scene.text.endswith(("!", "."))
         kind = self._router.kind(scene.text, language)
         may_claim = not is_question or bool(set(words[:4]) & language.words["asks"])
         if not is_question and (kind == "talk" or not is_short):
             chat = self._build_chat(scene, may_claim=True)
             return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
-        is_own = bool(set(words) & language.words["own"])
+        own = set(words) & language.words["own"]
+        is_own = bool(own - language.words["everybody"]) or bool(own and kind != "world")
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
         follows = self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
@@ -228,6 +229,14 @@ class Guide:
             is_question
             and not is_you
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
+        ):
+            return self._say_nothing(found, language)
+        if (
+            is_question
+            and subjects
+            and not is_you
+            and kind != "world"
+            and set(words) & language.words["again"] - language.words["at"]
         ):
             return self._say_nothing(found, language)
         return self._build_chat(scene, shots=shots, may_claim=may_claim)
@@ -332,6 +341,13 @@ class Guide:
         other = self._plan_answer(replace(scene, text=f"{query.rstrip('?')}, {intent.context.strip(' .!')}?"))
         return other if self._is_found(other, intent.language) else plan
 
+    def _answer_named(self, scene: Scene, intent: Intent) -> Plan:
+        """A question put as a request for what it names: "please tell me the code of the garage"."""
+        question = intent.language.say("what_is", text=intent.parts["query"].strip(" .!?¿"))
+        plan = self._plan_answer(replace(scene, text=question))
+        is_talk = self._router.kind(scene.text, intent.language) == "talk"
+        return self._build_chat(scene) if is_talk and not self._is_found(plan, intent.language) else plan
+
     def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
         return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))
 
@@ -347,6 +363,9 @@ class Guide:
         return Say(intent.language.say("help"))
 
     def _list_tasks(self, scene: Scene, intent: Intent) -> Plan:
+        if "what" in intent.parts:
+            return self.effects.is_listed(intent)
+
         def told(outcome: Outcome) -> Plan:
             empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
             return Say(intent.language.say("no_tasks")) if empty else answer_of(outcome, intent)
@@ -437,6 +456,7 @@ MAKERS: Mapping[str, Maker] = {
     "memories": Guide._list_memories,
     **dict.fromkeys(BEYOND, Guide._say_beyond),
     "asking": Guide._answer_asked,
+    "asking_for": Guide._answer_named,
     "done_maybe": Guide._done_perhaps,
     "search": Guide._search_notes,
     "about": Guide._describe_subject,

@@ -111,3 +111,55 @@ def test_a_known_word_and_a_name_are_no_typing_errors() -> None:
     assert typing_errors.mended("please ask Taks", english) == []
     (found, *_) = typing_errors.mended("remnid me of teh party", english)
     assert found.text == "remind me of the party" and found.as_typed("the party") == "teh party"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Add a tank to the model railway.", "I lost the list", "We remained in town tomorrow at 8.", "Put an ad in the paper."),
+        *(
+            "The taste to remember is vanilla",
+            "Make the mask for the party",
+            "The ticket that cost more is done",
+            "He was making up at 7",
+        ),
+        *(
+            "A massage at 5 would be nice",
+            "Send the remainder to the bank",
+            "Der Sprecher kommt morgen um acht",
+            "Wir verpassen den Zug",
+        ),
+        *("Die Scheibe an der Tür ist kaputt", "Il ressemble à ton rappeur", "Le monstre de la liste", "El borracho de las ocho"),
+    ],
+)
+def test_a_real_word_one_letter_from_a_cue_makes_no_effect(text: str) -> None:
+    found = ROUTER.cue(text)
+    assert found is None or found.name not in EFFECTS
+
+
+def test_common_words_near_a_cue_are_no_typing_errors() -> None:
+    for language in LANGUAGES.all:
+        assert len(language.words["real"]) > 50
+        assert [word for word in language.words["real"] if typing_errors.mended(word, language)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "parts"),
+    [
+        ("Please tell me the phone number of the school.", "asking_for", {"query": "the phone number of the school"}),
+        ("¿Me puedes decir la clave del wifi?", "asking_for", {"query": "la clave del wifi"}),
+        ("Sag mir bitte die Nummer vom Zahnarzt", "asking_for", {"query": "die Nummer vom Zahnarzt"}),
+        ("Would you memorise something for me? The locker is number 12.", "remember", {"fact": "The locker is number 12"}),
+        ("i should call Ines, add it to my list with high priority", "task", {"task": "call Ines", "level": "high"}),
+        ("remind me at noon tomorow to buy the teh", "remind", {"when": "at noon tomorrow to buy the teh"}),
+        ("Is washing the car on my list already?", "tasks", {"what": "washing the car"}),
+        ("whats up tomorrow, anything I have to think of?", "reminders", {}),
+        ("Read me everything on my list, I've lost track.", "tasks", {}),
+        ("Jot this down as a note: the tap drips", "note", {"body": "the tap drips"}),
+        ("you can cancel the bakery one, I have got it already", "cancel", {"what": "bakery"}),
+        ("two tasks, one for the bike and one for the lamp", "task", {"task": "the bike", "second": "the lamp"}),
+    ],
+)
+def test_everyday_wordings_are_read_as_they_are_meant(text: str, name: str, parts: dict[str, str]) -> None:
+    found = ROUTER.cue(text, can_point=True)
+    assert found is not None and (found.name, dict(found.parts)) == (name, parts)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, tool_call
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, both, tool_call
 from appliance.clock import new_id
 from appliance.knowledge import evidence
 from appliance.knowledge.entries import Entries
@@ -42,7 +42,7 @@ WITHOUT_TIME = 400
 FEW_WORDS = 5
 NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
 UNNAMED = frozenset("some any more one ones".split())
-REMIND_WORDS = frozenset("remind timer please it that then".split())
+REMIND_WORDS = frozenset("remind timer please it that then am pm clock".split())
 RAISED = {"priority_up": "high", "priority_down": "low"}
 LINKED = re.compile(r"(?:to|that|about|of)\b", re.IGNORECASE)
 POINTED = re.compile(r"\b(?:about|of|for|to|an|de|d') (?:it|that|this|das|ça|cela|eso)\b|\b(?:daran|dran)\b", re.IGNORECASE)
@@ -97,6 +97,10 @@ class Effects:
         return intent.context or ("" if last.endswith("?") else last)
 
     def _add_task(self, scene: Scene, intent: Intent) -> Plan:
+        if "second" in intent.parts:
+            given = [{"task": intent.parts[key]} for key in ("task", "second")]
+            first, second = (replace(intent, parts=parts, context="") for parts in given)
+            return both(self._add_task(scene, first), lambda: self._add_task(scene, second))
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
         if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
             text, level = text[: found.start()], said
@@ -111,7 +115,7 @@ class Effects:
         if not (text := self._meant_text(scene, intent)):
             return None
         text = self._router.duty(intent.language.without_opening(text), intent.language)
-        return self._add_task(scene, replace(intent, parts={"task": text}, context=""))
+        return self._add_task(scene, replace(intent, parts={**intent.parts, "task": text}, context=""))
 
     def _set_reminder(self, scene: Scene, intent: Intent) -> Plan:
         said = self._reminder_text(intent)
@@ -165,7 +169,13 @@ class Effects:
         """A reminder that names nothing, such as "about it in 25 minutes", with what is said around it."""
         if not intent.context:
             return said
-        pointing = intent.language.words["again"] | intent.language.words["timelike"] | intent.language.words["at"] | REMIND_WORDS
+        pointing = (
+            intent.language.words["again"]
+            | intent.language.words["timelike"]
+            | intent.language.words["at"]
+            | REMIND_WORDS
+            | evidence.MONTHS
+        )
         words = [word for word in words_in(said) if word not in self._ignored and not word[0].isdigit()]
         if any(word not in pointing for word in words):
             return said
@@ -226,6 +236,21 @@ class Effects:
             return None
         name = {"done_it": "done", "cancel_it": "cancel", "priority_it": "priority"}[intent.name]
         return self.make(scene, replace(intent, name=name, parts={**intent.parts, "what": intent.context}))
+
+    def is_listed(self, intent: Intent) -> Plan:
+        """Whether something is on the list already."""
+        what = intent.parts["what"]
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(one["name"], one["name"]) for one in (outcome.data or {}).get("tasks", ())]
+            found = self._find_meant(what, known, least=NAMED)
+            return Say(
+                intent.language.say("on_list", text="; ".join(found)) if found else intent.language.say("no_task", text=what)
+            )
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), told)
 
     def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
         """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""

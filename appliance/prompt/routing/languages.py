@@ -26,7 +26,7 @@ FAR = 3  # function words by which another language must lead, so that a text is
 # Lists that every language has.
 WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
-    *("real", "at", "timelike", "past", "tail"),
+    *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody"),
 )
 TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)
 TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text

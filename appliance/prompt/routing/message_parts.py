@@ -7,7 +7,7 @@ is somebody else's words: it asks for nothing. Pure.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -90,11 +90,17 @@ def question_in(text: str, language: Language) -> tuple[str, str]:
         words = words_in(found[at])
         while words and words[0] in language.words["again"]:
             words = words[1:]
-        if words and words[0] in language.words["question"] and len(words) > 1:
+        if asks(words, language) and len(words) > 1:
             question = found[at].strip(" ?.!") + "?"
             rest = ", ".join([*found[:at], *found[at + 1 :]]).strip(" ?.!")
             return ("", "") if not rest and bare == text else (question, rest)
     return "", ""
+
+
+def asks(words: Sequence[str], language: Language) -> bool:
+    """Whether words begin as a question does: "whose ...", "until when ..."."""
+    first = words[1:2] if words and words[0] in language.words["leading"] else words[:1]
+    return bool(first) and first[0] in language.words["question"]
 
 
 def is_courtesy(text: str, language: Language) -> bool:

@@ -31,7 +31,7 @@ ORDER = (
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *("priority", "priority_up", "priority_down", "task", "done", "cancel", "drop_task", "forget", "note", "search"),
-    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "text", "about"),
+    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "text", "about", "asking_for"),
     *BEYOND[1:],
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
@@ -50,6 +50,7 @@ MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
+MOST_ASKED = 14  # words of what is asked for with its name alone, "tell me the code of the garage"
 MOST_CHANGED = 7  # words of what is to be different
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
@@ -91,12 +92,12 @@ class Router:
         languages = self.languages.detect(said)
         for language in languages:
             if (found := self._read_message(said, language, order, can_point)) is not None:
-                return found
+                return _with_times(found)
         for language in languages if len(said) <= MAX_CHARS else ():
             for mended in typing_errors.mended(said, language, self.languages.real_words()):
                 if (found := self._read_message(mended.text, language, order, can_point)) is not None:
                     parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
-                    return replace(found, parts=parts, context=mended.as_typed(found.context))
+                    return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context)))
         return None
 
     def duty(self, text: str, language: Language) -> str:
@@ -187,6 +188,16 @@ def cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b)) / size if size else 0.0
 
 
+def _with_times(found: Intent) -> Intent:
+    """A reminder whose words of time have no typing errors: who reads the time does not know them."""
+    if found.also is not None:
+        found = replace(found, also=_with_times(found.also))
+    if found.name not in (*REMINDING, "recurring"):
+        return found
+    parts = {key: typing_errors.with_times(part, found.language) for key, part in found.parts.items()}
+    return replace(found, parts=parts, text=typing_errors.with_times(found.text, found.language))
+
+
 def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
     """Whether the parts of a sentence are what they have to be."""
     if "clause" in parts and not _is_clause(parts["clause"], language):
@@ -197,6 +208,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         return False
     if name == "sum":
         return bool(arithmetic.result(parts["sum"], language.signs))
+    if name == "asking_for":
+        return bool(set(words_in(parts["query"])[:1]) & language.words["definite"]) and len(parts["query"].split()) <= MOST_ASKED
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
     if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:

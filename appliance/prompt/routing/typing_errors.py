@@ -1,12 +1,14 @@
 """Requests with a typing error: a word that is no known word may stand for one of those with which people ask.
 
 A word of four letters or more that is in none of the lists of its language, and one letter away from a word of its sentences
-(left out, added, another, or two in each other's place; two letters from a word of eight), is put in its place. Whether the
-message then asks for something is for the sentences to say, and its parts stay as they were typed. Words that people shorten
-("pls", "u") are replaced too. Names are left alone: a word with a capital letter inside a sentence is no typing error. Pure.
+(left out, added, two in each other's place, or in a word of six another; two letters from a word of eight), is put in its
+place. Whether the message then asks for something is for the sentences to say, and its parts stay as they were typed, but for
+words of time. Words that people shorten ("pls", "u") are replaced too. Names are left alone: a word with a capital letter
+inside a sentence is no typing error. Pure.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -15,6 +17,7 @@ from appliance.prompt.routing.languages import Language
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 LEAST_LETTERS = 4
+LEAST_EXCHANGED = 6  # letters of the word that is meant, for another letter in place of one
 LONG_LETTERS = 8  # of the word that is meant, for two errors
 MOST_ERRORS = 3  # words of a message
 MOST_WAYS = 3  # in which each of them may be meant
@@ -57,6 +60,21 @@ def mended(text: str, language: Language, real: frozenset[str] = frozenset()) ->
     return [_put_in(text, words, chosen) for chosen in (first, *([*first[:at], other, *first[at + 1 :]] for at, other in others))]
 
 
+def with_times(text: str, language: Language) -> str:
+    """A text whose words for days and times have no typing errors."""
+    words = list(WORD.finditer(text))
+    return _put_in(text, words, [_time_meant(text, one, language) for one in words]).text
+
+
+def _time_meant(text: str, found: "re.Match[str]", language: Language) -> str:
+    word, times = found[0].lower(), language.words["timelike"]
+    if word in language.short:
+        return language.short[word] if language.short[word] in times else ""
+    if len(word) < LEAST_EXCHANGED or word in times or not _may_be_wrong(text, found):
+        return ""
+    return next((other for other in _near_words(word, language) if other in times), "")
+
+
 def _put_in(text: str, words: Sequence["re.Match[str]"], chosen: Sequence[str]) -> Mended:
     made, last, places = "", 0, []
     for found, meant in zip(words, chosen):
@@ -89,11 +107,21 @@ def _near_words(word: str, language: Language) -> list[str]:
         most = 2 if len(other) >= LONG_LETTERS and other[0] == word[0] else 1
         if abs(len(other) - len(word)) > most or (word[0] != other[0] and word[1:2] != other[1:2] and word[:2] != other[1::-1]):
             continue
-        if any(word == other + ending for ending in INFLECTED):
+        if any(word == other + ending for ending in INFLECTED) or _is_another_short_word(word, other):
             continue
         if (found := distance(word, other, most)) <= most:
             near.append((found, other))
     return [other for _, other in sorted(near)]
+
+
+def _is_another_short_word(word: str, other: str) -> bool:
+    """Whether a letter is another: of short words, most of those that differ so are words of their own ("lost", "list")."""
+    a, b = _without_accents(word), _without_accents(other)
+    return len(other) < LEAST_EXCHANGED and len(a) == len(b) and a != b and sorted(a) != sorted(b)
+
+
+def _without_accents(word: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
 
 
 def distance(a: str, b: str, most: int) -> int:
