@@ -308,3 +308,36 @@ def test_a_time_beyond_all_calendars_is_left_for_the_tool_to_refuse() -> None:
     assert isinstance(plan, Do)
     moved = plan.then(Outcome(200, "ok", "", data={"schedules": [{"id": "1a2b", "next_ms": 1_800_000_000_000}]}))
     assert isinstance(moved, Do) and moved.call.arguments["frequency"] == "99999999 days later"
+
+
+def test_whether_something_is_on_the_list_is_told_from_the_open_tasks(ask: Any) -> None:
+    def act(call: ToolCall) -> Outcome:
+        return Outcome(200, "ok", "lines", data=TASKS)
+
+    steps, _, tools = ask("is painting the fence already on my list?", act=act)
+    assert text_of(steps) == "Yes, that is on your list: paint the fence" and [call.name for call in tools.called] == ["list_tasks"]
+    steps, _, _ = ask("Is washing the car on my list?", act=act)
+    assert "no open task" in text_of(steps)
+
+
+def test_two_tasks_of_one_sentence_are_both_added(ask: Any) -> None:
+    _, _, tools = ask("note down two tasks, one for polishing the shoes and one for sorting the photos")
+    assert [call.arguments["name"] for call in tools.called] == ["polishing the shoes", "sorting the photos"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Please tell me the garage code.", "4471"),
+        ("until when is our parking permit good", "I find nothing about that in your notes."),
+    ],
+)
+def test_a_question_with_courtesy_or_without_its_mark_is_no_talk(ask: Any, text: str, said: str) -> None:
+    steps, model, _ = ask(text)
+    assert said in text_of(steps) and model.asked == []
+
+
+def test_what_a_reminder_points_to_is_in_the_sentence_before(ask: Any) -> None:
+    _, _, tools = ask("I must not miss the concert. Please remind me of it on 13 December at 4 pm.")
+    (call,) = tools.called
+    assert call.name == "remind" and "concert" in call.arguments["text"] and " it " not in call.arguments["text"]
