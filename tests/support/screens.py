@@ -40,7 +40,7 @@ VARYING = (
     (re.compile(r"next try in [\d.]+ s, \^R now( · owlbox doctor says why)?"), "next try in N s, ^R now"),
     (re.compile(r"█+░+( +)\d+ of \d+ tokens, \d+ %"), r"████░░░░\1N of N tokens, N %"),
     (re.compile(r"(?m)^( (?:system|conversation|free)\b.*?)\d+( +\d+ %)?$"), r"\1N"),
-    (re.compile(r"messages: \d+, (now|\d+ s|\d+ min)"), "messages: N, now"),
+    (re.compile(r"messages: \d+, (now|\d+ s|\d+ min) *│"), "messages: N, now │"),
     (re.compile(r"/tmp/owl-\w+"), "/run/owlbox"),
     (re.compile(r"\d+ can be used(, \d+ cannot)?"), "N can be used"),  # as programs of this computer are there
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context N of N (N %)"),
