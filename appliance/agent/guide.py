@@ -63,6 +63,7 @@ DEFINITION = re.compile(
 )
 DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
 POINTING_BACK = ("cancel_it", "forget_it", "undo_now", "done_it", "did_it", "priority_it", "change_it", "more_it")
+REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
 FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
 POINTING = 80  # characters of a request that only points to the text it is about
 
@@ -84,14 +85,14 @@ class Guide:
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
         text = strip_notes(prompt.content).strip()
         own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
-        scene = Scene(tier, text, messages[: _place_of(messages, prompt)], extra)
+        scene = Scene(tier, text, messages[: _place_of(messages, prompt)], extra, prompt.sender_id)
         if own != text:
             return self._build_chat(scene, is_text=True)
         if (answer := questions_back.answered(scene, self._router)) is not None:
             said = Say(answer.language.say("left")) if answer.name == "no" else self.make(scene, answer)
             if said is not None:
                 return said
-        effect = last_effect(scene.before)
+        effect = last_effect(scene.before, scene.sender)
         last = LAST if effect is not None and effect.turns == 1 else ()
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
@@ -104,6 +105,8 @@ class Guide:
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
+        if intent.is_guess and intent.name in REMOVING and "what" in intent.parts and (asked := questions_back.sure(intent)):
+            return Say(asked)
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
             return plan
@@ -111,7 +114,7 @@ class Guide:
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, None for one that asks for nothing here."""
-        if intent.name in POINTING_BACK and (effect := last_effect(scene.before)) is not None:
+        if intent.name in POINTING_BACK and (effect := last_effect(scene.before, scene.sender)) is not None:
             if self._means_last(scene, intent, effect) and (plan := self._references.make(scene, intent, effect)) is not None:
                 return plan
         make = MAKERS.get(intent.name)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from stores import new_store
 
 from appliance.agent.guide import Guide
@@ -151,3 +152,27 @@ def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: Guide) ->
     plan: Callable[[str], Plan] = lambda text: guide.plan("tiny", [Message("user", text)])  # noqa: E731
     near, text = plan("I had such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
     assert isinstance(near, Chat) and near.may_claim and isinstance(text, Chat) and not text.may_claim
+
+
+def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: Guide) -> None:
+    asked = [
+        Message("user", "Call the plumber", sender_id="ann"),
+        Message("assistant", 'Shall I add the task "call the plumber"? Say yes.'),
+    ]
+    assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="bob")])) == []
+    assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="ann")])) == [
+        ("create_task", {"name": "call the plumber"})
+    ]
+    for sender, calls in (("bob", []), ("ann", [("delete_task", {"id": 4})])):
+        done = [replace(m, sender_id="ann") if m.role == "user" else m for m in after("create_task")]
+        assert calls_of(guide.plan("tiny", [*done, Message("user", "cancel that", sender_id=sender)])) == calls
+
+
+def test_nothing_is_removed_on_a_word_that_had_to_be_mended(guide: Guide) -> None:
+    plan = guide.plan("tiny", [Message("user", "cancle the reminder about the cactus")])
+    assert isinstance(plan, Say) and plan.text == 'Shall I cancel the reminder about "the cactus"? Say yes.'
+    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text), Message("user", "yes")]
+    assert calls_of(guide.plan("tiny", said)) == [("delete_schedule", {"id": "ab12cd34"})]
+    assert calls_of(guide.plan("tiny", [Message("user", "pls cancel the reminder about the cactus")])) == [
+        ("delete_schedule", {"id": "ab12cd34"})
+    ]

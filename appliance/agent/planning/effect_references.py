@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, tool_call
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, is_of, tool_call
 from appliance.prompt.routing import foreign_times
 from appliance.prompt.routing.languages import words_in
 from appliance.prompt.routing.router import Intent
@@ -53,15 +53,15 @@ class Effect(Struct, frozen=True):
     turns: int
 
 
-def last_effect(messages: Sequence[Message]) -> Effect | None:
-    """The newest effect of a conversation that may still be meant; None when there is none."""
+def last_effect(messages: Sequence[Message], sender: str = "") -> Effect | None:
+    """The newest effect of a conversation that `sender` may still mean; None when there is none, or another person asked for it."""
     results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
     turns = 1
-    for message in reversed(messages):
+    for at, message in reversed([*enumerate(messages)]):
         for call in reversed(message.tool_calls):
             said = results.get(call.id, "")
             if call.name in MADE + CHANGED and said and not said.startswith(FAILED):
-                return Effect(call.name, call.arguments, said, turns)
+                return Effect(call.name, call.arguments, said, turns) if is_of(sender, messages[:at]) else None
         turns += message.role == "user"
         if turns > MOST_TURNS + 1:
             return None

@@ -80,6 +80,12 @@ class Sampling(Struct, frozen=True):
 SAMPLING: Mapping[Tier, Sampling] = {"tiny": Sampling(0.0, 1.1, 120, 160, 2), "small": Sampling(0.0, 1.05, 180, 320, 6)}
 
 
+def is_of(sender: str, messages: Sequence[Message]) -> bool:
+    """Whether the newest prompt of a conversation is this sender's, as far as both are known."""
+    prompt = next((m for m in reversed(messages) if m.role == "user"), None)
+    return prompt is None or not sender or not prompt.sender_id or prompt.sender_id == sender
+
+
 class Scene(Struct, frozen=True):
     """A message with what was said before it."""
 
@@ -87,6 +93,7 @@ class Scene(Struct, frozen=True):
     text: str
     before: Sequence[Message]
     extra: str = ""
+    sender: str = ""
 
     @property
     def talked(self) -> list[Message]:

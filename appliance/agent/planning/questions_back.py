@@ -1,7 +1,7 @@
 """Questions that the program asks back, and what a short answer to one means: "yes", a time, or one of several things.
 
 A question is one of the phrases of a language file, so the answer is understood from what the conversation recorded, and nothing
-has to be kept. Only the message right behind a question answers it; anything else drops it.
+has to be kept. Only the message right behind a question answers it, from the person who was asked; anything else drops it.
 """
 
 import re
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from appliance.agent.planning.plans import Scene
+from appliance.agent.planning.plans import Scene, is_of
 from appliance.prompt.routing.languages import Language
 from appliance.prompt.routing.router import ANSWERS, REMINDING, Intent, Router
 
@@ -30,7 +30,7 @@ def answered(scene: Scene, router: Router) -> Intent | None:
     An intent named "no" says that nothing is to be done.
     """
     asked = scene.last_answer
-    if not asked or len(scene.text.split()) > MOST_WORDS:
+    if not asked or len(scene.text.split()) > MOST_WORDS or not is_of(scene.sender, scene.before):
         return None
     for language in router.languages.all:
         for name, phrase in language.phrases.items():

@@ -67,6 +67,7 @@ class Intent(Struct, frozen=True):
     text: str = ""
     context: str = ""  # what is said around it in the same message
     also: "Intent | None" = None  # another effect that the message asks for after this one
+    is_guess: bool = False  # a typing error was mended to understand it
 
 
 class Router:
@@ -97,7 +98,8 @@ class Router:
             for mended in typing_errors.mended(said, language, self.languages.real_words()):
                 if (found := self._read_message(mended.text, language, order, can_point)) is not None:
                     parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
-                    return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context)))
+                    is_guess = any(typed.lower() not in language.short for *_, typed in mended.places)
+                    return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context), is_guess=is_guess))
         return None
 
     def duty(self, text: str, language: Language) -> str:
