@@ -25,6 +25,21 @@ def test_greetings_and_thanks_are_left_out_only_around_something(prompt: str, na
     assert (found and found.name) == name
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Add a task with high priority: pay the bill",
+        "Füge eine Aufgabe mit hoher Priorität hinzu: pay the bill",
+        "Ajoute une tâche avec une priorité haute : pay the bill",
+        "Añade una tarea con prioridad alta: pay the bill",
+    ],
+)
+def test_the_priority_may_stand_before_the_task(prompt: str) -> None:
+    found = ROUTER.cue(prompt)
+    assert found is not None and found.parts["task"] == "pay the bill"
+    assert found.language.level(found.parts["level"]) == "high"
+
+
 def test_a_given_text_keeps_its_thanks() -> None:
     found = ROUTER.cue("Correct the spelling: I recieve teh letter. Thanks a lot.")
     assert found is not None and found.parts["text"].endswith("Thanks a lot")
