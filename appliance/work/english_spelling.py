@@ -6,6 +6,8 @@ mended text is a time, and then asks the person, since it is a guess. Pure.
 
 import re
 
+from appliance.prompt.routing.typing_errors import distance
+
 WORDS = (
     *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
     *("mondays", "tuesdays", "wednesdays", "thursdays", "fridays", "saturdays", "sundays"),
@@ -55,13 +57,4 @@ def _edit_distance(one: str, other: str, most: int) -> int:
     """How many letters were left out, put in, mistaken or swapped; more than `most` where that is all that is known."""
     if abs(len(one) - len(other)) > most or one[0] != other[0] and one[1:2] != other[:1]:
         return most + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        older, before, row = before, row, [i]
-        for j, wanted in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
+    return distance(one, other, most)
