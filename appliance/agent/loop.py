@@ -44,6 +44,7 @@ from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 DRAFT_EVERY_S = 2.0
+MAX_WATCHED = 2000  # loops that are shown elsewhere at a time: one that waits for a decision may never end
 MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_result": Step.RESULT_RECORDED}
 
 
@@ -80,9 +81,11 @@ class Feed:
     def watch(self, loop: int, watcher: Callable[[Shown], None]) -> None:
         """Everything about one loop until it ends, for one who shows it elsewhere and is no listener: the answer is sent as well.
 
-        The watcher is called by whoever drives the loop and must not wait.
+        The watcher is called by whoever drives the loop and must not wait. The oldest of too many hears nothing more.
         """
         with self._guard:
+            while len(self._watchers) >= MAX_WATCHED:
+                del self._watchers[next(iter(self._watchers))]
             self._watchers[loop] = watcher
 
     def subscribe(self, loop: int) -> Subscription:

@@ -2,11 +2,13 @@
 
 They are asked as long as BOOTSTRAP.md is there, which the last answer or `/skip` removes. Each answer is written at once, as a
 line of USER.md, IDENTITY.md or SOUL.md; which questions are answered stands in the front matter of BOOTSTRAP.md, so an interview
-that was interrupted goes on with the next one. A place also sets `system.timezone`, when it names a zone. No model is asked and
-nothing is added to a thread.
+that was interrupted goes on with the next one. What answers nothing, such as a greeting or a command, is not written down and the
+same question is asked again. A place also sets `system.timezone`, when it names a zone. No model is asked and nothing is added
+to a thread.
 """
 
 import logging
+import re
 import stat
 import threading
 import tomllib
@@ -32,6 +34,7 @@ LOG = logging.getLogger(__name__)
 SKIP = "/skip"
 LANGUAGE, OTHERWISE = "language", "en"
 PLACE = "place"
+WORD = re.compile(r"[^\W\d_]+")
 MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
@@ -83,9 +86,12 @@ class Interview:
             line = " ".join(markdown.visible(text).split())[:MAX_CHARS]
             if line.lower() == SKIP:
                 return self._end(given, "skipped")
+            if line and (why := self._find_fault(step, line, given)):
+                return replace(self._open_question(), note=why)
             if line:
                 self._write_line(*QUESTIONS[step], line)
-            given = {**given, step: self._find_language(line) if step == LANGUAGE else "given" if line else "left out"}
+            language = self._find_language(line) or OTHERWISE
+            given = {**given, step: language if step == LANGUAGE else "given" if line else "left out"}
             if len(given) == len(QUESTIONS):
                 return self._end(given, "end")
             self._keep_given(given)
@@ -153,10 +159,26 @@ class Interview:
         return name if name in self._words else OTHERWISE
 
     def _find_language(self, text: str) -> str:
-        """The language that an answer names in any of the languages; English for others, which stay in USER.md all the same."""
-        words = text.lower().replace(",", " ").replace(".", " ").split()
-        tables = {name: one["names"] for name, one in self._words.items() if isinstance(one, dict)}
-        return next((name for name, names in tables.items() if set(names) & set(words)), OTHERWISE)
+        """The language that an answer names in any of the languages, English for one that is not spoken here; "" for no language.
+
+        Within a sentence a name counts and a code of two letters does not.
+        """
+        words = set(WORD.findall(text.lower()))
+        for name, names in ((name, set(one["names"])) for name, one in self._words.items() if isinstance(one, dict)):
+            if any(word in names and (len(word) > 2 or len(words) == 1) for word in words):
+                return name
+        return OTHERWISE if words & set(self._words["others"]) or text.strip() in self._words["others"] else ""
+
+    def _find_fault(self, step: str, line: str, given: dict[str, str]) -> str:
+        """What is said about an answer that is none; "" for an answer."""
+        if step == LANGUAGE:
+            return "" if self._find_language(line) else str(self._words["which"])
+        words = self._words[self._language_of(given)]
+        bare = line.lower().strip(" .,!?¿¡")
+        empty = (word for one in self._words.values() if isinstance(one, dict) for word in one["empty"])
+        is_question = line.endswith("?") and " " in bare
+        is_said = any(letter.isalpha() for letter in bare) or (step == PLACE and bool(find_timezone(line)))
+        return str(words["again"]) if line.startswith("/") or is_question or not is_said or bare in empty else ""
 
 
 def _replace_file(path: Path, text: str) -> None:

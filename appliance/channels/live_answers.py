@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.agent.loop import Feed
+from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.agent.loop_events import Shown
 from appliance.channels.contract import Connection
 from appliance.clock import monotonic_s, now_ms
@@ -74,6 +74,8 @@ class LiveAnswers:
         with self._state:
             if self._is_closed:
                 return
+            for key in list(self._answers)[: max(0, len(self._answers) - MAX_WATCHED + 1)]:  # of loops that never ended
+                del self._answers[key]
             self._answers[message.key] = _Answer(message, self._pace.every_s)
         self._feed.watch(loop, partial(self._hear, message.key))
 
@@ -194,6 +196,7 @@ class LiveAnswers:
                 "ON CONFLICT (channel, key) DO UPDATE SET message = excluded.message",
                 (self._channel, key, shown, now_ms()),
             )
+            execute("DELETE FROM live_answers WHERE begun_ms < ?", (now_ms() - KEPT_MS,))
 
     def _forget(self, key: str) -> None:
         with self._store.write() as execute:
@@ -210,4 +213,5 @@ class LiveAnswers:
         """Show nothing more; what is shown stays for the answer to come."""
         with self._state:
             self._is_closed = True
+            self._answers = {key: one for key, one in self._answers.items() if one.is_sending}
             self._state.notify_all()

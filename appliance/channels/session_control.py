@@ -5,6 +5,7 @@ is decided here is only what goes together: a question needs a model that exists
 it, a session is deleted with everything said in it. Knows nothing about sockets or files.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from appliance.channels.inbox import Accepted, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
-from appliance.errors import BadInput, Conflict, NotFound, Refused
+from appliance.errors import BadInput, Conflict, NotFound, Refused, Unavailable
 from appliance.knowledge.views import Views
 from appliance.memory.session_review import SessionReview
 from appliance.records import Inbound, Mode, Outcome, RunSettings
@@ -31,6 +32,7 @@ from appliance.sessions.transcripts import Transcripts
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
 
+LOG = logging.getLogger(__name__)
 CHANNEL = "local"
 RUN = "run://"
 Named = Annotated[str, "its name or id, or the beginning or end of the id"]
@@ -94,13 +96,21 @@ class Control:
         settings = prompt.settings
         if not settings.model:
             raise BadInput("no model is given", hint="owlbox model list shows local ones; a pool or route will do")
-        self._plan(settings.model)
+        self._plan(settings.model)  # nobody may ask later: one that cannot be asked now is refused as well
         message_id = f"{user}/{prompt.message_id}" if prompt.message_id else new_id()
         inbound = Inbound(CHANNEL, user, prompt.text, message_id, now_ms(), mode=prompt.mode)
         if prompt.run:
             known = replace(inbound, thread=self.runs.get(prompt.run).id)
             return self.inbox.accept(known, correlation, partial(self._continue_run, prompt))
         return self.inbox.accept(replace(inbound, alias=prompt.alias, settings=replace(settings, layout="entries")), correlation)
+
+    def require_model(self, name: str) -> None:
+        """Refuse what is no pool, route or model, or may not be asked; "" is the default, and what is away now may answer later."""
+        try:
+            if name:
+                self._plan(name)
+        except Unavailable as error:
+            LOG.info("model %s is not asked now: %s", name, error)
 
     def _continue_run(self, prompt: Prompt) -> str:
         """The run that a prompt continues, or a fork of it, set as it wants; its id."""

@@ -83,7 +83,8 @@ class Pool:
         models = self._config.models
         is_route = "/" in name or name == LOCAL or name in self._config.routes
         if name not in self._config.pools and not is_route:
-            raise NotFound(f"no pool named {name}", hint=f"there are: {', '.join(sorted(self._config.pools))}")
+            known = ", ".join(sorted({*self._config.pools, *self._config.routes, LOCAL}))
+            raise NotFound(f"no pool named {name}", hint=f"there are: {known}; or local/FILE, or PROVIDER/MODEL")
         names: Sequence[str] = self._config.pools.get(name, (name,))
         if not names:
             raise ConfigError(f"pool {name} names no route", key=f"pools.{name}")
@@ -162,7 +163,10 @@ class Pool:
                     return self.route(name)
 
     def status(self) -> dict[str, Any]:
-        """What is in memory, what it takes, and whether it is answering; loads nothing."""
+        """What is in memory, what it takes, and whether it is answering; loads nothing.
+
+        While nothing is in memory `window` is that of the local model which would be loaded.
+        """
         with self._guard:
             loaded = [p for p in dict.fromkeys([*self._providers.values(), *self._retired]) if p.is_loaded]
             encoder = self._encoder if self._encoder is not None and self._encoder.is_loaded else None
@@ -171,11 +175,20 @@ class Pool:
             "waiting": self._scheduler.waiting,
             "model": loaded[0].model if loaded else "",
             "provider": loaded[0].name if loaded else "",
-            "window": loaded[0].window if loaded else 0,
+            "window": loaded[0].window if loaded else self._coming_window(),
             "memory_mb": round((sum(p.memory_bytes for p in loaded) + (encoder.memory_bytes if encoder else 0)) / 1_000_000),
             "embedding": encoder.model if encoder else "",
             "remote": self.remotes.status(),
         }
+
+    def _coming_window(self) -> int:
+        """The window of the local model that the default pool would load; 0 where there is none."""
+        pool = self._config.models.pool
+        name = next((one for one in self._config.pools.get(pool, (pool,)) if self._target_of(one) is None), "")
+        try:
+            return self._provider_of(name).window if name else 0
+        except OwlError:
+            return 0
 
     def close(self, wait_s: float = 10) -> None:
         """Give everything back once the running generation, which must be cancelled, has stopped."""

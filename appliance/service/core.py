@@ -201,7 +201,7 @@ class Core:
             *(self.servers.hub, self.guests, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
             *(
                 uploads,
-                ThreadMethods(self.inbox, self.runs, uploads),
+                ThreadMethods(self.inbox, self.runs, uploads, made.require_model),
                 SessionMethods(made, states),
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),

@@ -251,7 +251,8 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
                 messages.extend(later)
                 later.clear()
         elif event.kind == "compaction":
-            messages.append(Message("user", f"(What was said before, in short: {event.content})", at_ms=event.at_ms))
+            said = f"(What was said before, in short: {event.content})"
+            messages.append(Message("user", said, at_ms=event.at_ms, own_chars=0))  # the program's words, not the person's
         elif event.kind == "message" and event.role in ("user", "assistant"):
             text = (event.input or {}).get("rendered") or event.content  # of a skill that was called by its name
             if event.role == "user" and event.input and event.input.get("relevant"):

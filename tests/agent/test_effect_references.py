@@ -19,7 +19,8 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import Router
-from appliance.records import Message, Outcome, ToolCall
+from appliance.records import Event, Message, Outcome, ToolCall
+from appliance.sessions.events import as_messages
 from appliance.text.sentence_stream import SentenceStream
 
 NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
@@ -131,6 +132,27 @@ def test_what_a_small_model_cannot_do_is_said_so(guide: Guide) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tool", "arguments", "result", "number"),
+    [
+        ("create_task", {"name": "12"}, "Added task 4: 12 (medium)", 4),
+        ("create_task", {"name": "tea"}, "Added task 3: tea (medium)", 3),
+        ("update_task", {"id": 3, "name": "tea"}, "3. tea", 3),
+        ("update_task", {"id": "3"}, "3. tea", 3),
+    ],
+)
+def test_a_task_is_meant_by_its_number_whatever_another_is_called(
+    guide: Guide, tool: str, arguments: dict[str, Any], result: str, number: int
+) -> None:
+    call = ToolCall("c1", tool, arguments)
+    said = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
+    plan = guide.plan("tiny", [*said, Message("assistant", result), Message("user", "make it high priority")])
+    assert isinstance(plan, Do)
+    named = {"tasks": [{"id": 12, "name": "tea"}, {"id": 5, "name": "12"}, {"id": 4, "name": "12"}, {"id": 3, "name": "tea"}]}
+    meant = plan.then(Outcome(200, "ok", "", data=named))
+    assert isinstance(meant, Do) and dict(meant.call.arguments) == {"id": number, "priority": "high"}
+
+
+@pytest.mark.parametrize(
     ("pieces", "said"),
     [
         (("Sure! ", "I have added ", "it to your list. ", "Anything else? "), "HONEST"),
@@ -176,3 +198,13 @@ def test_nothing_is_removed_on_a_word_that_had_to_be_mended(guide: Guide) -> Non
     assert calls_of(guide.plan("tiny", [Message("user", "pls cancel the reminder about the cactus")])) == [
         ("delete_schedule", {"id": "ab12cd34"})
     ]
+
+
+@pytest.mark.parametrize("said", ["note that down", "remember that"])
+def test_a_summary_of_what_was_said_is_not_taken_for_the_words_of_the_person(guide: Guide, said: str) -> None:
+    summary = Event("r", "compaction", "system", "The person asked about a kettle.")
+    answer = Event("r", "message", "assistant", "Is there anything else?")
+    prompt = Message("user", said)
+    assert calls_of(guide.plan("tiny", [*as_messages([summary, answer]), prompt])) == []
+    own = Message("user", "The kettle is green.")
+    assert calls_of(guide.plan("tiny", [own, Message("assistant", "I see."), prompt]))[0][0] in ("remember", "write_note")

@@ -12,7 +12,7 @@ import pytest
 from process import ROOT, until
 from stores import new_store
 
-from appliance.agent.loop import Feed
+from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.channels import connectors
 from appliance.channels.connections import ConfigError, Connections, Runner, connect
 from appliance.channels.contract import Connection, Received, Running
@@ -229,6 +229,28 @@ def test_what_nobody_sends_any_more_is_forgotten_at_the_next_start(home: Home) -
         execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', 1), ('a', 'answer:2', 'm2', ?)", (now_ms(),))
     LiveAnswers("a", Written(), store, Feed())
     assert store.rows("SELECT key FROM live_answers") == [("answer:2",)]
+
+
+def test_a_core_that_runs_long_keeps_no_more_of_answers_than_it_may(home: Home) -> None:
+    store, feed, channel = new_store(home.database), Feed(), Written()
+    live = LiveAnswers("a", channel, store, feed, Pace(0.0, 0.0, 0.0))
+    for loop in range(MAX_WATCHED + 1):  # none of which ever ends
+        live.watch(loop, Outbound("a:x", "", key=f"answer:{loop}"))
+    with store.write() as execute:
+        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', 1)")
+    feed.put(0, Delta("the oldest"))
+    assert channel.calls == []
+    feed.put(MAX_WATCHED, Delta("the newest"))
+    until(lambda: store.rows("SELECT key FROM live_answers") == [(f"answer:{MAX_WATCHED}",)], "what is old is forgotten", 10)
+    live.close()
+    store.close()
+    again = Feed()
+    for loop in range(MAX_WATCHED + 1):
+        again.watch(loop, [].append)
+    seen: list[Any] = []
+    again.watch(0, seen.append)
+    again.put(0, Delta("heard"))
+    assert seen == [Delta("heard")] and len(again._watchers) == MAX_WATCHED
 
 
 def test_nothing_is_shown_of_a_turn_that_is_over_when_the_next_is_written(home: Home) -> None:

@@ -89,6 +89,35 @@ def test_one_word_ends_it_and_an_empty_answer_leaves_out_one_question(box: Path)
     assert told(box, "USER") == "" and told(box, "IDENTITY") == ""
 
 
+@pytest.mark.parametrize("said", ["hello", "hi, es tut mir leid", "12345", "/help", "???", "asdf", "what do you mean?"])
+def test_what_names_no_language_is_asked_again_with_a_hint(box: Path, said: str) -> None:
+    shown = talk(box, said, said, "Italiano per favore").splitlines()
+    for again in (shown[1:3], shown[3:5]):
+        assert again[0].startswith("That names no language") and again[1].startswith("(1/6) Which language")
+    assert shown[5].startswith("(2/6) What shall I be called?") and "- Language: Italiano per favore" in told(box, "USER")
+    assert said not in told(box, "USER")
+
+
+@pytest.mark.parametrize(
+    ("said", "language"),
+    [("de", "heißen"), ("en español por favor", "llamarme"), ("日本語", "I be called"), ("Français!", "m'appeler")],
+)
+def test_a_language_is_known_by_its_name_or_code(box: Path, said: str, language: str) -> None:
+    assert language in talk(box, said).splitlines()[1]
+
+
+@pytest.mark.parametrize("step", range(1, len(QUESTIONS)))
+def test_what_answers_no_question_is_not_written_down_and_is_asked_again(box: Path, step: int) -> None:
+    wrong = ("/help", "Hello!", "...", "Was heißt das?", "ja")
+    shown = talk(box, *["Deutsch", *[""] * (step - 1)], *wrong, "", *[""] * 5).splitlines()[step:]
+    assert shown[0].startswith(f"({step + 1}/6)") and shown[1:11] == [
+        "Das ist keine Antwort auf die Frage. Return lässt sie aus, /skip beendet alle.",
+        shown[0],
+    ] * len(wrong)
+    assert not any(word in told(box, name) for word in wrong for name in ("USER", "IDENTITY", "SOUL"))
+    assert not (box / "BOOTSTRAP.md").exists(), "an empty answer leaves it out"
+
+
 def test_an_answer_is_one_line_and_takes_the_place_of_the_one_before(box: Path) -> None:
     bootstrap = (box / "BOOTSTRAP.md").read_text()
     for name in ("Ada", "Ada <!-- x --> Lovelace\n# Heading " + "x" * 999):

@@ -19,9 +19,10 @@ from appliance import clock
 from appliance.channels import session_control
 from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.rpc.sessions import SessionMethods
+from appliance.channels.rpc.threads import ThreadMethods
 from appliance.cli import main
 from appliance.cli import session as annals
-from appliance.errors import BadInput, Conflict, NotFound, Refused
+from appliance.errors import BadInput, Conflict, NotFound, Refused, Unavailable
 from appliance.knowledge.views import Views
 from appliance.records import Ask, Cancel, Delta, Event, Finish, LoopEnded, Piece, Route
 from appliance.runtime.methods import LocalCall, Method, find_methods
@@ -44,6 +45,8 @@ class Bench:
     def _plan(self, pool: str) -> list[Route]:
         if pool == "nowhere":
             raise NotFound("there is no pool or route nowhere")
+        if pool == "away":
+            raise Unavailable("no answer from there just now")
         return list(self.desk.model.plan(pool))
 
     def table(self) -> dict[str, Method]:
@@ -90,6 +93,18 @@ def test_model_is_needed_and_must_exist(bench: Bench, store: Store) -> None:
     ):
         with pytest.raises(BadInput):
             bench.call("run.ask", prompt="hi", model="double", settings=wrong)
+
+
+def test_a_talk_is_set_to_no_model_that_is_not_there_and_to_one_that_is_away(bench: Bench, store: Store) -> None:
+    run = bench.call("run.act", prompt="hi", model="double")["run"]
+    count = store.value("SELECT COUNT(*) FROM runs")
+    with pytest.raises(NotFound, match="nowhere"):
+        bench.call("run.config", run=run, settings={"model": "nowhere"})
+    with pytest.raises(NotFound, match="nowhere"):
+        ThreadMethods(bench.inbox, bench.runs, None, bench.control.require_model).send(LocalCall(), "hi", model="nowhere")
+    assert store.value("SELECT COUNT(*) FROM runs") == count and bench.runs.get(run).settings.model == "double"
+    for name in ("away", ""):
+        assert bench.call("run.config", run=run, settings={"model": name})["settings"]["model"] == name
 
 
 @pytest.mark.covers("E-148", "R-175")

@@ -50,10 +50,20 @@ def test_no_model_says_how_to_get_one(tmp_path: Path) -> None:
     assert caught.value.hint == "owlbox model add smollm2"
 
 
+def test_the_window_is_told_before_the_model_is_loaded(tmp_path: Path) -> None:
+    status = Pool(dropped(tmp_path, "owl"), Config()).status()
+    assert (status["model"], status["memory_mb"], status["window"]) == ("", 0, 4096)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert Pool(Home(empty), Config()).status()["window"] == 0
+    far = Config(pools={"default": ("anthropic/claude",)})
+    assert Pool(Home(tmp_path), far).status()["window"] == 0
+
+
 def test_unknown_pool_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no pool named tiny") as caught:
         Pool(Home(tmp_path), Config()).plan("tiny")
-    assert "default, small" in caught.value.hint
+    assert caught.value.hint == "there are: default, local, small; or local/FILE, or PROVIDER/MODEL"
 
 
 def test_remote_routes_are_left_out_of_a_local_only_plan(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ MOST_TURNS = 3  # of the person since the effect
 FAILED = '{"is_error"'
 KEPT = re.compile(r"\bmemory:/{1,2}\S+")
 FILE = re.compile(r"\bbox/\S+?\.md\b")
+ADDED = re.compile(r"\bAdded task (\d+):")  # how the result of create_task begins
 TIME_PARTS = r"(?P<h>\d{1,2})(?:(?:[:.h]| uhr )(?P<m>\d{2}))?"
 CLOCK = re.compile(
     rf"(?:^|\b(?:at|to|um|à|a las|auf) )\s*{TIME_PARTS}\s*(?P<half>[ap]\.?m\.?)?\s*(?:uhr|h|heures|o'clock)?\W*$", re.IGNORECASE
@@ -190,9 +191,8 @@ class References:
         """The task that an effect made or changed, which must still be open."""
 
         def chosen(outcome: Outcome) -> Plan:
-            open_ = sorted((outcome.data or {}).get("tasks", ()), key=lambda one: -one["id"])
-            given = effect.arguments
-            task = next((one for one in open_ if one["id"] == given.get("id") or one["name"] == given.get("name")), None)
+            number = _task_number(effect)  # never by its name, which another task may have too
+            task = next((one for one in (outcome.data or {}).get("tasks", ()) if str(one["id"]) == number), None)
             if task is None:
                 return Say(intent.language.say("not_there"))
             return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
@@ -220,6 +220,14 @@ MAKERS: Mapping[str, Maker] = {
     "change_it": References._change,
     "more_it": References._again,
 }
+
+
+def _task_number(effect: Effect) -> str:
+    """The number of the task that an effect made or changed; "" where nothing tells it."""
+    if effect.tool == "create_task":
+        found = ADDED.search(effect.result)
+        return found[1] if found else ""
+    return str(effect.arguments.get("id", ""))
 
 
 def _moment(at: datetime) -> str:

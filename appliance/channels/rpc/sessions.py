@@ -180,7 +180,7 @@ class SessionMethods:
     @method("run.config", access="own")
     def config(self, run: Run, settings: Given = None) -> RunRecord:
         """Change what a run is set to; without settings only say what that is."""
-        read_settings(settings or {})
+        self.control.require_model(read_settings(settings or {}).model)
         return self.control.runs.configure(run, settings or {})
 
     @method("run.abort", access="own")

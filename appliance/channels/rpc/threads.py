@@ -4,7 +4,7 @@ The caller's identity is what the kernel says, never what it claims. Whoever may
 thread of the box. Streams are notifications: `accepted` after the commit, then those of `inbox.relay`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import replace
@@ -28,8 +28,12 @@ TURNS = 1000
 class ThreadMethods:
     """Messages and threads of an inbox and its record."""
 
-    def __init__(self, inbox: Inbox, runs: Runs, uploads: Uploads | None = None) -> None:
+    def __init__(
+        self, inbox: Inbox, runs: Runs, uploads: Uploads | None = None, require_model: Callable[[str], None] = lambda name: None
+    ) -> None:
+        """`require_model` refuses a name that is no pool, route or model."""
         self._inbox = inbox
+        self._require_model = require_model
         self._uploads = uploads
         self._runs = runs
 
@@ -52,6 +56,7 @@ class ThreadMethods:
         key = f"{user}/{message_id}" if message_id else new_id()
         inbound = Inbound(CHANNEL, user, text, key, now_ms(), thread=thread, kind=kind, context=group_context())
         if model and not thread:
+            self._require_model(model)
             inbound = replace(inbound, settings=RunSettings(model=model))
         if own_chars >= 0:
             inbound = replace(inbound, own_chars=own_chars)
