@@ -7,8 +7,22 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 Better = Literal["less", "more"]
-# Tokens a second of a model of two billion parameters, as the makers of Potato OS publish them: read, written.
-BOARDS = {"Raspberry Pi 5": (30, 7.8), "Raspberry Pi 4": (4, None)}
+
+
+class Board(Struct, frozen=True):
+    """Tokens a second that somebody has published for a model on a board: read and written, None where nobody says."""
+
+    name: str
+    read: float
+    written: float | None
+
+
+# Qwen3.5-2B Q4_K_M, as the makers of Potato OS publish it; TinyLlama-1.1B Q8_0 under llama.cpp of 26 March 2024, from SOURCE.
+LARGE = (Board("Raspberry Pi 5", 30, 7.8), Board("Raspberry Pi 4", 4, None))
+SMALL = (Board("Raspberry Pi 5", 35, 9), Board("Raspberry Pi 4", 10, 3))
+SOURCE = "https://justine.lol/matmul/"
+SMALL_PARAMETERS = 1.1e9
+SCALED = {"SmolLM2-135M, which is bundled": 0.135e9, "a model of 0.5 billion": 0.494e9}
 # Tokens of prompt that others send for "hi", measured on 2026-11-21.
 OTHER_PROMPTS = {"pi 0.85": 1223, "nanobot 0.3": 6858, "hermes 0.19": 11104, "openclaw 2026.9": 13397}
 
@@ -23,13 +37,20 @@ CPU seconds are those of the process.
 DERIVED = """
 ## On a Raspberry Pi, derived
 
-Nothing was measured on one. Published rates of a model of two billion parameters (Qwen3.5-2B Q4_K_M under Potato OS: a Raspberry
-Pi 5 reads {read} and writes {written} tokens a second, a Raspberry Pi 4 reads {slow}) and the tokens of a prompt, none of which was
-evaluated before, give the seconds until the first word. The assistants beside it are told the same; their prompts were measured on
-2026-11-21.
+Nothing was measured on one. Published rates of a model and the tokens of a prompt, none of which was evaluated before, give the
+seconds until the first word. The rates are those of Qwen3.5-2B Q4_K_M, as the makers of Potato OS publish them, and those of
+TinyLlama-1.1B Q8_0 under llama.cpp of 26 March 2024, from Justine Tunney's [LLaMA Now Goes Faster on CPUs]({source}). The
+assistants beside it are told the same; their prompts were measured on 2026-11-21.
 
-| asked | tokens | Raspberry Pi 5 | Raspberry Pi 4 |
-|---|---|---|---|
+| asked | tokens | 2 billion, Raspberry Pi 5 | Raspberry Pi 4 | 1.1 billion, Raspberry Pi 5 | Raspberry Pi 4 |
+|---|---|---|---|---|---|
+"""
+SCALES = """
+Smaller models are taken to be as much quicker as they have fewer parameters. That is the most that can be hoped for, because what
+a turn takes besides does not shrink with them. `owlbox model bench` measures what a board really does.
+
+| tokens a second | {boards} |
+|---|---|---|---|---|
 """
 
 
@@ -93,7 +114,18 @@ def derived(rows: Mapping[str, Any]) -> str:
     known = [one for one in rows.get("hello", {}).get("figures", ()) if one["unit"] == "tokens"]
     if not known:
         return ""
-    (read, written), (slow, _) = BOARDS.values()
     prompts = {'owlbox, "hello"': known[0]["ours"], **{f'{name}, "hi"': tokens for name, tokens in OTHER_PROMPTS.items()}}
-    lines = [f"| {name} | {tokens:,.0f} | {tokens / read:,.0f} s | {tokens / slow:,.0f} s |" for name, tokens in prompts.items()]
-    return DERIVED.format(read=read, written=written, slow=slow) + "\n".join(lines) + "\n"
+    lines = []
+    for name, tokens in prompts.items():
+        seconds = " | ".join(f"{tokens / board.read:,.0f} s" for board in (*LARGE, *SMALL))
+        lines.append(f"| {name} | {tokens:,.0f} | {seconds} |\n")
+    boards = " | ".join(f"{board.name}, {verb}" for board in SMALL for verb in ("read", "written"))
+    rates = [f"| TinyLlama-1.1B Q8_0, published | {rates_of(SMALL_PARAMETERS)} |\n"]
+    rates += [f"| {name}, scaled | {rates_of(parameters)} |\n" for name, parameters in SCALED.items()]
+    return DERIVED.format(source=SOURCE) + "".join(lines) + SCALES.format(boards=boards) + "".join(rates)
+
+
+def rates_of(parameters: float) -> str:
+    """Tokens a second of a model of that size on each board, read and written, scaled from those of the published one."""
+    rates = [rate for board in SMALL for rate in (board.read, board.written) if rate is not None]
+    return " | ".join(f"{rate * SMALL_PARAMETERS / parameters:,.0f}" for rate in rates)

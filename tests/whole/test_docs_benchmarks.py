@@ -34,4 +34,8 @@ def test_a_row_without_its_alternative_says_why() -> None:
 def test_boards_that_were_not_measured_are_told_as_derived() -> None:
     rows = {"hello": row(Figure("tokens of the prompt", "tokens", 300, "alone", 30))}
     page = benchmark_page.page({"rows": rows})
-    assert "derived" in page and '| owlbox, "hello" | 300 | 10 s | 75 s |' in page
+    assert "derived" in page and '| owlbox, "hello" | 300 | 10 s | 75 s | 9 s | 30 s |' in page
+    assert (
+        "| TinyLlama-1.1B Q8_0, published | 35 | 9 | 10 | 3 |" in page
+        and "135M, which is bundled, scaled | 285 | 73 | 81 | 24 |" in page
+    )
