@@ -167,5 +167,5 @@ $(bin)/python:
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp
-	$(bin)/python -m pip install -q --config-settings editable_mode=compat -e '.[dev,mcp,web,mail,slack]'
+	$(bin)/python -m pip install -q --config-settings editable_mode=compat -e '.[dev,mcp,web,mail,slack,matrix]'
 	@touch $@

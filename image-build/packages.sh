@@ -10,7 +10,7 @@ set -euo pipefail
 arch=${1:?usage: packages.sh arm64|amd64 FOLDER} folder=${2:?usage: packages.sh arm64|amd64 FOLDER}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 machine=$([[ $arch == arm64 ]] && echo aarch64 || echo x86_64)
-extras=mcp,web,mail,slack,docs
+extras=mcp,web,mail,slack,matrix,docs
 
 mkdir -p "$folder"
 "$root/image-build/engine-wheel.sh" "$arch" "$folder"

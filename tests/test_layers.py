@@ -52,6 +52,7 @@ agent.plugins: importlib
 channels.connections: importlib dataclasses.fields
 channels.mail.servers: smtplib imapclient
 channels.markdown_html: markdown_it
+channels.matrix_encryption: vodozemac
 channels.http: websockets
 channels.connectors.slack: websockets
 channels.http.screen_process: subprocess

@@ -36,7 +36,9 @@ class Received(Struct, frozen=True):
     """A message as a channel read it.
 
     `message_id` is the service's own id: the same one is taken once. `sender` is the address that the message names, and
-    `is_proven` says that the service or its signature proves it; an address of a person is believed only then. `room` is the
+    `is_proven` says that the service or its signature proves it; an address of a person is believed only then. `doubt` says why
+    a message is certainly from that address and still has no rights of its person, such as a device that nobody has verified:
+    they are taken for a guest. `room` is the
     place that several people share, "" for a message to the assistant alone, and `is_addressed` says that it is meant there.
     `own_chars` is how much of the text the sender wrote, where a quotation follows; None for all. `references` are ids of
     messages that it answers, the nearest first: it continues their thread. `thread` is the service's own name of one. Without
@@ -49,6 +51,7 @@ class Received(Struct, frozen=True):
     at_ms: int
     own_chars: int | None = None
     is_proven: bool = False
+    doubt: str = ""
     room: str = ""
     room_name: str = ""
     is_addressed: bool = True

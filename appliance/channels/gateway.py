@@ -39,6 +39,7 @@ INCOMING = "incoming"
 MAX_LOGGED = 1000  # senders whose refusals are remembered, so that each is logged once
 BURST, PER_MINUTE = 120, 60  # messages of one sender that are taken at once, and then in a minute
 MAX_ID = 500
+GUEST = "/guest"  # behind an address, for messages that have no rights of its person
 CONTINUES_MS = 12 * 3600 * 1000  # a chat goes on after this silence in a new thread
 OVERFULL = ("too_large", "context_too_long")  # outcomes of a chat in which nothing more can be said
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
@@ -145,6 +146,9 @@ class Gateway:
             return False
         self._spend(received.sender)
         person = self._parts.people.find_linked(self.channel, received.sender)
+        if person and received.doubt:
+            self._note_doubt(received)
+            person, received = "", replace(received, sender=f"{received.sender}{GUEST}")
         group = ""
         if received.room:
             group = self._parts.people.open_room(self.channel, received.room, received.room_name)
@@ -180,6 +184,15 @@ class Gateway:
                 return
             self._refused.add((sender, why))
         LOG.warning("channel %s: refused a message of %s: %s", self.channel, _plain(sender)[:200], _plain(why)[:300])
+
+    def _note_doubt(self, received: Received) -> None:
+        """Log, once for an address and reason, that a person is taken for a guest."""
+        with self._guard:
+            if (received.sender, received.doubt) in self._refused or len(self._refused) >= MAX_LOGGED:
+                return
+            self._refused.add((received.sender, received.doubt))
+        plain = _plain(received.sender)[:200]
+        LOG.warning("channel %s: a message of %s is that of a guest: %s", self.channel, plain, _plain(received.doubt)[:300])
 
     def end_typing(self, loop: int) -> None:
         """An answer is complete, or waits for a decision."""
@@ -217,7 +230,7 @@ class Gateway:
         if not received.text.strip() and not received.attachments:
             return "it is empty"
         person = self._parts.people.find_linked(self.channel, received.sender)
-        if person and not received.is_proven:
+        if person and not received.is_proven and not received.doubt:
             return f"nothing proves that it is from {received.sender}, which is an address of {person}"
         return self._find_stranger(received, is_linked=bool(person))
 

@@ -68,9 +68,10 @@ class Homeserver:
         """Accept an invitation."""
         self.call("POST", f"{ROOT}/rooms/{quote(room, safe='')}/join", {})
 
-    def members(self, room: str) -> int:
-        """How many are in a room."""
-        return len(self.call("GET", f"{ROOT}/rooms/{quote(room, safe='')}/joined_members").get("joined", {}))
+    def members(self, room: str) -> tuple[str, ...]:
+        """Who is in a room."""
+        joined = self.call("GET", f"{ROOT}/rooms/{quote(room, safe='')}/joined_members").get("joined")
+        return tuple(sorted(joined)) if isinstance(joined, dict) else ()
 
     def typing(self, room: str, timeout_ms: int) -> None:
         """Show that the assistant writes, for so long; 0 for not any more."""

@@ -30,6 +30,11 @@ def add(command: Command) -> None:
     command("disable", disabled, "switch a channel off; what waits to be sent stays", known).add_argument("name", help=NAME)
     command("test", tested, "try what a channel needs, on or off", known).add_argument("name", help=NAME)
     command("rooms", rooms, "rooms in which the assistant was addressed, and the group that each is", known)
+    made = command("devices", devices, "devices that write in encrypted rooms, with their fingerprints", known)
+    made.add_argument("address", nargs="?", default="", help="only of this one, such as matrix/@ann:example.org")
+    made = command("verify", verified, "trust a device whose fingerprint you have compared, or a user's master key", known)
+    made.add_argument("fingerprint", help="as the device itself shows it, in quotes")
+    made.add_argument("--undo", action="store_true", help="trust it no longer")
 
 
 def choose(args: argparse.Namespace, home: Home) -> int:
@@ -101,3 +106,24 @@ def rooms(args: argparse.Namespace, home: Home) -> int:
     ]
     heads = ["room", "name", "group", ""]
     return show(args, found, Table(rows, heads, ["name", "room"], empty="nobody has addressed the assistant in a room yet"))
+
+
+def devices(args: argparse.Namespace, home: Home) -> int:
+    """A table of devices, after the master key of each user."""
+    found = once(home, "channel.devices", {"address": args.address})
+    rows = [
+        [one["address"], one["device"] or "(all of them)", one["fingerprint"], _say_trust(one), one["name"]] for one in found
+    ]
+    heads = ["address", "device", "fingerprint", "", "name"]
+    return show(args, found, Table(rows, heads, ["name", "address"], empty="nobody has written in an encrypted room yet"))
+
+
+def _say_trust(one: dict[str, Any]) -> str:
+    return "logged out" if one["is_gone"] else "verified" if one["is_verified"] else ""
+
+
+def verified(args: argparse.Namespace, home: Home) -> int:
+    """Trust a device or a master key."""
+    found = once(home, "channel.verify", {"fingerprint": args.fingerprint, "is_verified": not args.undo})
+    what = f"device {found['device']}" if found["device"] else "every device that the master key vouches for"
+    return show(args, found, [f"{what} of {found['address']} is {'verified' if found['is_verified'] else 'not verified'}"])

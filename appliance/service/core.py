@@ -14,6 +14,7 @@ from typing import Any
 from appliance import __version__
 from appliance.channels.http.site import page_address
 from appliance.channels.interview import Interview
+from appliance.channels.matrix_encryption.device_book import DeviceBook
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.entries import EntryMethods
 from appliance.channels.rpc.run_state import RunStates
@@ -135,7 +136,7 @@ class Core:
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
         inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)
-        self.connections = build_connections(base, inbox, queue, self.vault.get, self.commands.bench.folder)
+        self.connections = build_connections(base, inbox, queue, self.vault, self.commands.bench.folder)
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
         self.heartbeat = HeartbeatParts(base, models, self.queue, self.schedules, self.jobs)
         self.box_folder = BoxFolder(base, known, self.queue, self.heartbeat, self.plugins, self.memory.document)
@@ -206,7 +207,7 @@ class Core:
                 SqlMethods(self.store),
                 ToolMethods(self.toolbox),
             ),
-            *(self.heartbeat, self.connections, WebhookMethods(self.connections)),
+            *(self.heartbeat, self.connections, WebhookMethods(self.connections), DeviceBook(self.store)),
             EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )

@@ -292,6 +292,99 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX task_attempts_by_run",
         "CREATE INDEX task_attempts_by_run ON task_attempts(run) WHERE run IS NOT NULL",
     ),
+    (  # encrypted rooms of Matrix: our device, those of others, keys of rooms, what waits for a key, and what was sent
+        # writer: olm_account
+        """CREATE TABLE matrix_account (
+            device TEXT PRIMARY KEY,
+            user TEXT NOT NULL,
+            pickle TEXT NOT NULL,
+            curve TEXT NOT NULL,
+            signing TEXT NOT NULL,
+            is_published INTEGER NOT NULL DEFAULT 0,
+            made_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        # writer: olm_account
+        """CREATE TABLE matrix_olm_sessions (
+            curve TEXT NOT NULL,
+            session TEXT NOT NULL,
+            pickle TEXT NOT NULL,
+            used_ms INTEGER NOT NULL,
+            PRIMARY KEY (curve, session)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: cross_signing
+        """CREATE TABLE matrix_cross_signing (
+            user TEXT PRIMARY KEY,
+            sealed BLOB NOT NULL,
+            made_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        # writer: device_book
+        """CREATE TABLE matrix_devices (
+            user TEXT NOT NULL,
+            device TEXT NOT NULL,
+            curve TEXT NOT NULL,
+            signing TEXT NOT NULL,
+            name TEXT NOT NULL DEFAULT '',
+            is_verified INTEGER NOT NULL DEFAULT 0,
+            signed_by TEXT NOT NULL DEFAULT '',
+            seen_ms INTEGER NOT NULL,
+            gone_ms INTEGER,
+            PRIMARY KEY (user, device)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: device_book
+        """CREATE TABLE matrix_master_keys (
+            user TEXT NOT NULL,
+            signing TEXT NOT NULL,
+            is_verified INTEGER NOT NULL DEFAULT 0,
+            seen_ms INTEGER NOT NULL,
+            PRIMARY KEY (user, signing)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: room_keys
+        """CREATE TABLE matrix_room_keys (
+            room TEXT NOT NULL,
+            session TEXT NOT NULL,
+            sender TEXT NOT NULL,
+            curve TEXT NOT NULL,
+            signing TEXT NOT NULL,
+            pickle TEXT NOT NULL,
+            received_ms INTEGER NOT NULL,
+            PRIMARY KEY (room, session, sender)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX matrix_room_keys_of ON matrix_room_keys(sender, received_ms)",
+        # writer: room_keys
+        """CREATE TABLE matrix_message_indexes (
+            room TEXT NOT NULL,
+            session TEXT NOT NULL,
+            sender TEXT NOT NULL,
+            number INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            PRIMARY KEY (room, session, sender, number),
+            FOREIGN KEY (room, session, sender) REFERENCES matrix_room_keys(room, session, sender) ON DELETE CASCADE
+        ) STRICT, WITHOUT ROWID""",
+        # writer: waiting_events
+        """CREATE TABLE matrix_waiting (
+            event TEXT PRIMARY KEY,
+            room TEXT NOT NULL,
+            session TEXT NOT NULL,
+            sender TEXT NOT NULL,
+            body TEXT NOT NULL,
+            received_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+        # writer: outbound
+        """CREATE TABLE matrix_sent (
+            room TEXT NOT NULL,
+            key TEXT NOT NULL,
+            content TEXT NOT NULL,
+            sent_ms INTEGER NOT NULL,
+            PRIMARY KEY (room, key)
+        ) STRICT, WITHOUT ROWID""",
+        # writer: encrypted_rooms
+        """CREATE TABLE matrix_encrypted_rooms (
+            room TEXT PRIMARY KEY,
+            rotation_ms INTEGER NOT NULL,
+            rotation_messages INTEGER NOT NULL,
+            seen_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

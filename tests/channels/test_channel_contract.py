@@ -26,6 +26,7 @@ from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack, Workspace
 from appliance.sessions.outbox import Outbox
+from appliance.store.database import Store
 
 # The table of each channel, with servers at which nobody listens, and a notification that it could send.
 MAILED = {"mail": {"address": "ann@example.org"}}
@@ -44,8 +45,9 @@ LISTENING = {"webhook"}  # those that wait for others, and post to one URL whome
 FILES = sorted(path.stem for path in Path(connectors.__file__ or "").parent.glob("*.py") if not path.stem.startswith("_"))
 
 
-def make(name: str) -> Connection:
-    return connect(name, TABLES[name][0], {"secret": str, "home": None, "data_folder": Path, "inbox": None})
+def make(name: str, store: Store | None = None) -> Connection:
+    services = {"secret": str, "keep_secret": print, "store": store, "home": None, "data_folder": Path, "inbox": None}
+    return connect(name, TABLES[name][0], services)
 
 
 class Deaf:
@@ -78,8 +80,8 @@ def test_the_page_says_what_there_is_not_and_it_is_not_there() -> None:
 
 @pytest.mark.covers("A-183")
 @pytest.mark.parametrize("name", FILES)
-def test_a_channel_without_its_server_says_so_and_can_be_closed(name: str) -> None:
-    made = make(name)
+def test_a_channel_without_its_server_says_so_and_can_be_closed(name: str, home: Home) -> None:
+    made = make(name, store := new_store(home.database))
     assert isinstance(made, Connection) and all(isinstance(line, str) for line in made.warnings())
     steps = (made.check, lambda: made.receive(Running(Deaf(), CancelToken(), lambda: pytest.fail("it is not connected"))))
     for step in steps[:1] if name in LISTENING else steps:
@@ -89,12 +91,13 @@ def test_a_channel_without_its_server_says_so_and_can_be_closed(name: str) -> No
     made.typing(TABLES[name][1], True)
     made.typing(TABLES[name][1], False)
     made.close()
+    store.close()
 
 
 @pytest.mark.covers("S-120", "S-107")
 @pytest.mark.parametrize("name", FILES)
-def test_a_send_says_whether_it_may_have_arrived(name: str) -> None:
-    made = make(name)
+def test_a_send_says_whether_it_may_have_arrived(name: str, home: Home) -> None:
+    made = make(name, store := new_store(home.database))
     with pytest.raises(Unavailable) as error:
         made.deliver(Outbound(f"{name}:ann", "hello", metadata=TABLES[name][1], key="k"))
     assert not isinstance(error.value, UNCERTAIN) or made.is_idempotent
@@ -103,13 +106,14 @@ def test_a_send_says_whether_it_may_have_arrived(name: str) -> None:
             made.deliver(Outbound("local:ann", "hello", key="k"))  # nothing says where to
         made.deliver(Outbound(f"{name}:ann", "  ", metadata=TABLES[name][1], key="k"))  # nothing to say, nothing sent
     made.close()
+    store.close()
 
 
 def test_nothing_of_a_channel_is_imported_while_it_is_off() -> None:
     program = "import sys, appliance.service.core; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
-    strange = {"imapclient", "smtplib", "imaplib", "nio", "aiohttp", "slack_sdk", "markdown_it"} & loaded
+    strange = {"imapclient", "smtplib", "imaplib", "nio", "aiohttp", "slack_sdk", "markdown_it", "vodozemac"} & loaded
     assert strange == set() and not [one for one in loaded if one.startswith("appliance.channels.connectors.")]
 
 
@@ -129,8 +133,8 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it() -> N
 
 @pytest.mark.covers("S-012")
 @pytest.mark.parametrize("name", FILES)
-def test_a_channel_that_declares_streaming_shows_and_no_other_is_asked_to(name: str) -> None:
-    made = make(name)
+def test_a_channel_that_declares_streaming_shows_and_no_other_is_asked_to(name: str, home: Home) -> None:
+    made = make(name, store := new_store(home.database))
     assert made.is_streaming == (type(made).show is not Connection.show)
     if made.is_streaming:
         with pytest.raises(FINAL):
@@ -138,6 +142,7 @@ def test_a_channel_that_declares_streaming_shows_and_no_other_is_asked_to(name: 
         with pytest.raises(OwlError):
             made.show(Outbound(f"{name}:ann", "hello", metadata=TABLES[name][1], key="k"))
     made.close()
+    store.close()
 
 
 class Written(Connection):

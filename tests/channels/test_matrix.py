@@ -106,7 +106,7 @@ def test_in_a_room_mentions_are_answered_in_their_threads_and_nothing_else(place
 
 
 @pytest.mark.covers("S-104", "E-292")
-def test_strangers_invitations_of_strangers_and_encrypted_rooms_are_refused_without_a_model(
+def test_strangers_their_invitations_and_what_is_encrypted_in_a_plain_room_are_refused_without_a_model(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = len(place.rig.messages())
@@ -119,7 +119,7 @@ def test_strangers_invitations_of_strangers_and_encrypted_rooms_are_refused_with
         [one] = place.answers(place.ben, room, 1)
         assert one["content"]["body"] == "This could not be answered (too_large)."
         until(lambda: "an invitation of somebody" in caplog.text, "the invitation was refused", 20)
-    assert "is encrypted, which this channel cannot read" in caplog.text
+    assert "it is encrypted, and the room" in caplog.text
     assert len(place.rig.messages()) == before + 1
     assert place.owl.user not in place.eve.call("GET", f"rooms/{uninvited}/joined_members")["joined"]
 

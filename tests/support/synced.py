@@ -14,6 +14,7 @@ from typing import Any
 
 import apsw
 
+from appliance.channels.matrix_encryption.device_book import Device, DeviceBook
 from appliance.cli.console.connect import InProcess
 from appliance.clock import now_ms
 from appliance.knowledge.views import Actor
@@ -26,7 +27,7 @@ SERVING = ("MainThread", "tool", "waiting")
 # Read, or wait for something to read.
 READS = """
 model.names model.chat model.embed
-channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
+channel.devices channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list backup.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view
 entry.waiting grant.list guest.tools
 group.list heartbeat.view history.list
@@ -157,6 +158,8 @@ def main() -> None:
     call("login.enter", name="bob", password="ten letters or more")
     call("login.end", id=table.call("login.list", {"person": "bob"})[0]["id"])
     call("people.remove", person="bob")
+    DeviceBook(core.store).keep("@ann:example.org", "", {"phone": Device("@ann:example.org", "phone", "curve", "signing")})
+    call("channel.verify", fingerprint="signing")
     call("memory.write", text="The kettle is blue.", topic="kitchen")
     call("memory.move_topic", old="kitchen", new="house")
     call("memory.forget", key=table.call("memory.list", {})[0]["ref"])

@@ -1,8 +1,8 @@
 """Matrix: rooms, mentions, threads, reactions, typing and files, of an account at a homeserver.
 
 Each answer is sent under a transaction of its own, so that the server takes it once. What came while nobody listened is taken at
-the next start, at most 5000 events a room; what is older than the first start is not. Not covered: encrypted rooms, whose messages
-are refused with a line in the log; and so a device of a sender is never proven, only the servers of `trusted_servers` are.
+the next start, at most 5000 events a room; what is older than the first start is not. In encrypted rooms a message proves its
+sender when the device that wrote it is verified, elsewhere when its server is one of `trusted_servers`.
 """
 
 import hashlib
@@ -23,10 +23,14 @@ from msgspec.structs import replace
 from appliance.channels.attachment_files import read_attachment
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, Attached, Connection, Received, Running
 from appliance.channels.matrix_api import Homeserver
+from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
+from appliance.channels.matrix_encryption.encrypted_rooms import KIND as ENCRYPTION
+from appliance.channels.matrix_encryption.setup import EncryptionSetup
 from appliance.clock import monotonic_s, new_id, now_ms
-from appliance.errors import BadInput, Busy, Cancelled, OwlError
+from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Refused, TooLarge
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
+from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 SECRET = "secret:"
@@ -36,10 +40,12 @@ TYPING_MS, TYPING_S = 30_000, 25.0
 OWN_EVENTS = 2000  # of ours that are remembered, to know what a reaction is about
 LATE_MS = 10 * 60 * 1000  # clocks of servers differ
 LATER_S = 5.0
-MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError)  # what reading JSON of strangers may come to
+MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError)  # of JSON of strangers
 EVENT_BYTES = 50_000  # of a message, of which servers take 65,536 with all that they add
 EDIT_BYTES = 24_000  # of one in place of another, which holds it twice
+ENCRYPTED = 0.7  # of either, which encryption makes longer
 MAX_EVENTS = 5000  # of a room that are caught up with
+FINAL = (BadInput, NotFound, Refused, TooLarge)  # errors that the same event meets again
 
 
 class MatrixChannel(Connection):
@@ -47,10 +53,13 @@ class MatrixChannel(Connection):
 
     is_idempotent = True
 
-    def __init__(self, settings: Matrix, token: str, data_folder: Callable[[str], Path]) -> None:
+    def __init__(
+        self, settings: Matrix, server: Homeserver, encryption: EncryptionSetup, data_folder: Callable[[str], Path]
+    ) -> None:
         self._settings = settings
         self.is_streaming = settings.streaming
-        self._server = Homeserver(settings.homeserver, settings.user, token)
+        self._server = server
+        self._encryption = encryption
         self._data_folder = data_folder
         self._since = ""
         self._handled: set[str] = set()  # events of an answer of which something is kept for later
@@ -65,7 +74,9 @@ class MatrixChannel(Connection):
         """Wait for events and hand in what people say."""
         known = running.intake.last_taken_ms()
         oldest_ms = known - LATE_MS if known else self._first_ms
-        is_first = True
+        is_first = is_new = True
+        if self._encryption.is_needed():
+            self._encryption.open()  # what is sent to our device is lost to a core that cannot read it
         while not running.stop.is_set():
             try:
                 found = self._server.sync(self._since, running.stop)
@@ -74,48 +85,87 @@ class MatrixChannel(Connection):
             if is_first:
                 running.connected()
                 is_first = False
-            if self._take_batch(found, running, oldest_ms):
+            if is_new:
+                self._note_state(found, running)
+            if is_new := self._take_batch(found, running, oldest_ms):
                 self._since = str(found.get("next_batch", "")) or self._since
                 self._handled.clear()
             else:
                 running.stop.wait(LATER_S)  # the same again: what is taken is known
 
-    def _take_batch(self, found: dict[str, Any], running: Running, oldest_ms: int) -> bool:
-        """Everything of one answer; False when something is kept for later, of whoever writes too much and of nobody else."""
-        busy: set[str] = set()
-        rooms = found.get("rooms") or {}
-        for room, invited in (rooms.get("invite") or {}).items():
-            try:
-                self._answer_invitation(str(room), invited, running)
-            except MALFORMED as error:
-                running.intake.refuse("somebody", f"a malformed invitation: {type(error).__name__}")
-        for room, joined in (rooms.get("join") or {}).items():
+    def _note_state(self, found: dict[str, Any], running: Running) -> None:
+        """Take up what an answer says of rooms, keys and devices, before anything in it is read or answered."""
+        rooms = _table(found.get("rooms"))
+        for room, joined in _table(rooms.get("join")).items():
             try:
                 self._note_room(str(room), joined)
             except MALFORMED as error:
                 running.intake.refuse("somebody", f"malformed state of a room: {type(error).__name__}")
-            for event in self._list_events(str(room), joined.get("timeline") or {}, oldest_ms):
+        for room, invited in _table(rooms.get("invite")).items():
+            for event in _list_dicts(_table(_table(invited).get("invite_state")).get("events")):
+                if event.get("type") == ENCRYPTION:
+                    self._encryption.rooms.note(str(room), event.get("content"))
+        if self._encryption.is_needed() and (encryption := self._encryption.open()) is not None:
+            encryption.note_sync(found)
+
+    def _take_batch(self, found: dict[str, Any], running: Running, oldest_ms: int) -> bool:
+        """Everything of one answer; False when something is kept for later, of whoever writes too much and of nobody else."""
+        busy: set[str] = set()
+        rooms = _table(found.get("rooms"))
+        for room, invited in _table(rooms.get("invite")).items():
+            try:
+                self._answer_invitation(str(room), invited, running)
+            except MALFORMED as error:
+                running.intake.refuse("somebody", f"a malformed invitation: {type(error).__name__}")
+        for room, event in self._list_waiting():  # admitted when they came
+            if not running.stop.is_set() and self._take_event(room, event, 0, running, busy):
+                self._drop_waiting(event)
+        for room, joined in _table(rooms.get("join")).items():
+            try:
+                events = self._list_events(str(room), _table(_table(joined).get("timeline")), oldest_ms)
+            except MALFORMED as error:
+                running.intake.refuse("somebody", f"a malformed room: {type(error).__name__}")
+                continue
+            for event in events:
                 if running.stop.is_set():
                     return False
-                sender, event_id = str(event.get("sender")), str(event.get("event_id"))
-                if sender in busy or event_id in self._handled:
-                    continue
-                try:
-                    received = self._read_event(str(room), event, oldest_ms, running)
-                    if received is not None:
-                        running.intake.take(received)
-                    self._handled.add(event_id)
-                except MALFORMED as error:  # again it would come for ever
-                    running.intake.refuse(sender, f"malformed: {type(error).__name__}")
-                    self._handled.add(event_id)
-                except Busy as error:
-                    LOG.info("messages of %s are kept for later: %s", sender[:200], error)
-                    busy.add(sender)
+                self._take_event(str(room), event, oldest_ms, running, busy)
         return not busy
+
+    def _take_event(self, room: str, event: dict[str, Any], oldest_ms: int, running: Running, busy: set[str]) -> bool:
+        """Hand in one event, unless it was before; False when it is kept for later, as are others of senders who are `busy`."""
+        sender, event_id = str(event.get("sender")), str(event.get("event_id"))
+        if sender in busy:
+            return False
+        if event_id in self._handled:
+            return True
+        try:
+            received = self._read_event(room, event, oldest_ms, running)
+            if received is not None:
+                running.intake.take(received)
+        except MALFORMED as error:  # again it would come for ever
+            running.intake.refuse(sender, f"malformed: {type(error).__name__}")
+        except FINAL as error:
+            running.intake.refuse(sender, error.message)
+        except Busy as error:
+            LOG.info("messages of %s are kept for later: %s", sender[:200], error)
+            busy.add(sender)
+            return False
+        self._handled.add(event_id)
+        return True
+
+    def _list_waiting(self) -> list[tuple[str, dict[str, Any]]]:
+        """Encrypted events that came before their keys, which are here now."""
+        encryption = self._encryption.open() if self._encryption.is_needed() else None
+        return list(encryption.list_due()) if encryption is not None else []
+
+    def _drop_waiting(self, event: dict[str, Any]) -> None:
+        if (encryption := self._encryption.open()) is not None:
+            encryption.drop(str(event.get("event_id")))
 
     def _list_events(self, room: str, timeline: dict[str, Any], oldest_ms: int) -> list[dict[str, Any]]:
         """The events of a room since the last time, also those that an answer has no room for."""
-        events = [one for one in timeline.get("events") or () if isinstance(one, dict)]
+        events = _list_dicts(timeline.get("events"))
         start = str(timeline.get("prev_batch", ""))
         while timeline.get("limited") and start and len(events) < MAX_EVENTS:
             earlier, start = self._server.messages(room, start, self._since)
@@ -140,12 +190,19 @@ class MatrixChannel(Connection):
 
     def _note_room(self, room: str, joined: dict[str, Any]) -> None:
         """Keep how many are in a room and what it is called."""
+        is_known = room in self._rooms
         members, name = self._rooms.get(room, (0, ""))
-        for event in [*((joined.get("state") or {}).get("events") or ()), *((joined.get("timeline") or {}).get("events") or ())]:
+        timeline = _table(joined.get("timeline"))
+        is_changed = bool(timeline.get("limited"))  # what is left out may be that somebody left
+        for event in (*_list_dicts(_table(joined.get("state")).get("events")), *_list_dicts(timeline.get("events"))):
             if event.get("type") == "m.room.name" and "state_key" in event:
-                name = str((event.get("content") or {}).get("name", ""))[:200]
+                name = str(_table(event.get("content")).get("name", ""))[:200]
+            if event.get("type") == ENCRYPTION and event.get("state_key") == "":
+                self._encryption.rooms.note(room, event.get("content"))
             if event.get("type") == "m.room.member":
-                members = 0  # somebody came or went
+                members, is_changed = 0, True  # somebody came or went
+        if is_changed and is_known and self._encryption.is_needed() and (encryption := self._encryption.open()) is not None:
+            encryption.forget_members(room)
         count = (joined.get("summary") or {}).get("m.joined_member_count")
         self._rooms[room] = (count if isinstance(count, int) else members, name)
 
@@ -157,18 +214,30 @@ class MatrixChannel(Connection):
             return None
         if "state_key" in event or sender == self._server.user or at_ms < oldest_ms:
             return None
+        is_proven, doubt = sender.partition(":")[2] in self._settings.trusted_servers, ""
         if kind == "m.room.encrypted":
-            running.intake.refuse(sender, f"the room {room} is encrypted, which this channel cannot read: docs/matrix.md")
-            return None
+            if self._encryption.rooms.find(room) is None:
+                raise Refused(f"it is encrypted, and the room {room} is not")
+            if (encryption := self._encryption.open()) is None:
+                raise Refused(f"the room {room} is encrypted: {self._encryption.problem}")
+            if (found := encryption.read(room, event)) is None:
+                return None
+            event, device = found.event, found.device
+            content, kind, is_proven = event["content"], event["type"], device.is_verified and not device.is_gone
+            doubt = "" if is_proven else f"device {device.device} is not verified: owlbox channel verify '{device.signing}'"
+        elif self._encryption.rooms.find(room) is not None:
+            if kind == "m.room.message":
+                raise Refused(f"it is not encrypted, and the room {room} is")
+            is_proven = False  # reactions are not encrypted by most clients
         relation = content.get("m.relates_to")
         relation = relation if isinstance(relation, dict) else {}
         if kind == "m.reaction":
-            return self._read_reaction(room, sender, event_id, at_ms, relation)
+            return self._read_reaction(room, event, relation, is_proven=is_proven, doubt=doubt)
         if kind != "m.room.message" or not USER.fullmatch(sender) or relation.get("rel_type") == "m.replace":
             return None
         if content.get("msgtype") not in ("m.text", *MEDIA):
             return None  # notices are those of programs, which are not answered
-        return self._read_message(room, event, content, relation)
+        return replace(self._read_message(room, event, content, relation), is_proven=is_proven, doubt=doubt)
 
     def _read_message(self, room: str, event: dict[str, Any], content: dict[str, Any], relation: dict[str, Any]) -> Received:
         root = str(relation.get("event_id", "")) if relation.get("rel_type") == "m.thread" else ""
@@ -181,7 +250,7 @@ class MatrixChannel(Connection):
         name = str(content.get("filename") or "")
         said = "" if is_file and (not name or name == said) else said
         is_addressed = self._server.user in said or (isinstance(named, list) and self._server.user in named) or replied in self._own
-        made = self._place(room, event["sender"], event["event_id"], event["origin_server_ts"], root)
+        made = self._place(room, event, root)
         return replace(
             made,
             text=said.replace(self._server.user, "").lstrip(" :,") or ("" if is_file else said),
@@ -191,37 +260,43 @@ class MatrixChannel(Connection):
             thread=root,
         )
 
-    def _read_reaction(self, room: str, sender: str, event_id: str, at_ms: int, relation: dict[str, Any]) -> Received | None:
+    def _read_reaction(
+        self, room: str, event: dict[str, Any], relation: dict[str, Any], *, is_proven: bool, doubt: str
+    ) -> Received | None:
         """A reaction to something that we said, as a short text."""
         about, key = str(relation.get("event_id", "")), str(relation.get("key", ""))[:40]
         if about not in self._own or not key:
             return None
-        made = self._place(room, sender, event_id, at_ms, "")
-        return replace(made, text=f"[reacts with {key}]", is_addressed=True)
+        made = self._place(room, event, "")
+        return replace(made, text=f"[reacts with {key}]", is_addressed=True, is_proven=is_proven, doubt=doubt)
 
-    def _place(self, room: str, sender: str, event_id: str, at_ms: int, root: str) -> Received:
+    def _place(self, room: str, event: dict[str, Any], root: str) -> Received:
         """What every message of a room has."""
         members, name = self._rooms.get(room, (0, ""))
         if not members:
-            members = self._server.members(room)
+            members = len(self._server.members(room))
             self._rooms[room] = (members, name)
         return Received(
-            event_id,
-            sender,
+            event["event_id"],
+            event["sender"],
             "",
-            at_ms,
-            is_proven=sender.partition(":")[2] in self._settings.trusted_servers,
+            event["origin_server_ts"],
             room=room if members > 2 else "",
             room_name=name,
-            metadata={"matrix": {"room": room, "event": event_id, "thread": root}},
+            metadata={"matrix": {"room": room, "event": event["event_id"], "thread": root}},
         )
 
     def _read_file(self, content: dict[str, Any]) -> Attached:
         info = content.get("info")
         mime = str(info.get("mimetype", "")) if isinstance(info, dict) else ""
         name = str(content.get("filename") or content.get("body") or "unnamed")[:200]
+        if isinstance(file := content.get("file"), dict):
+            return Attached(name, mime, fetch=partial(self._fetch_encrypted, file))
         address = str(content.get("url", ""))
         return Attached(name, mime, fetch=partial(self._server.download, address, MAX_ATTACHMENT_BYTES))
+
+    def _fetch_encrypted(self, file: dict[str, Any]) -> bytes:
+        return decrypt_file(self._server.download(str(file.get("url", "")), MAX_ATTACHMENT_BYTES), file)
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -232,33 +307,51 @@ class MatrixChannel(Connection):
         key = _transaction(message)
         if message.attachment:
             name, data = read_attachment(self._data_folder(message.session), message.attachment)
-            self._note_own(self._server.send(room, "m.room.message", f"{key}f", {**self._keep_file(name, data), **relation}))
+            self._note_own(self._send(room, f"{key}f", lambda: {**self._keep_file(room, name, data), **relation}))
         rest, number = message.text if message.text.strip() else "", 0
         while rest:
             is_edit = number == 0 and bool(message.shown)
-            content, rest = fit_text(rest, EDIT_BYTES if is_edit else EVENT_BYTES)
+            content, rest = fit_text(rest, self._most_bytes(room, is_edit=is_edit))
             content = _edit(message.shown, content) if is_edit else {**content, **relation}
-            self._note_own(self._server.send(room, "m.room.message", f"{key}p{number}" if number else key, content))
+            self._note_own(self._send(room, f"{key}p{number}" if number else key, partial(dict, content)))
             number += 1
 
     def show(self, message: Outbound) -> str:
         """Send the beginning of an answer, or put more of it in its place."""
         room, place = _find_room(message)
-        content, _ = fit_text(message.text, EDIT_BYTES)
+        content, _ = fit_text(message.text, self._most_bytes(room, is_edit=True))
         if message.shown:
-            self._server.send(room, "m.room.message", new_id(), _edit(message.shown, content))
+            self._send(room, new_id(), partial(_edit, message.shown, content), is_repeatable=False)
             return message.shown
         content |= _relation(place, is_answer=True)
-        event = self._server.send(room, "m.room.message", f"{_transaction(message)}s", content)
+        event = self._send(room, f"{_transaction(message)}s", partial(dict, content))
         self._note_own(event)
         return event
 
-    def _keep_file(self, name: str, data: bytes) -> dict[str, Any]:
+    def _send(self, room: str, key: str, build: Callable[[], dict[str, Any]], *, is_repeatable: bool = True) -> str:
+        """Send a message under a transaction, encrypted where the room is; its id. One that is repeated is encrypted once."""
+        if (rotation := self._encryption.rooms.find(room)) is None:
+            return self._server.send(room, "m.room.message", key, build())
+        if (encryption := self._encryption.open()) is None:
+            raise Refused(f"the room {room} is encrypted: {self._encryption.problem}")
+        content = encryption.sent(room, key) or encryption.encrypt(room, key if is_repeatable else "", build(), rotation)
+        return self._server.send(room, "m.room.encrypted", key, content)
+
+    def _most_bytes(self, room: str, *, is_edit: bool) -> int:
+        """How long a text may be in a room."""
+        most = EDIT_BYTES if is_edit else EVENT_BYTES
+        return most if self._encryption.rooms.find(room) is None else int(most * ENCRYPTED)
+
+    def _keep_file(self, room: str, name: str, data: bytes) -> dict[str, Any]:
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
         kind = {"image": "m.image", "video": "m.video", "audio": "m.audio"}.get(mime.partition("/")[0], "m.file")
         size = picture_size(data) if kind == "m.image" else None
         info = {"mimetype": mime, "size": len(data), **({"w": size[0], "h": size[1]} if size else {})}
-        return {"msgtype": kind, "body": name, "filename": name, "url": self._server.upload(name, mime, data), "info": info}
+        content = {"msgtype": kind, "body": name, "filename": name, "info": info}
+        if self._encryption.rooms.find(room) is None:
+            return {**content, "url": self._server.upload(name, mime, data)}
+        sealed, file = encrypt_file(data)
+        return {**content, "file": {**file, "url": self._server.upload("file", "application/octet-stream", sealed)}}
 
     def _note_own(self, event_id: str) -> None:
         self._own[event_id] = None
@@ -278,7 +371,9 @@ class MatrixChannel(Connection):
         found = self._server.whoami()
         if found != self._settings.user:
             raise BadInput(f"the token is that of {found}, not of {self._settings.user}", hint="set channels.matrix.user or token")
-        return [f"{self._settings.homeserver} knows the token as {found}"]
+        device, fingerprint = self._encryption.fingerprint()
+        own = [f"in encrypted rooms it is device {device} with the fingerprint {fingerprint}"] if device else []
+        return [f"{self._settings.homeserver} knows the token as {found}", *own]
 
     def warnings(self) -> list[str]:
         """What of the settings lets others read or pretend."""
@@ -423,7 +518,27 @@ def _without_fallback(body: str) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def connect(settings: Matrix, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> MatrixChannel:
+def _table(value: Any) -> dict[str, Any]:
+    """A table of what a server sent; an empty one for what is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list_dicts(value: Any) -> list[dict[str, Any]]:
+    """The tables in a list of what a server sent."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def connect(
+    settings: Matrix,
+    *,
+    secret: Callable[[str], str],
+    keep_secret: Callable[[str, str], object],
+    store: Store,
+    data_folder: Callable[[str], Path],
+) -> MatrixChannel:
     """The channel of this table."""
     token = settings.token
-    return MatrixChannel(settings, secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token, data_folder)
+    server = Homeserver(
+        settings.homeserver, settings.user, secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token
+    )
+    return MatrixChannel(settings, server, EncryptionSetup(store, server, secret, keep_secret), data_folder)

@@ -19,6 +19,7 @@ from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
 from appliance.channels.connections import Connections
 from appliance.channels.interview import Interview
+from appliance.channels.matrix_encryption.device_book import DeviceBook
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.command_output import CommandOutput
 from appliance.channels.rpc.entries import EntryMethods
@@ -121,7 +122,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: decisions", (ApprovalMethods,)),
     ("Core: packets", (PacketInspector,)),
     ("Core: people and groups", (People, Logins, SshKeys)),
-    ("Core: channels to people elsewhere", (Connections,)),
+    ("Core: channels to people elsewhere", (Connections, DeviceBook)),
     ("Core: the policy", (PolicyMethods, Ledger)),
     ("Core: commands that run", (CommandOutput,)),
     ("Core: grants", (Grants,)),

@@ -161,7 +161,9 @@ group:groups and who is in them; with a name, make or change one'
 enable:switch a channel on; a running core connects it at once
 disable:switch a channel off; what waits to be sent stays
 test:try what a channel needs, on or off
-rooms:rooms in which the assistant was addressed, and the group that each is'
+rooms:rooms in which the assistant was addressed, and the group that each is
+devices:devices that write in encrypted rooms, with their fingerprints
+verify:trust a device whose fingerprint you have compared, or a user'\''s master key'
   'context' 'drives:Like df  list the drives that items are kept on, with how many are on each.
 tree:Like tree  show folders and items of a drive as an indented tree.
 size:Like du  how many bytes a folder, a drive or an item takes.
@@ -394,6 +396,8 @@ _owlbox_options=(
   'channel disable' '-h --help --home= --json'
   'channel test' '-h --help --home= --json'
   'channel rooms' '-h --help --home= --json'
+  'channel devices' '-h --help --home= --json'
+  'channel verify' '-h --help --home= --json --undo'
   'context' '-h --help --home= --json --user= --group='
   'context drives' '-h --help --home= --json --user= --group='
   'context tree' '-h --help --home= --json --user= --group= --drive= --max-depth= --items-per-dir='
@@ -868,6 +872,8 @@ _owlbox_values=(
   'channel disable --home' '@file'
   'channel test --home' '@file'
   'channel rooms --home' '@file'
+  'channel devices --home' '@file'
+  'channel verify --home' '@file'
   'context --home' '@file'
   'context --user' '@person'
   'context --group' '@group'

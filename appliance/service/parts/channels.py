@@ -17,6 +17,7 @@ from appliance.ingest.receiver import Intake
 from appliance.memory.session_review import SessionReview
 from appliance.prompt.packet import Packets
 from appliance.records import Inbound, Part
+from appliance.secrets.vault_client import VaultClient
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
@@ -64,10 +65,11 @@ def build_inbox(
 
 
 def build_connections(
-    base: BaseParts, inbox: Inbox, queue: QueueParts, secret: Callable[[str], str], data_folder: Callable[[str], Path]
+    base: BaseParts, inbox: Inbox, queue: QueueParts, vault: VaultClient, data_folder: Callable[[str], Path]
 ) -> Connections:
     """The channels to people elsewhere."""
-    services = {"inbox": inbox, "secret": secret, "home": base.home, "data_folder": data_folder}
+    services = {"inbox": inbox, "secret": vault.get, "keep_secret": vault.put, "store": base.store}
+    services |= {"home": base.home, "data_folder": data_folder}
     parts = GatewayParts(base.store, base.runs, base.people, inbox, data_folder, base.events)
     return Connections(queue.courier, base.events, lambda: base.settings().channels, services, parts)
 

@@ -1,0 +1,182 @@
+"""Encrypted rooms: takes keys that arrive, reads what others write, and encrypts what we write.
+
+Brings the parts of this package together for one device. A message is read when its key is here and the device that the key came
+from is one of its sender's; whether that device is verified is said with it. Owns no table, and does not decide what a
+message may do.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.channels.matrix_api import Homeserver
+from appliance.channels.matrix_encryption.cross_signing import CrossSigning
+from appliance.channels.matrix_encryption.device_book import Device
+from appliance.channels.matrix_encryption.device_list import DeviceList
+from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
+from appliance.channels.matrix_encryption.olm_account import OLM, OlmAccount, Opened, Undecryptable
+from appliance.channels.matrix_encryption.outbound import Outbound
+from appliance.channels.matrix_encryption.room_keys import RoomKey, RoomKeys
+from appliance.channels.matrix_encryption.waiting_events import WaitingEvents
+from appliance.clock import monotonic_s
+from appliance.errors import NotFound, OwlError, Refused
+from appliance.secrets import encryption
+from appliance.store.database import Store
+
+LOG = logging.getLogger(__name__)
+AGAIN_S = 3600.0  # between two new connections to a device whose old one is broken
+ASK_S = 60.0  # between two questions about the devices of one user
+MAX_NOTED = 1000
+
+
+class Decrypted(Struct, frozen=True):
+    """An event as it reads, and the device that wrote it."""
+
+    event: dict[str, Any]
+    device: Device
+
+
+class RoomEncryption:
+    """Our device in encrypted rooms. Safe for several threads."""
+
+    def __init__(self, store: Store, server: Homeserver, user: str, device: str, secret: bytes) -> None:
+        """`secret` is the value of the vault under which everything is stored."""
+        pickle_key = encryption.stretched(secret, user.encode(), b"owlbox matrix keys")
+        self.account = OlmAccount(store, user, device, pickle_key)
+        self.devices = DeviceList(store, server)
+        self._cross_signing = CrossSigning(
+            store, self.account, encryption.stretched(secret, user.encode(), b"owlbox matrix cross-signing")
+        )
+        self._keys = RoomKeys(store, pickle_key)
+        self._waiting = WaitingEvents(store)
+        self._outbound = Outbound(store, server, self.account, self.devices)
+        self._store = store
+        self._server = server
+        self._guard = threading.Lock()  # one thread at a time encrypts
+        self._members: dict[str, tuple[str, ...]] = {}
+        self._noted: dict[str, float] = {}  # what is not done again before a time
+
+    def open(self) -> None:
+        """Load or make the keys of our device and give the server what it lacks of them."""
+        self.account.open()
+        known = self.devices.query([self.account.user])
+        listed = known.get("device_keys")
+        own = listed.get(self.account.user) if isinstance(listed, dict) else None
+        ours = own.get(self.account.device) if isinstance(own, dict) else None
+        self.account.publish(self._server, ours if isinstance(ours, dict) else {})
+        self._cross_signing.ensure(self._server, known)
+
+    # -- receiving ------------------------------------------------------------------------------------
+
+    def note_sync(self, found: Mapping[str, Any]) -> None:
+        """Take up what an answer to /sync says of keys and devices. What a device sent is stored before this returns."""
+        self.devices.note_changes(found.get("device_lists"))
+        sent = found.get("to_device")
+        events = sent.get("events") if isinstance(sent, dict) else None
+        for event in events if isinstance(events, list) else ():
+            if isinstance(event, dict) and event.get("type") == "m.room.encrypted":
+                self._take_sent(event)
+        counts = found.get("device_one_time_keys_count")
+        if isinstance(counts, dict):
+            try:
+                self.account.replenish(self._server, counts, found.get("device_unused_fallback_key_types"))
+            except OwlError as error:  # the next answer says again that there are few
+                LOG.warning("matrix: no new keys could be given to the server: %s", error)
+
+    def _take_sent(self, event: dict[str, Any]) -> None:
+        content = event.get("content")
+        if not isinstance(content, dict) or content.get("algorithm") != OLM:
+            return
+        try:
+            with self._store.write(durable=True):
+                opened: Opened = self.account.decrypt(event)
+                if opened.type == "m.room_key":
+                    self._keys.take(opened)
+        except Undecryptable as error:
+            LOG.info("matrix: what a device of %.200s sent cannot be read: %s", event.get("sender"), error)
+            if error.is_broken:
+                self._mend(str(event.get("sender")), str(content.get("sender_key")))
+
+    def _mend(self, user: str, curve: str) -> None:
+        """Begin a new connection to a device that uses one which we cannot read."""
+        if not self._may(f"mend {curve}", AGAIN_S):
+            return
+        try:
+            self.devices.refresh([user])
+            for device in self.devices.list_devices(user):
+                if device.curve == curve:
+                    with self._guard:
+                        self._outbound.greet(device)
+        except OwlError as error:
+            LOG.info("matrix: no new connection to a device of %.200s: %s", user, error)
+
+    def read(self, room: str, event: dict[str, Any]) -> Decrypted | None:
+        """What an encrypted event says; None when its key is not here yet, for which it waits.
+
+        Refused and BadInput say why it is never read.
+        """
+        try:
+            inner, key = self._keys.decrypt(room, event)
+        except NotFound as error:
+            if not self._waiting.put(room, event):
+                raise Refused(f"{error.message}, and too many wait for theirs") from None
+            return None
+        device = self._find_device(event["sender"], key)
+        content, outer = inner["content"], event["content"]
+        if "m.relates_to" in outer:
+            content = {**content, "m.relates_to": outer["m.relates_to"]}
+        return Decrypted({**event, "type": inner["type"], "content": content}, device)
+
+    def list_due(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Events that waited for a key which is here by now, each with its room."""
+        for room, session, sender in self._waiting.list_keys():
+            if self._keys.has(room, session, sender):
+                yield from self._waiting.of_key(room, session, sender)
+
+    def drop(self, event_id: str) -> None:
+        """An event does not wait any more: it was read, or never will be."""
+        self._waiting.remove(event_id)
+
+    def _find_device(self, user: str, key: RoomKey) -> Device:
+        """The device of a user from which a key came; Refused when none of theirs has its keys."""
+        self.devices.refresh([user])
+        found = self.devices.find(user, key.curve, key.signing)
+        if found is None and self._may(f"ask {user}", ASK_S):
+            self.devices.refresh([user], is_forced=True)
+            found = self.devices.find(user, key.curve, key.signing)
+        if found is None:
+            raise Refused("no device of its sender has the keys with which it was encrypted")
+        return found
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def sent(self, room: str, key: str) -> dict[str, Any] | None:
+        """What was encrypted for a send already, which may have been cut off."""
+        return self._outbound.sent(room, key)
+
+    def encrypt(self, room: str, key: str, content: Mapping[str, Any], rotation: Rotation) -> dict[str, Any]:
+        """A message for a room; `key` names the send as far as it may be repeated."""
+        with self._guard:
+            return self._outbound.encrypt(room, key, "m.room.message", content, self._list_members(room), rotation)
+
+    def forget_members(self, room: str) -> None:
+        """Somebody may have come or gone."""
+        self._members.pop(room, None)
+
+    def _list_members(self, room: str) -> Sequence[str]:
+        if room not in self._members:
+            self._members[room] = self._server.members(room)
+        return self._members[room]
+
+    def _may(self, what: str, pause_s: float) -> bool:
+        """Whether something may be done again; notes that it is."""
+        now = monotonic_s()
+        if self._noted.get(what, 0.0) > now:
+            return False
+        while len(self._noted) >= MAX_NOTED:
+            self._noted.pop(next(iter(self._noted)))
+        self._noted[what] = now + pause_s
+        return True
