@@ -42,7 +42,8 @@ class Received(Struct, frozen=True):
     place that several people share, "" for a message to the assistant alone, and `is_addressed` says that it is meant there.
     `own_chars` is how much of the text the sender wrote, where a quotation follows; None for all. `references` are ids of
     messages that it answers, the nearest first: it continues their thread. `thread` is the service's own name of one. Without
-    either `is_new_thread` begins one, else the newest goes on. `metadata` is what the channel needs to answer.
+    either `is_new_thread` begins one, else the newest goes on. `metadata` is what the channel needs to answer. `reaction` is the
+    sign, or its name, that somebody put to a message of ours, and `is_about_newest` says that we wrote none after that one.
     """
 
     message_id: str
@@ -61,6 +62,8 @@ class Received(Struct, frozen=True):
     attachments: tuple[Attached, ...] = ()
     marks: Marked = ()
     metadata: dict[str, Any] = {}
+    reaction: str = ""
+    is_about_newest: bool = False
 
 
 class Intake(Protocol):

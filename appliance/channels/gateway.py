@@ -25,7 +25,8 @@ from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import correlation_id, monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, TooLarge
-from appliance.records import Inbound, Marked, Outbound
+from appliance.policy.taint_marks import CARRIED
+from appliance.records import Event, Inbound, Marked, Outbound
 from appliance.runtime import log
 from appliance.runtime.events import Events
 from appliance.sessions.people import LOCAL, People
@@ -42,6 +43,9 @@ MAX_ID = 500
 GUEST = "/guest"  # behind an address, for messages that have no rights of its person
 CONTINUES_MS = 12 * 3600 * 1000  # a chat goes on after this silence in a new thread
 OVERFULL = ("too_large", "context_too_long")  # outcomes of a chat in which nothing more can be said
+SIGNS = {"👍": "yes", "+1": "yes", "thumbsup": "yes", "👎": "no", "-1": "no", "thumbsdown": "no"}  # all that mean something
+MOST_SAID = 20  # messages of one answer, the prompt included
+SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 FINAL = (BadInput, Conflict, NotFound, TooLarge)  # errors of the inbox that the same message meets again
 
@@ -155,6 +159,11 @@ class Gateway:
             if self._parts.people.is_deactivated(group):
                 self.refuse(received.sender, f"the group {group} is deactivated")
                 return False
+        if received.reaction:
+            answer = self._answer_of(received, person, group)
+            if not answer:
+                return self._record_reaction(received, key, person, group)
+            received = replace(received, text=answer)
         inbound = self._build_inbound(received, key, person, group)
         try:
             with log.correlated(correlation := correlation_id()):
@@ -260,6 +269,47 @@ class Gateway:
         if left < 1:
             raise Busy(f"{sender} writes more than {PER_MINUTE} messages a minute", hint="they are taken one after the other")
 
+    # -- reactions ------------------------------------------------------------------------------------
+
+    def _answer_of(self, received: Received, person: str, group: str) -> str:
+        """What a reaction answers to the question that we asked this person last, in their thread: "yes", "no", or ""."""
+        sign = SIGNS.get(SKIN_TONES.sub("", received.reaction), "")
+        run = self._reacted_run(received, person, group) if sign and received.is_about_newest else ""
+        if not run or self._parts.runs.paused_loop(run) is not None:  # what waits for a decision is not decided by a sign
+            return ""
+        said = self._parts.runs.record.path(self._parts.runs.get(run).head, kinds=("message",), limit=MOST_SAID)
+        prompt = next((one for one in reversed(said) if one.role == "user"), None)
+        if prompt is None or said[-1].role != "assistant" or not said[-1].content.rstrip().endswith("?"):
+            return ""
+        sql = (  # the newest that this channel has sent must be that question: a reminder may have come behind it
+            "SELECT run = ? AND metadata ->> 'seq' = ? FROM outbox WHERE via = ? AND status = 'sent' "
+            "ORDER BY ended_ms DESC, id DESC LIMIT 1"
+        )
+        if not self._parts.store.value(sql, (run, said[-1].seq, self.channel)):
+            return ""
+        resolve = self._parts.people.resolve
+        is_theirs = resolve(prompt.channel, prompt.sender_id) == resolve(self.channel, received.sender)
+        return sign if is_theirs else ""
+
+    def _record_reaction(self, received: Received, key: str, person: str, group: str) -> bool:
+        """Put a reaction that answers nothing on the record of its thread, where there is one; no model is asked."""
+        run = self._reacted_run(received, person, group)
+        if run and not self._parts.runs.record.has_call(run, key):
+            marks = self._list_marks(received, person)
+            event = Event(run, "status_change", "system", received.text, input={CARRIED: marks} if marks else None, call_id=key)
+            self._parts.runs.append(
+                replace(
+                    event, outcome="reaction", channel=self.channel, sender_id=received.sender, at_ms=received.at_ms or now_ms()
+                ),
+                durable=True,
+            )
+        self.count("taken")
+        return True
+
+    def _reacted_run(self, received: Received, person: str, group: str) -> str:
+        """The thread that a reaction belongs to; "" where there is none, for a reaction begins nothing."""
+        return self._known_thread(received, self._build_inbound(received, "", person, group))
+
     # -- what is stored -------------------------------------------------------------------------------
 
     def _build_inbound(self, received: Received, key: str, person: str, group: str) -> Inbound:
@@ -309,6 +359,11 @@ class Gateway:
     def _find_thread(self, received: Received, inbound: Inbound) -> str:
         """The thread that a message continues, or a new one; within the transaction that accepts it."""
         own = _thread_id(self.channel, inbound.session, received.thread) if received.thread else ""
+        return self._known_thread(received, inbound) or self._parts.runs.begin(inbound.session, "chat", run_id=own).id
+
+    def _known_thread(self, received: Received, inbound: Inbound) -> str:
+        """The thread that a message continues; "" for none."""
+        own = _thread_id(self.channel, inbound.session, received.thread) if received.thread else ""
         for reference in (*received.references, *([own] if own else [])):
             if (run := self._thread_of(reference, inbound)) is not None:
                 return run
@@ -318,7 +373,7 @@ class Gateway:
             is_usable = latest is not None and latest.outcome not in OVERFULL and latest.updated_ms > now_ms() - CONTINUES_MS
             if latest is not None and is_usable:
                 return latest.id
-        return self._parts.runs.begin(inbound.session, "chat", run_id=own).id
+        return ""
 
     def _thread_of(self, reference: str, inbound: Inbound) -> str | None:
         """The thread of an earlier message of this session, by the id of that message or of our answer to it."""

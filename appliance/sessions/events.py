@@ -93,6 +93,10 @@ class Events:
         with self._store.write() as execute:
             execute("UPDATE runs SET head = ? WHERE id = ?", (event, run))
 
+    def has_call(self, run: str, call_id: str) -> bool:
+        """Whether an event of a run has this id from outside."""
+        return bool(self._store.value("SELECT 1 FROM events WHERE run = ? AND call_id = ? LIMIT 1", (run, call_id)))
+
     def get(self, event_id: int) -> Event | None:
         row = self._store.row(f"SELECT {COLUMNS} FROM events WHERE id = ?", (event_id,))
         return None if row is None else _event_from_row(row)

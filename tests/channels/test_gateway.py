@@ -12,7 +12,10 @@ from process import until
 
 from appliance.channels.contract import Attached, Received
 from appliance.channels.gateway import BURST, Admission, Gateway
+from appliance.clock import new_id, now_ms
 from appliance.errors import Busy
+from appliance.records import Event
+from appliance.sessions.outbox import Notification
 
 ANN, BEN, EVE = "@ann:x.org", "@ben:x.org", "@eve:evil.test"
 
@@ -196,3 +199,61 @@ def test_whoever_asked_is_told_that_a_restart_ended_the_answer_behind_what_was_s
         [told] = rig.core.outbox.list_postings()
         assert told.notification.channel == "chat" and told.notification.text.startswith("one two")
         assert told.notification.text.endswith("\n\n(The answer ends here: stopped.)")
+
+
+def sent(rig: Rig, notification: Notification) -> None:
+    """Have the record say that a channel sent this just now."""
+    note = rig.core.outbox.put(notification)
+    with rig.core.store.write() as execute:
+        execute("UPDATE outbox SET status = 'sent', via = 'chat', ended_ms = ? WHERE id = ?", (now_ms(), note))
+
+
+def asked(rig: Rig, text: str, answer: str) -> str:
+    """A prompt of ben's that was answered, and the answer sent to him; its run."""
+    assert gateway(rig, policy="open").take(said(BEN, text))
+    until(lambda: not rig.core.inbox.busy(), "it is answered", 20)
+    run = rig.session_of(text)[2]
+    told = rig.core.runs.append(Event(run, "message", "assistant", answer))
+    sent(rig, Notification(new_id(), f"chat:{BEN}", answer, channel="chat", run=run, metadata={"seq": told.seq}))
+    return run
+
+
+REACTIONS = [
+    (BEN, "👍🏽", True, "Shall I delete it?", "yes"),
+    (BEN, "-1", True, "Shall I delete it?", "no"),
+    (BEN, "🎉", True, "Shall I delete it?", ""),
+    (BEN, "👍", True, "It is deleted.", ""),
+    (BEN, "👍", False, "Shall I delete it?", ""),
+    (EVE, "👍", True, "Shall I delete it?", ""),
+]
+
+
+@pytest.mark.parametrize(("sender", "sign", "is_newest", "answer", "meant"), REACTIONS)
+def test_only_two_signs_at_the_question_asked_last_are_an_answer_and_others_ask_no_model(
+    rig: Rig, sender: str, sign: str, is_newest: bool, answer: str, meant: str
+) -> None:
+    run = asked(rig, f"about {new_id()}", answer)
+    loops, before, seq = rig.core.store.value("SELECT COUNT(*) FROM loops"), rig.messages(), rig.core.runs.get(run).last_seq
+    reaction = said(sender, f"[reacts with {sign}]", reaction=sign, is_about_newest=is_newest)
+    for _ in range(2):
+        assert gateway(rig, policy="open").take(reaction)
+    until(lambda: not rig.core.inbox.busy(), "nothing goes on", 20)
+    assert rig.core.store.value("SELECT COUNT(*) FROM loops") == loops + bool(meant)
+    assert rig.messages()[len(before) :] == ([meant] if meant else [])
+    recorded = [e for e in rig.core.runs.events(run, after=seq) if e.outcome == "reaction"]
+    assert [e.content for e in recorded] == ([] if meant or sender == EVE else [f"[reacts with {sign}]"])
+
+
+def test_a_sign_at_a_reminder_that_came_behind_a_question_answers_nothing(rig: Rig) -> None:
+    run = asked(rig, "about the roses", "Shall I delete it?")
+    sent(rig, Notification(new_id(), f"chat:{BEN}", "Time for tea", channel="chat"))
+    before = rig.messages()
+    assert gateway(rig, policy="open").take(said(BEN, "[reacts with +1]", reaction="+1", is_about_newest=True))
+    assert rig.messages() == before and rig.core.runs.events(run)[-1].content == "[reacts with +1]"
+
+
+def test_strangers_reactions_are_refused_and_one_to_nothing_begins_no_thread(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    runs = rig.core.store.value("SELECT COUNT(*) FROM runs")
+    assert not gateway(rig).take(said(EVE, "[reacts with +1]", reaction="+1", is_about_newest=True))
+    assert gateway(rig, policy="open").take(said("@new:x.org", "[reacts with +1]", reaction="+1", is_about_newest=True))
+    assert rig.core.store.value("SELECT COUNT(*) FROM runs") == runs and "the sender is not listed" in caplog.text

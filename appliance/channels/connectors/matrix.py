@@ -263,12 +263,13 @@ class MatrixChannel(Connection):
     def _read_reaction(
         self, room: str, event: dict[str, Any], relation: dict[str, Any], *, is_proven: bool, doubt: str
     ) -> Received | None:
-        """A reaction to something that we said, as a short text."""
+        """A reaction to something that we said."""
         about, key = str(relation.get("event_id", "")), str(relation.get("key", ""))[:40]
         if about not in self._own or not key:
             return None
         made = self._place(room, event, "")
-        return replace(made, text=f"[reacts with {key}]", is_addressed=True, is_proven=is_proven, doubt=doubt)
+        made = replace(made, reaction=key, is_about_newest=about == next(reversed(self._own)))
+        return replace(made, text=f"[reacts with {key}]", is_proven=is_proven, doubt=doubt)
 
     def _place(self, room: str, event: dict[str, Any], root: str) -> Received:
         """What every message of a room has."""
@@ -313,7 +314,8 @@ class MatrixChannel(Connection):
             is_edit = number == 0 and bool(message.shown)
             content, rest = fit_text(rest, self._most_bytes(room, is_edit=is_edit))
             content = _edit(message.shown, content) if is_edit else {**content, **relation}
-            self._note_own(self._send(room, f"{key}p{number}" if number else key, partial(dict, content)))
+            sent = self._send(room, f"{key}p{number}" if number else key, partial(dict, content))
+            self._note_own(message.shown if is_edit else sent)
             number += 1
 
     def show(self, message: Outbound) -> str:
@@ -354,6 +356,7 @@ class MatrixChannel(Connection):
         return {**content, "file": {**file, "url": self._server.upload("file", "application/octet-stream", sealed)}}
 
     def _note_own(self, event_id: str) -> None:
+        self._own.pop(event_id, None)  # it is the newest now
         self._own[event_id] = None
         while len(self._own) > OWN_EVENTS:
             self._own.popitem(last=False)

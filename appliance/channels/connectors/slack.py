@@ -146,7 +146,7 @@ class SlackChannel(Connection):
         )
 
     def _read_reaction(self, made: Received, event: dict[str, Any], place: str, at: str) -> Received | None:
-        """A reaction to something that we said, as a short text in the thread of that."""
+        """A reaction to something that we said, in the thread of that."""
         name = str(event.get("reaction") or "")
         if event.get("item_user") != self._user or not EMOJI.fullmatch(name):
             return None
@@ -158,6 +158,9 @@ class SlackChannel(Connection):
             message_id=f"{place}/{at}/{name}/{moment}",
             at_ms=_moment_ms(moment),
             text=f"[reacts with :{name}:]",
+            references=(f"{place}/{thread}",) if thread else (),  # the message under which we answered
+            reaction=name.partition("::")[0],
+            is_about_newest=f"{place}/{at}" == next(reversed(self._own), ""),
             room="" if is_direct else place,
             thread=thread,
             metadata={"slack": {"channel": place, "thread": thread or ("" if is_direct else at)}},
@@ -210,7 +213,7 @@ class SlackChannel(Connection):
     def _post(self, channel: str, text: str, thread: str) -> str:
         posted = self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=text, thread_ts=thread)
         moment = str(posted.get("ts", ""))
-        self._own[f"{channel}/{moment}"] = thread
+        self._own[f"{channel}/{moment}"] = thread  # the newest last: an edit is not a post
         while len(self._own) > OWN_POSTS:
             self._own.popitem(last=False)
         return moment
