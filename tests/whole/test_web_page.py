@@ -272,6 +272,26 @@ def test_another_pool_answers_when_it_is_chosen_and_the_choice_is_that_of_the_co
     assert browser.problems() == []
 
 
+def test_another_role_answers_from_the_next_message_on_and_what_is_refused_goes_back(page: Page) -> None:
+    browser = page.begin()
+    shown = "return getComputedStyle(document.querySelector('#role-label')).display !== 'none'"
+    assert not browser.run(shown), "a conversation that has not begun has nobody to choose"
+    page.say("whom do I talk with")
+    browser.shows("Hoot hoot.", css="#log")
+    until(lambda: browser.run(shown), "a role can be chosen")
+    thread = page.core.call("thread.list", limit=1)[0]["id"]
+    pick(browser, "#role", "researcher")
+    until(lambda: page.core.call("run.view", run=thread)["run"]["role"] == "researcher", "it answers")
+    page.core.call("role.use", run=thread, role="")
+    page.say("and now")
+    until(lambda: browser.run("return document.querySelector('#role').value") == "", "what another screen chose is shown")
+    browser.run("document.querySelector('#role').append(new Option('nobody', 'nobody'))")
+    pick(browser, "#role", "nobody")
+    browser.shows("no role 'nobody'", css="#notice")
+    assert browser.run("return document.querySelector('#role').value") == ""
+    assert browser.problems() == []
+
+
 def test_a_group_has_conversations_of_its_own(page: Page) -> None:
     page.core.call("group.change", group="birds", add=["ann"])
     browser = page.begin()

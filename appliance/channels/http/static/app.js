@@ -124,6 +124,7 @@ class App {
         this.threads.refresh();
         this.showGroups();
         this.chat.showModels();
+        this.chat.showRoles();
         this.approvals.refresh();
       })
       .catch(() => this.follow === follow && this.setAway());

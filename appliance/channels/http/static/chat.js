@@ -25,6 +25,7 @@ export class Chat {
     this.unsent = []; // messages that were not accepted yet, with their ids: sent again, they are taken once
     this.first = null; // the one of them that begins a conversation
     this.sending = null;
+    this.model = this.role = ""; // what the open conversation is set to
     this.later = []; // what the thread's own connection says while an answer streams on another: shown when that has ended
     this.uploads = [];
     this.log = byId("log");
@@ -61,6 +62,7 @@ export class Chat {
       });
     }
     byId("model").addEventListener("change", () => this.setModel());
+    byId("role").addEventListener("change", () => this.setRole());
     this.input.value = sessionStorage.getItem("typed") ?? "";
     this.fit();
   }
@@ -96,15 +98,48 @@ export class Chat {
     const isThere = [...select.options].some((one) => one.value === name);
     if (!isThere) select.append(element("option", { value: name }, name)); // a route that was chosen elsewhere
     select.value = name;
+    this.model = name;
   }
 
   // In a conversation that is there at once; a new one takes it along with its first message.
   async setModel() {
+    const model = byId("model").value;
     if (!this.thread) return;
+    await this.set("run.config", { settings: { model } }, () => this.markModel(model), () => this.markModel(this.model));
+  }
+
+  // Who may answer in a conversation that has begun; nothing to choose where there is only the assistant.
+  async showRoles() {
+    const roles = await this.app.core.call("role.list").catch(() => []);
+    const others = roles.filter((one) => one.may_answer && one.name !== "assistant").map((one) => element("option", { value: one.name }, one.name));
+    byId("role").replaceChildren(element("option", { value: "" }, "assistant"), ...others);
+    this.markRole(this.role);
+  }
+
+  markRole(name) {
+    const select = byId("role");
+    const isThere = [...select.options].some((one) => one.value === name);
+    if (!isThere) select.append(element("option", { value: name }, name));
+    select.value = this.role = name;
+    byId("role-label").hidden = !this.thread || select.options.length < 2;
+  }
+
+  async setRole() {
+    const role = byId("role").value;
+    await this.set("role.use", { role }, () => this.markRole(role), () => this.markRole(this.role));
+  }
+
+  // Change what the open conversation is set to; what is refused is said, and the choice goes back to what holds.
+  async set(method, params, done, undo) {
+    const { visit } = this;
     try {
-      await this.app.core.call("run.config", { run: this.thread, settings: { model: byId("model").value } });
+      await this.app.core.call(method, { run: this.thread, ...params });
+      if (visit !== this.visit) return;
+      done();
       this.tell(null);
     } catch (error) {
+      if (visit !== this.visit) return;
+      undo();
       this.tell(error);
     }
   }
@@ -129,6 +164,7 @@ export class Chat {
     byId("title").textContent = "New conversation";
     document.title = "Owlbox";
     this.markModel("");
+    this.markRole("");
     if (!id) return;
     try {
       const { thread } = await this.app.core.call("thread.view", { id, after: Number.MAX_SAFE_INTEGER, limit: 1 });
@@ -183,6 +219,7 @@ export class Chat {
   setThread(thread) {
     byId("title").textContent = thread.title || "Conversation";
     document.title = `${thread.title || "Conversation"} · Owlbox`;
+    this.markRole(thread.role ?? "");
     const isBusy = thread.status === 102 || this.sending !== null;
     byId("stop").hidden = !isBusy;
     if (!isBusy && !this.sending) this.endDraft();
@@ -369,6 +406,7 @@ export class Chat {
         this.forget(entry);
         if (isHere() && !this.thread) {
           this.thread = told.run;
+          this.markRole("");
           this.app.connect(); // follow the thread that has just begun, and send what waits for it
         }
         return;
