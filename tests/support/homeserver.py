@@ -150,6 +150,13 @@ class Synapse:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())
 
+    def download(self, uri: str, token: str) -> bytes:
+        """The bytes of a file, as the server keeps them."""
+        path = f"/_matrix/client/v1/media/download/{uri.removeprefix('mxc://')}"
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
+
     def someone(self, name: str) -> Someone:
         """A new account."""
         nonce = self.call("GET", "/_synapse/admin/v1/register")["nonce"]

@@ -107,7 +107,7 @@ PLAIN = set(
     responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings severity soonest
     source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title turns
     tool tools top_k turn type until_ms uri url visibility wait wanted when words
-    token invite password uploads
+    token invite password uploads fingerprint is_verified
     topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
 )
 # What a needed argument is given where nothing is asked about it.
