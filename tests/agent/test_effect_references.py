@@ -30,6 +30,7 @@ LISTS = {"list_tasks": TASKS, "list_schedules": {"schedules": [SCHEDULE]}}
 MADE = {
     "create_task": ({"name": "descale the kettle"}, "Added task 4: descale the kettle (medium)"),
     "remind": ({"text": "remind me tomorrow at 8 to water the cactus"}, "Reminder ab12cd34 (water the cactus): once."),
+    "write_note": ({"text": "the key"}, "Wrote the note spare-key (box/notes/spare-key.md)"),
     "remember": ({"text": "The cat is called Figaro"}, "Kept as memory://notes/cat-called-figaro"),
 }
 
@@ -85,6 +86,11 @@ def test_nothing_is_taken_back_once_the_talk_went_on(guide: Guide) -> None:
     assert calls_of(guide.plan("tiny", after("remind", "Who wrote Hamlet?", "Shakespeare.", "cancel that"))) != []
     talk = after("remind", *["What is iron?", "A metal."] * 4)
     assert last_effect(talk) is None and calls_of(guide.plan("tiny", [*talk, Message("user", "cancel that")])) == []
+
+
+def test_a_note_that_is_to_be_taken_back_stays_and_the_answer_names_its_file(guide: Guide) -> None:
+    plan = guide.plan("tiny", after("write_note", "undo that"))
+    assert isinstance(plan, Say) and "delete box/notes/spare-key.md" in plan.text
 
 
 def test_an_effect_that_failed_is_none() -> None:

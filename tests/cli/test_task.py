@@ -94,7 +94,7 @@ REFUSED = [
     ("cancel 99", 3, "no task 99"),
     ("watch 99", 3, "no task 99"),
     ("update 99 --name x", 3, "no task 99"),
-    ("view one", 2, "invalid int value: 'one'"),
+    ("view one", 2, "id 'one' is no whole number"),
     ("add", 2, "name"),
     ("add x --priority urgent", 2, "urgent"),
     ("add x --blocked-by two", 2, "'two' is not a task's number"),

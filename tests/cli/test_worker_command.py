@@ -135,7 +135,7 @@ def test_pages_of_the_list_are_consistent_and_filtered(owl: Box) -> None:
         (("status", "0000-none"), 3, "no worker 0000-none"),
         (("stop", "0000-none"), 3, "no worker 0000-none"),
         (("start", "--task-id", "99"), 3, "no task 99"),
-        (("run", "--task-id", "many"), 2, "invalid int value"),
+        (("run", "--task-id", "many"), 2, "'many' is no whole number"),
         (("list", "--status", "idle"), 2, "is none of running, stopped, dead"),
     ],
 )

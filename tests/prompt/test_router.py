@@ -187,6 +187,8 @@ def test_of_five_hundred_that_ask_for_one_hardly_any_is_missed() -> None:
         ("Was steht auf meiner Liste?", "tasks"),
         ("¿Qué tareas tengo?", "tasks"),
         ("Which reminders are set?", "reminders"),
+        ("what are my reminders?", "reminders"),
+        ("Was sind meine Erinnerungen?", "reminders"),
         ("What did I ask you to remember?", "memories"),
         ("What time is it?", "time"),
         ("Quelle heure est-il ?", "time"),

@@ -95,7 +95,7 @@ class References:
                 gone, lambda done: answer_of(done, intent) if done.is_error else Say(intent.language.say("forgotten", text=text))
             )
         if effect.tool == "write_note" and (found := FILE.search(effect.result)):
-            return self._call(intent, tool_call("context_delete", path=f"box:/{found[0].removeprefix('box/')}"))
+            return Say(intent.language.say("note_stays", file=found[0]))  # what mirrors a file no tool of a model may delete
         return Say(intent.language.say("not_taken_back"))
 
     def _finish(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:

@@ -26,6 +26,7 @@ WORDS = {
     "server": "its name, as `mcp servers` shows it",
 }
 CHOICE = re.compile(r"argument (.*?): invalid choice: ('.*?'|\".*?\"|\S+) \(choose from (.*)\)$")
+NUMBER = re.compile(r"argument (.*?): invalid (int|float) value: (.*)$")
 MISSING = "the following arguments are required: "
 EVERYWHERE = ("help", "home", "json")
 TITLES = {"positional arguments": "arguments"}
@@ -79,14 +80,19 @@ class Parser(argparse.ArgumentParser):
         """Bad usage, with the next step."""
         if message.startswith(MISSING):
             raise BadInput(f"{message.removeprefix(MISSING)} is missing", hint=f"{self._brief_usage()}; {self.prog} --help")
+        if found := NUMBER.match(message):
+            kind = "whole number" if found[2] == "int" else "number"
+            raise BadInput(f"{found[1]} {found[3]} is no {kind}", hint=f"{self.prog} --help")
         wrong = CHOICE.match(message)
         if not wrong:
             raise BadInput(message, hint=f"{self.prog} --help")
-        asked, offered = wrong[2].strip("'\""), wrong[3].replace("'", "").split(", ")  # some Pythons quote what they offer
+        asked = wrong[2].strip("'\"")
+        offered = [one for one in wrong[3].replace("'", "").split(", ") if one]  # some Pythons quote what they offer
         guess = did_you_mean(asked, offered)
         if wrong[1] in ("COMMAND", "ACTION"):
             raise BadInput(f"unknown command {asked}", hint=f"{guess}{self.prog} --help lists them")
-        raise BadInput(f"{wrong[1]} {asked!r} is none of {', '.join(offered)}", hint=f"{guess}{self.prog} --help")
+        about = "" if wrong[1] in offered else f"{wrong[1]} "  # a word that may be left out, such as `list`
+        raise BadInput(f"{about}{asked!r} is none of {', '.join(offered)}", hint=f"{guess}{self.prog} --help")
 
     def _lists_itself(self) -> bool:
         below = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
@@ -110,7 +116,8 @@ class Parser(argparse.ArgumentParser):
             raise BadInput(f"one word too many: {wrong}", hint=f'quote "what belongs together"; {self.prog} --help')
         name = wrong.partition("=")[0]
         offered = [option for option in self._option_string_actions if option.startswith("--")]
-        raise BadInput(f"unknown option {name}", hint=f"{did_you_mean(name, offered)}{self.prog} --help lists them")
+        guess = did_you_mean(name.lstrip("-"), [option.removeprefix("--") for option in offered]).replace("mean ", "mean --")
+        raise BadInput(f"unknown option {name}", hint=f"{guess}{self.prog} --help lists them")
 
 
 class Root(Parser):
