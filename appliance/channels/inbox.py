@@ -506,6 +506,13 @@ class Inbox:
             )
         return True
 
+    def release_dead(self) -> None:
+        """Remove the turns of processes that died after their answer or in it: nobody else does unless a session is asked again."""
+        for session, holder in self._store.rows("SELECT session, process FROM turn_locks"):
+            if holder != self._runs.process and not is_alive(str(holder)):
+                with self._store.write() as execute:
+                    execute("DELETE FROM turn_locks WHERE session = ? AND process = ?", (session, holder))
+
     def _release_lock(self, loop: Loop) -> None:
         with self._store.write() as execute:
             execute(

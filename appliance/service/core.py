@@ -252,6 +252,7 @@ class Core:
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)
             self.recorder.mend(loop.run)
+        self.inbox.release_dead()
         self.commands.recover(is_shared=self.base.is_shared)
         self.approvals.recover()
         self.role_service.recover()

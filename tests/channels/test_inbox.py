@@ -435,6 +435,33 @@ def test_lock_that_we_could_not_give_back_does_not_shut_us_out(desk: Callable[..
     assert here.answer("hoot")[-1] == LoopEnded(200, "ok")
 
 
+def test_turns_of_the_dead_are_taken_away_and_those_of_the_living_are_not(desk: Callable[..., Desk], store: Store) -> None:
+    here = desk()
+    living = process(os.getppid()).encode()
+    dead = living.rpartition("/")[0] + "/1"
+    with store.write() as execute:
+        for session, holder in (("dead", dead), ("living", living), ("own", here.me)):
+            execute("INSERT INTO turn_locks VALUES (?, ?, 99, 1)", (session, holder))
+    here.inbox.release_dead()
+    assert [session for (session,) in store.rows("SELECT session FROM turn_locks ORDER BY session")] == ["living", "own"]
+
+
+@pytest.mark.parametrize("step", ["INSERT ON turn_locks", "UPDATE ON loops", "INSERT ON events", "DELETE ON turn_locks"])
+def test_no_turn_is_left_whichever_write_fails(desk: Callable[..., Desk], store: Store, step: str) -> None:
+    here = desk()
+    here.answer("before")
+    with store.write() as execute:
+        execute(f"CREATE TRIGGER no BEFORE {step} BEGIN SELECT RAISE(ABORT, 'no'); END")
+    try:
+        here.answer("hoot")
+    except OwlError:
+        pass  # not accepted at all
+    with store.write() as execute:
+        execute("DROP TRIGGER no")
+    here.inbox.close("the test ends")
+    assert store.rows("SELECT * FROM turn_locks") == []
+
+
 # -- stopping ---------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,8 @@ def test_the_turn_lock_of_a_killed_process_holds_nobody_up(box: Box, victim: str
     child.kill()
     child.wait(60)
     assert lock(box) is not None, "the row is left behind"
+    assert box.run("thread", "list").returncode == 0
+    assert lock(box) is None, "whoever comes next takes it away"
     assert box.run("ask", "hello").stdout == "Hoot hoot.\n"
     assert lock(box) is None
 
