@@ -10,9 +10,13 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from process import LEAST_PAUSE_S, MOST_PAUSE_S
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from appliance import __version__
 from appliance.clock import monotonic_s
@@ -50,6 +54,27 @@ HOME = "/srv/owlbox"  # what the screen says its home is
 Scenario = Callable[["Seen"], Awaitable[None]]
 
 
+class Undrawn(Compositor):
+    """Renders a screen when a test looks at it: without a terminal, Textual would render every change and throw it away."""
+
+    def render_update(self, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False) -> Any:
+        """Nothing, which is what is written anywhere; a picture is made as ever."""
+        if full:
+            return super().render_update(full, screen_stack, simplify)
+        self._dirty_regions.clear()
+        return None
+
+
+class UndrawnFace(Face):
+    """The screen without a terminal; drawing is what `test_frame` and `test_tui_terminal` test."""
+
+    def _register(self, parent: Any, *widgets: Any, **more: Any) -> list[Any]:
+        for widget in widgets:
+            if isinstance(widget, Screen):
+                widget._compositor = Undrawn()
+        return super()._register(parent, *widgets, **more)
+
+
 class Seen:
     """A running screen, its keys and what it shows."""
 
@@ -59,6 +84,7 @@ class Seen:
 
     def lines(self) -> list[str]:
         """The screen as it is now."""
+        visible_screen_stack.set(self.app._background_screens)  # what stands behind a dialogue
         strips = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
 
@@ -84,7 +110,8 @@ class Seen:
                 return
             now_s = monotonic_s()
             assert now_s < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
-            await self.pilot.pause(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
+            await asyncio.sleep(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
+            self.app.screen._on_timer_update()
 
     async def type(self, text: str) -> None:
         """Type letters and press Return."""
@@ -133,7 +160,7 @@ def show(
     is_asking: bool = False,
 ) -> Face:
     """Run the screen against the core of a runtime folder, and a scenario with it; returns what is left of it."""
-    app = Face(str(paths.core_socket(runtime)), HOME, environ, revive, is_asking=is_asking)
+    app = UndrawnFace(str(paths.core_socket(runtime)), HOME, environ, revive, is_asking=is_asking)
 
     async def run() -> None:
         async with app.run_test(size=size) as pilot:

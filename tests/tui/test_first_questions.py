@@ -9,6 +9,7 @@ from screens import Seen, show
 
 from appliance.ingest import prompt_documents
 from appliance.runtime import config
+from appliance.tui.composer import Composer
 
 ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 
@@ -53,7 +54,7 @@ def test_what_is_typed_already_is_no_answer(core: Core) -> None:
     (core.box.home.box / "BOOTSTRAP.md").write_text(prompt_documents.shipped("BOOTSTRAP"))
 
     async def scenario(seen: Seen) -> None:
-        await seen.pilot.press(*"hello")
+        seen.app.query_one(Composer).text = "hello"
         await seen.shows("│ hello", "●")
         await seen.until(lambda: not seen.app._is_asking, "the core was asked")
         await seen.pilot.pause()
