@@ -4,7 +4,6 @@ They are handed in later in the order of each sender, while those of others go o
 confirmed, but only a few times. Held in memory and bounded: what does not fit, and all of it after a kill, is left to the service.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -27,7 +26,7 @@ class Backlog:
     """What waits in one channel."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: dict[str, _Held] = {}
         self._chars = 0
         self._next_s = 0.0
 

@@ -93,6 +93,26 @@ def test_a_note_that_is_to_be_taken_back_stays_and_the_answer_names_its_file(gui
     assert isinstance(plan, Say) and "delete box/notes/spare-key.md" in plan.text
 
 
+TALK = ("Who wrote Hamlet?", "Shakespeare.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "calls"),
+    [
+        ("create_task", ["The ferry is booked. You can tick that off, thanks."], []),
+        ("create_task", ["The roses are watered. You can tick that off, thanks."], [("finish_task", {"id": 3})]),
+        ("create_task", ["The ferry is full. Cancel that."], [("delete_task", {"id": 4})]),
+        ("create_task", [*TALK, "The ferry is full. Cancel that."], []),
+        ("remind", [*TALK, "The ferry is full. Cancel that."], []),
+        ("remind", [*TALK, "The cactus died. Cancel that."], [("delete_schedule", {"id": "ab12cd34"})]),
+    ],
+)
+def test_what_is_said_around_a_request_tells_whether_the_last_effect_is_meant(
+    guide: Guide, tool: str, said: list[str], calls: list[Any]
+) -> None:
+    assert calls_of(guide.plan("tiny", after(tool, *said))) == calls
+
+
 def test_an_effect_that_failed_is_none() -> None:
     call = ToolCall("c1", "remind", {})
     failed = Message("tool", '{"is_error": true, "message": "no"}', tool_call_id="c1")

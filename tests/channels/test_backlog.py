@@ -76,3 +76,20 @@ def test_long_texts_are_bounded_too() -> None:
     for number in range(5):
         line.come(f"s{number} ", "x" * (backlog.MOST_CHARS // 2))
     assert len(line.waiting) == 2
+    line.intake.most = 1
+    line.waiting.retry(line.intake)
+    assert line.confirmed == [f"s{number} {'x' * (backlog.MOST_CHARS // 2)}" for number in range(2)]
+    line.intake.most = 0
+    for number in range(5):
+        line.come(f"t{number} ", "x" * (backlog.MOST_CHARS // 2))
+    assert len(line.waiting) == 2, "what was handed in has made room"
+
+
+def test_those_who_wait_longest_go_first() -> None:
+    line = Line(0)
+    for sender in ("c", "a", "b"):
+        line.come(sender, "1")
+    line.come("c", "1")  # sent again: it keeps its place
+    line.intake.most = 1
+    line.waiting.retry(line.intake)
+    assert line.confirmed == ["c1", "a1", "b1"]

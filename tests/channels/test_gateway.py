@@ -11,7 +11,7 @@ from channel_rig import Rig
 from process import until
 
 from appliance.channels.contract import Attached, Received
-from appliance.channels.gateway import BURST, Admission, Gateway
+from appliance.channels.gateway import BURST, MAX_LOGGED, Admission, Gateway
 from appliance.clock import new_id, now_ms
 from appliance.errors import Busy
 from appliance.records import Event
@@ -160,6 +160,18 @@ def test_words_of_others_are_marked_and_one_sender_cannot_fill_everything(rig: R
         for i in range(BURST + 5):
             entrance.take(said("@flood:x.org", f"f{i}"))
     assert entrance.take(said("@quiet:x.org", "still heard"))
+
+
+def test_only_so_many_senders_are_counted_and_who_wrote_longest_ago_is_forgotten(rig: Rig) -> None:
+    entrance = gateway(rig, policy="open")
+    entrance._spend("early")
+    for number in range(MAX_LOGGED - 2):
+        entrance._spend(f"s{number}")
+    entrance._spend("early")
+    entrance._spend("late")
+    assert len(entrance._budgets) == MAX_LOGGED and list(entrance._budgets)[-2:] == ["early", "late"]
+    entrance._spend("later")
+    assert len(entrance._budgets) == MAX_LOGGED and "s0" not in entrance._budgets and "s1" in entrance._budgets
 
 
 def test_halves_of_characters_are_stored_as_question_marks_or_refused(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import quick
 from needs import needs
 
 from appliance.errors import OwlError
@@ -97,6 +98,21 @@ def test_one_that_does_not_end_is_killed_with_all_of_it(start: Start) -> None:
         return str(await program.wait())
 
     assert start("trap '' TERM; sleep 1000 & wait", work) == "-9"
+
+
+@needs(root=True)  # to become a second user
+def test_another_user_is_refused_before_anything_is_read() -> None:
+    os.seteuid(65534)  # whose connection it is
+    try:
+        mine, theirs = socket.socketpair()
+    finally:
+        os.seteuid(0)
+    with mine, theirs:
+        mine.shutdown(socket.SHUT_WR)
+        command = [sys.executable, "-c", "from appliance.mcp import program_unit; program_unit.main()"]
+        with quick.popen(command, stdin=theirs, env=quick.ENVIRON, cwd=quick.ROOT) as child:
+            assert child.wait(LIMIT_S) == 0
+        assert b"user 65534 may not have tools run" in mine.recv(1000)
 
 
 def test_what_cannot_be_enclosed_is_refused_with_words(start: Start, tmp_path: Path) -> None:

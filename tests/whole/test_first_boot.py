@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from needs import needs
 from process import ROOT
 
 SCRIPTS = ROOT / "image-build/overlay/usr/lib/owlbox"
@@ -100,6 +101,27 @@ def test_nothing_leaves_the_card_before_the_name_of_its_copy_is_on_disk(name: st
     moved, synced = done.index(f"mv {copy}.new {copy}"), done.index(f"sync {copy.parent}")
     gone = next(at for at, line in enumerate(done) if f"boot/{name}" in line)
     assert moved < synced < gone
+
+
+@needs("bwrap")
+def test_a_password_is_on_disk_before_it_may_be_used_and_leaves_the_card(tmp_path: Path) -> None:
+    """Without another root: in a namespace whose folders that are written to are of this test."""
+    log, programs, etc, boot = (tmp_path / name for name in ("log", "programs", "etc", "boot"))
+    for folder in (programs, etc / "ssh", boot):
+        folder.mkdir(parents=True)
+    (etc / "passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    (boot / "password.txt").write_text("a feather in the wind\n")
+    for program, before in (("sync", ""), ("mv", ""), ("shred", ""), ("chpasswd", "cat >>{log}; exit 0; ")):
+        lines = f'#!/bin/sh\necho {program} "$@" >>{log}\n{before.format(log=log)}exec /usr/bin/{program} "$@"\n'
+        (programs / program).write_text(lines.replace("exec /usr/bin/sync", "exit 0; exec"))
+        (programs / program).chmod(0o755)
+    env = {"OWLBOX_BOOT": str(boot), "PATH": f"{programs}:/usr/bin:/bin"}
+    inside = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", tmp_path, tmp_path, "--bind", etc, "/etc"]
+    subprocess.run([*inside, SCRIPTS / "first-boot"], env=env, timeout=60, check=True, capture_output=True)
+    done = [line for line in log.read_text().splitlines() if line != "sync"]
+    rule = "/etc/ssh/owlbox-password.conf"
+    assert done[:4] == ["chpasswd", "admin:a feather in the wind", "sync /etc/shadow /etc", f"sync {rule}.new"]
+    assert done[4:6] == [f"mv {rule}.new {rule}", "sync /etc/ssh"] and not (boot / "password.txt").exists()
 
 
 def test_what_cannot_be_kept_stays_on_the_card(start: Start, tmp_path: Path) -> None:
