@@ -200,6 +200,7 @@ def test_preferred_channel_comes_before_the_last_used(courier: Courier, night: N
         ("# Ada\n\n- Preferred channel: Mail\n", "mail"),
         ("# Ada\n\n**preferred_channel:** slack/C042\n", "slack/C042"),
         ("# Ada\n<!-- preferred_channel: web -->\n", ""),
+        ("# Ada\n<!--\npreferred_channel: web\n-->\n", ""),
         ("# Ada\nShe likes owls.\n", ""),
         ("---\nbroken\n", ""),
     ],

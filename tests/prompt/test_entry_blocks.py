@@ -166,11 +166,13 @@ def test_a_changed_entry_goes_to_the_end_of_the_summary_and_the_others_keep_thei
 @pytest.mark.covers("R-154")
 def test_a_fork_sees_the_same_summary(desk: Desk) -> None:
     for n in range(4):
-        put(desk, f"known://f{n}", f"{n} {TEXT}")
+        key = put(desk, f"known://f{n}", f"{n} {TEXT}")
+    desk.views.summarize(desk.actor(2), [key], "a barn owl")
     child: Run = desk.runs.begin("local:ada", "ask")
     desk.views.fork(desk.run, child.id)
     lines = [item.summary for item in desk.blocks.visible_items(desk.run).data]
     assert [item.summary for item in desk.blocks.visible_items(child.id).data] == lines and len(lines) == 4
+    assert any("a barn owl" in line for line in lines)
 
 
 @pytest.mark.covers("R-155")

@@ -30,7 +30,7 @@ from appliance.store.database import Store
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0  # generous: two slow cores may be shared with a compiler
-LEAST_PAUSE_S, MOST_PAUSE_S = 0.03, 0.5  # between two looks at what a test waits for
+LEAST_PAUSE_S, MOST_PAUSE_S, TIMES = 0.03, 1.2, 8  # between two looks at what a test waits for: so many times as long as a look
 # What most tests let the model say: "slow" and "stuck" questions take their time, others do not.
 PLAY = """
 [[turns]]
@@ -244,7 +244,7 @@ def until(is_so: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> Non
             return
         now_s = monotonic_s()
         assert now_s < end_s, f"not in {limit_s:g} s: {what}"
-        sleep_s(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
+        sleep_s(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, TIMES * (now_s - began_s))))
 
 
 def is_gone(pid: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from process import LEAST_PAUSE_S, MOST_PAUSE_S
+from process import LEAST_PAUSE_S
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.pilot import Pilot
@@ -110,7 +110,7 @@ class Seen:
                 return
             now_s = monotonic_s()
             assert now_s < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
-            await asyncio.sleep(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
+            await asyncio.sleep(min(0.5, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
             self.app.screen._on_timer_update()
 
     async def type(self, text: str) -> None:
