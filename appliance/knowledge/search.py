@@ -43,9 +43,11 @@ POOL = 200  # of each list that is looked at
 WEIGHTS = "2.0, 1.0, 0.5"  # of a word in the head, the text and what is near
 BY_WORDS, BY_MEANING = 0.6, 0.4  # measured: tests/bench/bench_retrieval.py
 NAMED_WORDS, NAMED_MEANING = 1.6, 0.2  # what a message of the one person a query names is worth more
-# What speaks for a message beside its own words, measured likewise: the message before it, the best of its conversation, its
-# length, and that it holds a time, a place or what else is asked for; a question seldom says what is looked for.
-BEFORE, TOGETHER, TOGETHER_BEST, LENGTH, LENGTH_CHARS, ASKING, SAYING = 0.1, 0.6, 3, 0.5, 200, 0.8, 1.2
+# What speaks for a message beside its own words, measured likewise: the message before it, more when that is a question and this
+# one a sentence, the best of its conversation, its length, and that it holds a time, a place or what else is asked for; a question
+# seldom says what is looked for.
+BEFORE, REPLYING, REPLY_CHARS = 0.1, 0.2, 60
+TOGETHER, TOGETHER_BEST, LENGTH, LENGTH_CHARS, ASKING, SAYING = 0.5, 3, 0.5, 200, 0.8, 1.2
 JUDGED = 15  # messages of each list whose text is judged, which takes some 20 microseconds each
 LEAST_COSINE = 0.25  # below it a vector alone finds nothing: the nearest of what has nothing to do with the query is none
 RANK_CONSTANT = 60
@@ -133,6 +135,7 @@ class _Lists:
     meaning: Scores = field(default_factory=dict)
     rows: dict[int, Row] = field(default_factory=dict)  # (entry, who, updated_ms, seq, chars)
     worth: Scores = field(default_factory=dict)  # of messages: what their text makes of their score
+    replies: set[int] = field(default_factory=set)  # messages that follow a question
 
 
 def words_of(query: str, limit: int = 32) -> list[str]:
@@ -297,25 +300,27 @@ class Search:
         lists.words = {key: score for key, score in lists.words.items() if key in lists.rows}
         lists.meaning = {key: score for key, score in lists.meaning.items() if key in lists.rows}
         self._prefer_sender(lists, query, names)
-        lists.worth = self._judge_messages(lists, query)
+        self._judge_messages(lists, query)
         return lists
 
-    def _judge_messages(self, lists: _Lists, query: str) -> Scores:
-        """What the text of each message among the best of both lists makes of its score."""
+    def _judge_messages(self, lists: _Lists, query: str) -> None:
+        """Set what the text of each message among the best of both lists makes of its score, and which follow a question."""
         best = {key for scores in (lists.words, lists.meaning) for key in nlargest(JUDGED, scores, key=scores.__getitem__)}
         keys, kind = [key for key in best if lists.rows[key][1]], kind_of(query)
         if not keys:
-            return {}
+            return
         rows = self._store.rows(
-            "SELECT c.id, substr(e.body, c.start + 1, c.stop - c.start) FROM json_each(?) k CROSS JOIN chunks c ON c.id = k.value "
-            "CROSS JOIN entries e ON e.id = c.entry",
+            "SELECT c.id, substr(e.body, c.start + 1, c.stop - c.start), substr(e.body, b.stop, 1) "
+            "FROM json_each(?) k CROSS JOIN chunks c ON c.id = k.value CROSS JOIN entries e ON e.id = c.entry "
+            "LEFT JOIN chunks b ON b.entry = c.entry AND b.seq = c.seq - 1",
             (json.dumps(keys),),
         )
-        return {
+        lists.worth = {
             int(key): (ASKING if text.endswith("?") else 1.0)
             * (SAYING if kind is not None and kind.holds(text.partition(": ")[2]) else 1.0)
-            for key, text in rows
+            for key, text, _ in rows
         }
+        lists.replies = {int(key) for key, _, end in rows if end == "?"}
 
     def _prefer_sender(self, lists: _Lists, query: str, names: Sequence[str]) -> None:
         """Raise the messages of the person that the query names, when it names one."""
@@ -480,8 +485,9 @@ def _weigh_messages(lists: _Lists, joined: Scores) -> Scores:
     places = {(lists.rows[key][0], lists.rows[key][3]): score for key, score in own.items()}
     worth, talks = dict[int, float](), dict[int, list[float]]()
     for key, score in own.items():
-        entry, _, _, seq, _ = lists.rows[key]
-        worth[key] = (score + BEFORE * places.get((entry, seq - 1), 0.0)) * lists.worth.get(key, 1.0)
+        entry, _, _, seq, chars = lists.rows[key]
+        share = BEFORE + (REPLYING * min(1.0, chars / REPLY_CHARS) if key in lists.replies else 0.0)
+        worth[key] = (score + share * places.get((entry, seq - 1), 0.0)) * lists.worth.get(key, 1.0)
         talks.setdefault(entry, []).append(worth[key])
     best = {entry: sum(sorted(scores)[-TOGETHER_BEST:]) / TOGETHER_BEST for entry, scores in talks.items()}
     for key in worth:

@@ -25,6 +25,7 @@ from appliance.runtime.rpc_client import Client
 
 FUTURE = "on 5 January 2035 at 9am"
 SCHEDULES = 20
+START_S = 70  # a minute after its start a core looks at its model process for the last time
 BARE, LADEN = "nothing", "heartbeat and schedules"
 WEB = {"CHANNELS__WEB__ENABLED": "true", "CHANNELS__WEB__PORT": "0"}
 WAYS: dict[str, dict[str, str]] = {
@@ -135,6 +136,7 @@ def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
                 pids[name] = core.child.pid
             for name, box in boxes.items():
                 settled(box, family(pids[name]), 5)
+            sleep_s(START_S)
             known = {name: family(pid) for name, pid in pids.items()}
             before = {name: look(box, known[name]) for name, box in boxes.items()}
             began_s, slept = monotonic_s(), wakes(nothing.pid)

@@ -263,6 +263,13 @@ def test_a_message_that_says_it_comes_before_one_that_asks_for_it(library: Libra
     assert library.refs("heron") == ["memory://says", "memory://asks"], "of equals the newest comes first"
 
 
+def test_a_message_that_answers_a_question_counts_more_than_a_remark(library: Library) -> None:
+    answer = "Bob: it nests in the alder beside the old mill, as it does every spring"
+    library.add("memory://answers", f"{REST}Ada: where is the heron?\n{answer}")
+    library.add("memory://remarks", f"{REST}Ada: there is the heron.\n{answer}")
+    assert library.refs("heron mill") == ["memory://answers", "memory://remarks"], "of equals the newest comes first"
+
+
 def test_a_message_counts_more_where_others_of_its_conversation_fit(library: Library) -> None:
     library.add("memory://together", f"Bob: a heron by a pond\n{REST}Bob: pond\nAda: well")
     library.add("memory://alone", f"Bob: a heron by a pond\n{REST}Bob: rain\nAda: well")
