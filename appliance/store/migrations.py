@@ -300,7 +300,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             pickle TEXT NOT NULL,
             curve TEXT NOT NULL,
             signing TEXT NOT NULL,
-            is_published INTEGER NOT NULL DEFAULT 0,
             made_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID""",
         # writer: olm_account

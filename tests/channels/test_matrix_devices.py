@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +12,19 @@ import wire
 from process import ROOT
 from stores import new_store
 
+from appliance.channels.connections import connect
+from appliance.channels.contract import Received, Running
 from appliance.channels.matrix_api import Homeserver
 from appliance.channels.matrix_encryption.device_list import DeviceList
 from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
 from appliance.channels.matrix_encryption.encrypted_rooms import EncryptedRooms, Rotation
+from appliance.channels.matrix_encryption.setup import EncryptionSetup
 from appliance.channels.matrix_encryption.signed_json import encode, signable
 from appliance.channels.matrix_encryption.waiting_events import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
+from appliance.clock import CancelToken, now_ms
 from appliance.errors import Conflict, NotFound
 from appliance.runtime.paths import Home
+from appliance.runtime.settings import Matrix
 from appliance.secrets import encryption
 from appliance.store.database import Store
 
@@ -183,3 +189,68 @@ def test_without_the_library_the_reason_and_the_next_step_are_said(home: Home) -
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     wanted = f"False None the package vodozemac is not installed ({sys.executable} -m pip install 'owlbox[matrix]')\n"
     assert done.stdout == wanted
+
+
+class Heard:
+    """An intake that keeps what it is handed, and ends the channel at the first message."""
+
+    def __init__(self) -> None:
+        self.stop = CancelToken()
+        self.taken: list[str] = []
+        self.refused: list[tuple[str, str]] = []
+
+    def take(self, received: Received) -> bool:
+        self.taken.append(received.text)
+        self.stop.set()
+        return True
+
+    def refuse(self, sender: str, why: str) -> None:
+        self.refused.append((sender, why))
+
+    def is_welcome(self, sender: str) -> bool:
+        return True
+
+    def last_taken_ms(self) -> int:
+        return 0
+
+
+def test_rooms_invitations_and_events_of_another_kind_do_not_end_the_connection(store: Store) -> None:
+    event = {"sender": ANN, "event_id": "$1", "origin_server_ts": now_ms() + 60_000, "type": "m.room.message"}
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    events = [5, None, {**event, "content": "x"}, {**event, "event_id": "$2", "content": {"msgtype": "m.text", "body": deep}}]
+    state = [{"type": "m.room.name", "state_key": "", "content": "x"}, {"type": "m.room.encryption", "state_key": ["x"]}, 7]
+    sound = {**event, "event_id": "$3", "content": {"msgtype": "m.text", "body": "sound"}}
+    joined: dict[str, Any] = {
+        "!a": "x",
+        "!b": ["y"],
+        "!c": {"timeline": "x", "state": 5},
+        "!d": {"timeline": {"events": events}},
+    }
+    joined |= {"!e": {"timeline": {"events": {"a": 1}, "limited": True, "prev_batch": ["x"]}, "state": {"events": state}}}
+    joined |= {"!z": {"timeline": {"events": [sound]}, "summary": {"m.joined_member_count": 2}}}
+    invited = {"!f": "x", "!g": {"invite_state": {"events": ["x", {"type": "m.room.member", "state_key": {"a": 1}}]}}}
+    answer = {"next_batch": "s1", "rooms": {"join": joined, "invite": invited}, "device_lists": 5, "to_device": {"events": ["x"]}}
+    heard = Heard()
+    with wire.playing() as server:
+        server.pages["/_matrix/client/v3/sync"] = answer
+        table = Matrix(homeserver=server.url, user="@owl:home.test", token="t")
+        services = {"secret": str, "keep_secret": print, "store": store, "data_folder": Path}
+        channel = connect("matrix", table, services)
+        channel.receive(Running(heard, heard.stop, lambda: None))
+        channel.close()
+    assert heard.taken == ["sound"]
+
+
+def test_a_vault_without_the_key_of_our_device_is_named_and_nothing_is_made_anew(store: Store) -> None:
+    def look_up(name: str) -> str:
+        raise NotFound(f"no secret {name}")
+
+    with store.write() as execute:
+        execute("INSERT INTO matrix_account VALUES ('BOX', '@owl:home.test', 'p', 'c', 's', 1)")
+    with wire.playing() as server:
+        server.pages["/_matrix/client/v3/account/whoami"] = {"user_id": "@owl:home.test", "device_id": "BOX"}
+        setup = EncryptionSetup(store, Homeserver(server.url, "@owl:home.test", "t"), look_up, pytest.fail)
+        assert setup.open() is None and "the vault has no channel/matrix-keys" in setup.problem
+    assert setup.fingerprint() == ("BOX", "s")

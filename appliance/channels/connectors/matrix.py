@@ -101,10 +101,6 @@ class MatrixChannel(Connection):
                 self._note_room(str(room), joined)
             except MALFORMED as error:
                 running.intake.refuse("somebody", f"malformed state of a room: {type(error).__name__}")
-        for room, invited in _table(rooms.get("invite")).items():
-            for event in _list_dicts(_table(_table(invited).get("invite_state")).get("events")):
-                if event.get("type") == ENCRYPTION:
-                    self._encryption.rooms.note(str(room), event.get("content"))
         if self._encryption.is_needed() and (encryption := self._encryption.open()) is not None:
             encryption.note_sync(found)
 
@@ -168,14 +164,18 @@ class MatrixChannel(Connection):
         events = _list_dicts(timeline.get("events"))
         start = str(timeline.get("prev_batch", ""))
         while timeline.get("limited") and start and len(events) < MAX_EVENTS:
-            earlier, start = self._server.messages(room, start, self._since)
+            try:
+                earlier, start = self._server.messages(room, start, self._since)
+            except FINAL as error:
+                LOG.warning("earlier messages of %.200s cannot be read: %s", room, error)
+                break
             events = [*earlier[::-1], *events]
             if not earlier or int(earlier[-1].get("origin_server_ts", 0)) < oldest_ms:
                 break
         return events
 
     def _answer_invitation(self, room: str, invited: dict[str, Any], running: Running) -> None:
-        events = (invited.get("invite_state") or {}).get("events") or ()
+        events = _list_dicts(_table(_table(invited).get("invite_state")).get("events"))
         ours = [one for one in events if one.get("type") == "m.room.member" and one.get("state_key") == self._server.user]
         sender = str(ours[-1].get("sender", "")) if ours else ""
         if self._settings.rooms and room not in self._settings.rooms:
@@ -184,6 +184,10 @@ class MatrixChannel(Connection):
             running.intake.refuse(sender or "somebody", "an invitation of somebody who is not listed")
         else:
             try:
+                for event in events:
+                    if event.get("type") == ENCRYPTION:  # whoever sees us come in finds our keys
+                        self._encryption.rooms.note(room, event.get("content"))
+                        self._encryption.open()
                 self._server.join(room)
             except OwlError as error:
                 LOG.warning("the invitation to %s could not be accepted: %s", room, error)

@@ -77,7 +77,7 @@ class OlmAccount:
         return self._signed(self._load(), made)
 
     def publish(self, server: Homeserver, known: Mapping[str, Any]) -> None:
-        """Give the server the keys of this device. `known` are those that it has; ConfigError when they are another program's."""
+        """Give the server the keys of this device that it lacks. ConfigError when `known`, those it has, are another program's."""
         keys = known.get("keys")
         theirs = keys.get(f"ed25519:{self.device}") if isinstance(keys, dict) else None
         if theirs is not None and theirs != self.signing:
@@ -88,8 +88,7 @@ class OlmAccount:
             )
         if theirs is None:
             server.call("POST", "/_matrix/client/v3/keys/upload", {"device_keys": self.own_keys()})
-        with self._store.write(durable=True) as execute:
-            execute("UPDATE matrix_account SET is_published = 1 WHERE device = ? AND is_published = 0", (self.device,))
+            self.replenish(server, {}, [])
 
     def replenish(self, server: Homeserver, counts: Mapping[str, Any], unused_fallbacks: Any) -> None:
         """Give the server keys with which others begin a connection, when it says that it has few."""
