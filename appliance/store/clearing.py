@@ -17,7 +17,7 @@ TABLES: dict[Scope, tuple[str, ...]] = {
     "schedules": ("schedules", "schedule_state", "firings"),
     "threads": (
         *("sessions", "runs", "events", "jobs", "outbox", "inbox", "copies", "copied_texts", "changesets", "turn_locks"),
-        *("session_policies", "attachments", "loops", "turns"),
+        *("session_policies", "attachments", "loops", "turns", "matrix_waiting", "matrix_sent"),
     ),
 }
 MORE = ("requests", "usage", "grants", "mutes")  # of "all": what models were asked, approvals that stand, who is muted

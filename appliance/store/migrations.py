@@ -313,6 +313,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # writer: cross_signing
         """CREATE TABLE matrix_cross_signing (
             user TEXT PRIMARY KEY,
+            public TEXT NOT NULL,
             sealed BLOB NOT NULL,
             made_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID""",

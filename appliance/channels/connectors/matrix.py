@@ -388,6 +388,8 @@ class MatrixChannel(Connection):
         found = ["the homeserver is not asked over TLS (channels.matrix.homeserver)"] if is_plain else []
         if not self._settings.trusted_servers:
             found.append("no sender can be proven: channels.matrix.trusted_servers is empty")
+        if self._encryption.problem:
+            found.append(f"messages of encrypted rooms cannot be read: {self._encryption.problem}")
         return found
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.channels.matrix_encryption.signed_json import decode, encode
+from appliance.channels.matrix_encryption.unpadded_base64 import decode, encode
 from appliance.errors import BadInput, Refused
 from appliance.secrets import encryption
 

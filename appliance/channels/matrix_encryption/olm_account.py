@@ -1,8 +1,9 @@
 """The keys of our own device at a homeserver, and the encrypted connections (Olm) to single devices of others.
 
 Owns `matrix_account` and `matrix_olm_sessions`. Each step loads what it needs, changes it and stores it again in one durable
-transaction before any byte leaves, so that no state of a ratchet is used twice after a kill. What is stored is encrypted with
-the key of `pickle_key`, which lies in the vault. Knows nothing about rooms, and does not say whose device a key is.
+transaction before any byte leaves, so that no state of a ratchet is used twice after a kill. Nor is it after a backup was
+restored: a connection from before this process began reads, and does not write. What is stored is encrypted with `pickle_key`,
+which lies in the vault. Knows nothing about rooms, and does not say whose device a key is.
 """
 
 import json
@@ -14,7 +15,8 @@ import vodozemac
 from msgspec import Struct
 
 from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.signed_json import canonical, decode, encode
+from appliance.channels.matrix_encryption.signed_json import canonical
+from appliance.channels.matrix_encryption.unpadded_base64 import decode, encode
 from appliance.clock import now_ms
 from appliance.errors import ConfigError, Conflict, OwlError
 from appliance.store.database import Store
@@ -53,6 +55,7 @@ class OlmAccount:
         self.curve = self.signing = ""
         self._store = store
         self._key = pickle_key
+        self._begun: set[tuple[str, str]] = set()  # connections of this process, by the key of the device and their own name
 
     # -- our keys -------------------------------------------------------------------------------------
 
@@ -127,8 +130,8 @@ class OlmAccount:
     # -- to and from one device -----------------------------------------------------------------------
 
     def has_session(self, curve: str) -> bool:
-        """Whether there is a connection to a device."""
-        return self._store.value("SELECT 1 FROM matrix_olm_sessions WHERE curve = ? LIMIT 1", (curve,)) is not None
+        """Whether there is a connection to a device that can be written to."""
+        return self._choose(curve) is not None
 
     def begin_session(self, curve: str, one_time_key: str) -> None:
         """Begin a connection with a key of the device, whose signature the caller has checked."""
@@ -136,6 +139,7 @@ class OlmAccount:
         with self._store.write(durable=True) as execute:
             session = self._load().create_outbound_session(*keys)
             self._keep_session(execute, curve, session)
+        self._begun.add((curve, session.session_id))
 
     def encrypt(self, kind: str, content: Mapping[str, Any], user: str, curve: str, signing: str) -> dict[str, Any]:
         """A message for one device, over the connection that was used last; Conflict when there is none."""
@@ -148,11 +152,9 @@ class OlmAccount:
             "keys": {"ed25519": self.signing},
         }
         with self._store.write(durable=True) as execute:
-            sql = "SELECT pickle FROM matrix_olm_sessions WHERE curve = ? ORDER BY used_ms DESC, session LIMIT 1"
-            rows = execute(sql, (curve,))
-            if not rows:
+            if (pickle := self._choose(curve)) is None:
                 raise Conflict(f"there is no connection to a device of {user}")
-            session = vodozemac.Session.from_pickle(rows[0][0], self._key)
+            session = vodozemac.Session.from_pickle(pickle, self._key)
             number, body = session.encrypt(canonical(said)).to_parts()
             self._keep_session(execute, curve, session)
         ciphertext = {curve: {"type": number, "body": encode(body)}}
@@ -206,9 +208,15 @@ class OlmAccount:
                 raise Undecryptable(str(error), is_broken=True) from None
             self._keep(execute, account)
             self._keep_session(execute, curve, session)
-            return bytes(data)
+        self._begun.add((curve, session.session_id))
+        return bytes(data)
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _choose(self, curve: str) -> str | None:
+        """The state of the connection to write to, the one that was used last; None when there is none."""
+        sql = "SELECT session, pickle FROM matrix_olm_sessions WHERE curve = ? ORDER BY used_ms DESC, session"
+        return next((str(pickle) for name, pickle in self._store.rows(sql, (curve,)) if (curve, name) in self._begun), None)
 
     def _load(self) -> Any:
         pickle = self._store.value("SELECT pickle FROM matrix_account WHERE device = ?", (self.device,))

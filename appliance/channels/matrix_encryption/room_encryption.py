@@ -5,6 +5,7 @@ from is one of its sender's; whether that device is verified is said with it. Ow
 message may do.
 """
 
+import hmac
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ from appliance.channels.matrix_encryption.room_keys import RoomKey, RoomKeys
 from appliance.channels.matrix_encryption.waiting_events import WaitingEvents
 from appliance.clock import monotonic_s
 from appliance.errors import NotFound, OwlError, Refused
-from appliance.secrets import encryption
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -44,12 +44,13 @@ class RoomEncryption:
 
     def __init__(self, store: Store, server: Homeserver, user: str, device: str, secret: bytes) -> None:
         """`secret` is the value of the vault under which everything is stored."""
-        pickle_key = encryption.stretched(secret, user.encode(), b"owlbox matrix keys")
+        # The secret is random, so that one keyed hash for each purpose is enough.
+        pickle_key, sealing_key = (
+            hmac.digest(secret, f"{what} of {user}".encode(), "sha256") for what in ("pickles", "signing keys")
+        )
         self.account = OlmAccount(store, user, device, pickle_key)
         self.devices = DeviceList(store, server)
-        self._cross_signing = CrossSigning(
-            store, self.account, encryption.stretched(secret, user.encode(), b"owlbox matrix cross-signing")
-        )
+        self._cross_signing = CrossSigning(store, self.account, sealing_key)
         self._keys = RoomKeys(store, pickle_key)
         self._waiting = WaitingEvents(store)
         self._outbound = Outbound(store, server, self.account, self.devices)
