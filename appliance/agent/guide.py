@@ -370,10 +370,20 @@ class Guide:
             return self.effects.is_listed(intent)
 
         def told(outcome: Outcome) -> Plan:
-            empty = not (outcome.data or {}).get("tasks") and not outcome.is_error
-            return Say(intent.language.say("no_tasks")) if empty else answer_of(outcome, intent)
+            if (outcome.data or {}).get("tasks") or outcome.is_error:
+                return answer_of(outcome, intent)
+            return self._quote_called(scene, intent.language) or Say(intent.language.say("no_tasks"))
 
         return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
+
+    def _quote_called(self, scene: Scene, language: Language) -> Plan | None:
+        """A note whose title stands in a message, such as "shopping" in "what is on my shopping list?"; None for none."""
+        found = self._finder.find_evidence(scene.text)
+        for one in found.best:
+            words = evidence.content_words(one.title, self.ignored)
+            if one.ref and words and all(evidence.has_stem(evidence.stem(word), scene.text) for word in words):
+                return self._quote_best(scene, replace(found, best=(one,)), language)
+        return None
 
     def _list_reminders(self, scene: Scene, intent: Intent) -> Plan:
         return Do(

@@ -36,6 +36,7 @@ NOTES = {
     "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471. Ada, the neighbour, has the spare key.\n"),
     "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
     "box://notes/plants.md": ("Plants", "# Plants\n\nThe fern gets water twice a week, the cactus once a month.\n"),
+    "box://notes/shopping.md": ("Shopping", "# Shopping\n\nWe always need oat milk and coffee.\n"),
     "memory://notes/locker-pin-8215": ("The locker PIN is 8215.", "The locker PIN is 8215."),  # as `remember` keeps a fact
 }
 
@@ -341,3 +342,11 @@ def test_what_a_reminder_points_to_is_in_the_sentence_before(ask: Any) -> None:
     _, _, tools = ask("I must not miss the concert. Please remind me of it on 13 December at 4 pm.")
     (call,) = tools.called
     assert call.name == "remind" and "concert" in call.arguments["text"] and " it " not in call.arguments["text"]
+
+
+@pytest.mark.parametrize(("tasks", "told"), [([], "oat milk and coffee"), ([{"id": 1, "name": "eggs"}], "1. eggs")])
+def test_a_list_without_tasks_is_the_note_of_that_name(ask: Callable[..., Any], tasks: list[Any], told: str) -> None:
+    listed = Outcome(200, "ok", "1. eggs" if tasks else "No tasks.", data={"tasks": tasks})
+    assert told in text_of(ask("What is on my shopping list?", act=lambda call: listed)[0])
+    if not tasks:
+        assert text_of(ask("What tasks do I have?", act=lambda call: listed)[0]) == "You have no open tasks."

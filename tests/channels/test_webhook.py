@@ -1,6 +1,7 @@
 """Webhooks: signed messages of programs that come in once, and notifications that go out signed, whatever happens on the way."""
 
 import json
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +90,20 @@ def test_what_comes_again_is_refused_and_after_a_restart_does_nothing(served: Se
 
 
 OLD, FUTURE = str(now_ms() // 1000 - 400), str(now_ms() // 1000 + 400)
+
+
+def test_a_stranger_is_in_the_log_once_however_often_it_tries_and_no_model_is_asked(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    loops = served.core.store.value("SELECT COUNT(*) FROM loops")
+    with caplog.at_level(logging.WARNING):
+        for source in ("doorbell", "burglar"):
+            for number in range(3):
+                answer = post(served, "let me in", f"try-{source}-{number}", source=source, secret="a guess of mine")
+                assert answer.status_code == 403
+    for source in ("doorbell", "burglar"):
+        assert len([one for one in caplog.records if f"of {source}: the signature is wrong" in one.getMessage()]) == 1
+    assert served.core.store.value("SELECT COUNT(*) FROM loops") == loops
 
 
 @pytest.mark.parametrize(
