@@ -161,8 +161,10 @@ $(bin)/python:
 	$(PYTHON) -m venv .venv
 
 # compat: a plain path file; the default import hook would cost every start of `owlbox` some 10 ms.
-.venv/.stamp: pyproject.toml image-build/wheels.sh | $(bin)/python
-	@wheels=$$(image-build/wheels.sh $(bin)/python); \
+# The wheel again even where one of this version is installed: it may have been made without the changes of llama_patch.py.
+.venv/.stamp: pyproject.toml image-build/wheels.sh image-build/llama_patch.py | $(bin)/python
+	@wheels=$$(image-build/wheels.sh $(bin)/python) && \
+	    $(bin)/python -m pip install -q --no-deps --force-reinstall "$$wheels"/llama_cpp_python-*.whl && \
 	    $(bin)/python -m pip install -q --find-links "$$wheels" --config-settings editable_mode=compat -e '.[mcp]'
 	@touch $@
 

@@ -3,7 +3,8 @@
 #
 #   image-build/engine-wheel.sh arm64|amd64 FOLDER
 #
-# Puts the wheel into FOLDER, unless it is there. The version is the one pyproject.toml pins. For arm64 the cross compiler is
+# Puts the wheel into FOLDER, unless it is there. The version is the one pyproject.toml pins, with our changes (llama_patch.py).
+# For arm64 the cross compiler is
 # used (gcc-aarch64-linux-gnu); code for armv8-a runs on a Raspberry Pi 3, 4 and 5, and llama.cpp finds dot products at run time
 # where it was given them (see README of the folder). Made without OpenMP, so that the image needs no further library.
 set -euo pipefail
@@ -32,17 +33,24 @@ for tool in "${need[@]}" python3; do
 done
 
 mkdir -p "$folder"
-if compgen -G "$folder/llama_cpp_python-$version-*.whl" >/dev/null; then
-    exit 0
-fi
+for wheel in "$folder/llama_cpp_python-$version-"*.whl; do
+    if [[ $wheel -nt $root/image-build/llama_patch.py ]]; then
+        exit 0
+    fi
+done
 work=$(mktemp -d "$folder/.build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 echo "engine-wheel: llama-cpp-python $version for $arch; three to ten minutes, output in $folder/build.log" >&2
+if ! source=$(TMPDIR=$work "$root/image-build/engine-source.sh" "$work/venv/bin/python" "$version" "$work" 2>"$folder/build.log"); then
+    tail -n 20 "$folder/build.log" >&2
+    echo "engine-wheel: the sources could not be fetched and changed; all that was said is in $folder/build.log" >&2
+    exit 1
+fi
 if ! _PYTHON_HOST_PLATFORM=$platform CMAKE_ARGS="$common $flags" TMPDIR=$work CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) \
     "$work/venv/bin/pip" wheel -v --no-deps --no-cache-dir --no-binary llama-cpp-python --progress-bar off -w "$work/out" \
     -C install.strip=true -C wheel.exclude='lib/**' -C wheel.exclude='include/**' -C wheel.exclude='bin/**' \
-    "llama-cpp-python==$version" >"$folder/build.log" 2>&1; then
+    "$source" >"$folder/build.log" 2>&1; then
     tail -n 20 "$folder/build.log" >&2
     echo "engine-wheel: the build failed; its last lines are above, all of it is in $folder/build.log" >&2
     exit 1

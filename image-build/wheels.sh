@@ -4,8 +4,8 @@
 #   image-build/wheels.sh [PYTHON]
 #
 # Prints the folder that holds the wheel on stdout; progress and complaints go to stderr. The version
-# is the one pyproject.toml pins. The package is compiled for the CPU at hand, so the cache folder is
-# named after architecture, C library and CPU features: a home shared between machines never loads
+# is the one pyproject.toml pins, with our changes (llama_patch.py). The package is compiled for the CPU at hand, so the cache
+# folder is named after architecture, C library, CPU features and those changes: a home shared between machines never loads
 # code made for another one. Two builds at once wait for each other. A wheel appears whole or not at all.
 set -euo pipefail
 
@@ -27,11 +27,12 @@ if [[ $(uname -m) == x86_64 ]]; then
     export CFLAGS="${CFLAGS:+$CFLAGS }$left_out" CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }$left_out"
 fi
 
-machine() { # architecture, C library, a hash of what the CPU can do, what is left out of that
-    local libc cpu
+machine() { # architecture, C library, a hash of what the CPU can do, what is left out of that, a hash of our changes
+    local libc cpu changes
     libc=$(getconf GNU_LIBC_VERSION 2>/dev/null | tr -d ' ') || libc=otherlibc
     cpu=$(grep -E '^(flags|Features|CPU implementer|CPU part)' /proc/cpuinfo | sort -u | sha256sum | cut -c1-12)
-    echo "$(uname -m)-$libc-$cpu$left_out"
+    changes=$(sha256sum "$root/image-build/llama_patch.py" | cut -c1-8)
+    echo "$(uname -m)-$libc-$cpu$left_out-$changes"
 }
 
 find_wheel() {
@@ -82,16 +83,21 @@ need_compiler() {
 }
 
 build() {
-    local work log=$folder/build.log
+    local work source log=$folder/build.log
     need_compiler
     work=$(mktemp -d "$folder/build.XXXXXX")
     # shellcheck disable=SC2064 # expand now: the name is local
     trap "rm -rf '$work'" EXIT
     echo "llama.cpp: building llama-cpp-python $version for this machine, once; about 4 minutes on 2 cores" >&2
     echo "llama.cpp: full output in $log" >&2
+    if ! source=$(TMPDIR=$work "$root/image-build/engine-source.sh" "$python" "$version" "$work" 2>"$log"); then
+        tail -n 20 "$log" >&2
+        echo "wheels: the sources of llama-cpp-python could not be fetched and changed; all that was said is in $log" >&2
+        exit 1
+    fi
     # Without pip's cache: that would hand out what was compiled for another machine, or with other flags.
     if ! TMPDIR=$work CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(jobs_that_fit)} \
-        "$python" -m pip wheel -v --no-deps --no-cache-dir --progress-bar off -w "$work/out" "llama-cpp-python==$version" 2>&1 |
+        "$python" -m pip wheel -v --no-deps --no-cache-dir --progress-bar off -w "$work/out" "$source" 2>&1 |
         tee "$log" | progress; then
         tail -n 20 "$log" >&2
         echo "wheels: the build failed; its last 20 lines are above, all of it is in $log" >&2

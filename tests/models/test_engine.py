@@ -22,6 +22,7 @@ from appliance.models import gguf
 from appliance.models.cpu_scheduler import QUANTUM_S
 from appliance.models.pool import Pool
 from appliance.models.providers.llama import Llama, Options, is_bound_to_window
+from appliance.models.providers.llama_library import BATCH, OURS, Loaded, library
 from appliance.records import Ask, Finish, Message, Part, Piece, Route
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
@@ -31,6 +32,10 @@ ROUTE = Route("local", "llama", "smollm2", 2048, "grammar")
 RULES = " ".join(f"Rule {n}: an owl that sees {n} mice tells of {n * 3} of them, and sleeps." for n in range(1, 5))
 SYSTEM = (Part("rules", f"You are Owlbox, an owl in a box. {RULES}"),)
 BOUND_S = 240.0
+
+
+def is_ours() -> bool:
+    return OURS.encode() in library().api.llama_print_system_info()
 
 
 @pytest.fixture
@@ -139,6 +144,34 @@ def test_a_state_of_another_cache_type_or_file_is_not_used(file: Path, cold: tup
     shutil.copy(file, copy)
     os.utime(copy, (1, 1))
     assert first_run(copy)[1].evaluated_tokens == first.evaluated_tokens
+
+
+@pytest.mark.skipif(not is_ours(), reason="llama.cpp was built without image-build/llama_patch.py: make install")
+def test_numbers_depend_neither_on_other_conversations_nor_on_how_many_tokens_are_evaluated_at_once(file: Path) -> None:
+    """From 64 tokens on llama.cpp computes in blocks, and from 512 in the window on it divides one token among threads."""
+    loaded = Loaded(file, 768, 2, "f16", lambda: False)
+    tokens = [(7 * i + 1) % loaded.vocabulary_size for i in range(450)]
+    behind = []
+    for others in (0, 3, 447):
+        for start in range(0, others, BATCH):
+            loaded.evaluate(tokens[start : min(others, start + BATCH)], 1, start, rows=0)
+        loaded.evaluate(tokens[:66], 0, 0, rows=1)
+        behind.append(loaded._copy_row(-1))
+        if others < 447:
+            loaded.clear(0), loaded.clear(1)
+    loaded.evaluate(tokens[66:69], 0, 66, rows=3)
+    together = [loaded._copy_row(row) for row in (-3, -2, -1)]
+    loaded.cut(0, 66)
+    alone = [loaded.evaluate(tokens[n : n + 1], 0, n, rows=1) or loaded._copy_row(-1) for n in (66, 67, 68)]
+    loaded.close()
+    assert len({*behind}) == 1
+    assert alone == together
+
+
+def test_one_token_at_a_time_where_llama_cpp_divides_it_among_threads(file: Path) -> None:
+    one, two = (Loaded(file, 512, threads, "f16", lambda: False) for threads in (1, 2))
+    assert one.alike() > 1 and two.alike() == (one.alike() if two.is_ours else 1)
+    one.close(), two.close()
 
 
 def test_states_are_bounded_on_disk_and_none_are_kept_when_told_so(file: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_text_that_stands_in_the_prompt_comes_out_the_same_with_guesses(llama:
     text, tokens, plain = written(llama, ask, is_guessing=False)
     same, left, guessing = written(llama, ask, is_guessing=True)
     assert (same, left, guessing.count, guessing.reason) == (text, tokens, plain.count, plain.reason)
-    assert plain.lookup is None and guessing.lookup is not None and guessing.lookup.right >= 4
+    assert plain.lookup is None and guessing.lookup is not None and guessing.lookup.right >= 2
 
 
 @pytest.mark.model

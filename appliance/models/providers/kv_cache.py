@@ -92,7 +92,7 @@ class Sequences:
             else:
                 self._drop_tokens(held)
 
-    def adopt(self, held: Held, tokens: Sequence[int], state: bytes) -> bool:
+    def adopt(self, held: Held, tokens: Sequence[int], state: bytes | memoryview) -> bool:
         """Let a sequence hold a saved state; False when it has no room, or llama.cpp does not take it."""
         self._drop_tokens(held)
         while not self._loaded.restore(held.id, state):

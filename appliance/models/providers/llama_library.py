@@ -4,6 +4,9 @@ Everything unsafe lives here: pointers, callbacks that C keeps, calls that end t
 made in the wrong order. Knows nothing about conversations. One thread at a time may evaluate and sample;
 tokenizing is safe from any thread.
 
+llama.cpp is built with changes of ours (`image-build/llama_patch.py`); one without them is used too, is slower, and may give a
+text other numbers by where in the window it lies.
+
 Three settings are not free to choose (measured with 0.3.36): `kv_unified`, or each sequence gets only its
 share of the window and copying a part of one ends the process; `swa_full`, or sliding-window models
 (Gemma 3) lose text without saying so; flash attention, or the numbers of a sequence differ by where in the
@@ -32,6 +35,7 @@ BACKGROUND_BATCH = 64  # one chunk of a prompt is what a person may have to wait
 BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
 ROWS_TRIED = (9, 3)  # tokens evaluated at once that may give the same numbers as one after the other
 ROWS_COMPARED = 3
+OURS = "OWLBOX_ATTENTION"  # what `image-build/llama_patch.py` adds to the features that llama.cpp names
 PIECE_BYTES = 256
 CONTROL = 1 << 3  # LLAMA_TOKEN_ATTR_CONTROL
 # Threads of llama.cpp wait for each other by spinning. With another busy process on two cores the default
@@ -232,11 +236,22 @@ class Loaded:
         """How many tokens may be evaluated at once so that each gives the numbers, to the bit, that it would give alone.
 
         llama.cpp's kernels differ by the number of rows, by CPU and by quantisation: it is tried out once, in a sequence of its
-        own, which takes as long as five tokens. What was evaluated last can no longer be drawn from.
+        own, which takes as long as five tokens. What was evaluated last can no longer be drawn from. One token where llama.cpp
+        divides the keys of a single token, and of no other, among threads: from 512 in the window on, which a trial would not see.
         """
         if not self._alike:
-            self._alike = next((count for count in ROWS_TRIED if self._is_alike(count)), 1)
+            rows = ROWS_TRIED if self.is_ours or self._has_one_thread else ()
+            self._alike = next((count for count in rows if self._is_alike(count)), 1)
         return self._alike
+
+    @property
+    def is_ours(self) -> bool:
+        """True when llama.cpp was built with our changes."""
+        return OURS.encode() in self.api.llama_print_system_info()
+
+    @property
+    def _has_one_thread(self) -> bool:
+        return int(self.api.llama_n_threads(self.context)) == 1
 
     def _is_alike(self, count: int) -> bool:
         tokens = [(7 * i + 1) % self.vocabulary_size for i in range(count)]
@@ -294,13 +309,15 @@ class Loaded:
         out = (ctypes.c_uint8 * size)()
         return bytes(memoryview(out)[: int(self.api.llama_state_seq_get_data(self.context, out, size, sequence))])
 
-    def restore(self, sequence: int, state: bytes) -> bool:
+    def restore(self, sequence: int, state: bytes | memoryview) -> bool:
         """Put a saved state in a sequence's place; False when there is no room (the sequence is then empty).
 
         Only for bytes that came from `save` of the same model and settings: others end the process.
         """
         self.clear(sequence)
-        data = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        kind = ctypes.c_uint8 * len(state)  # never copied: of 2,000 tokens it has 46 MB
+        pointer = ctypes.POINTER(kind)
+        data = ctypes.cast(ctypes.c_char_p(state), pointer).contents if isinstance(state, bytes) else kind.from_buffer(state)
         if int(self.api.llama_state_seq_set_data(self.context, data, len(state), sequence)) == len(state):
             return True
         self.clear(sequence)
