@@ -6,6 +6,7 @@ piece, or when it is lost again and again, the answer is lost and the caller is 
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -28,6 +29,7 @@ CONNECT_S = 5.0
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
 MEET_S = 60.0
+SPARE_S = 2.0  # how long a connection is kept for the next request; one that hangs by then is noticed as any other
 RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
@@ -112,6 +114,8 @@ class Models:
         self._known: tuple[int, float] = (0, 0.0)  # the broker that was met last, and when
         self._is_local_only = is_local_only
         self._events = events or Events()
+        self._guard = threading.Lock()
+        self._spare: tuple[Client, float] | None = None  # the connection of the last short call, and when it ended
 
     def configure(self, wait_s: float, silence_s: float) -> None:
         """Wait so long for a broker from now on, and take it for hung after so long a silence."""
@@ -184,7 +188,7 @@ class Models:
     def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
         began_s, first_s = monotonic_s(), 0.0
-        with self._connect_broker() as client:
+        with self._take_connection() as client:
             left_s = max(1.0, end_s - monotonic_s())
             if ask.is_background:
                 left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
@@ -216,6 +220,24 @@ class Models:
             self._events.publish(answered)
         except OwlError as error:
             LOG.error("what a request took is not put down: %s", error)
+
+    def _take_connection(self) -> Client:
+        """The connection that the last short call left, or a new one: a plan and the answer after it share one."""
+        with self._guard:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            client, left_s = spare
+            if monotonic_s() - left_s < SPARE_S and client.is_fresh():
+                return client
+            client.close()
+        return self._connect_broker()
+
+    def _keep_connection(self, client: Client) -> None:
+        """Leave it for the next request; the one that was left before is closed."""
+        with self._guard:
+            spare, self._spare = self._spare, (client, monotonic_s())
+        if spare is not None:
+            spare[0].close()
 
     def _connect_broker(self) -> Client:
         """A connection to the broker; one that accepts and never greets is hung, and is brought back."""
@@ -283,9 +305,15 @@ class Models:
         while True:
             pid = 0
             try:
-                with self._connect_broker() as client:
-                    pid = int(client.server.get("pid") or 0)
-                    return client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
+                client = self._take_connection()
+                pid = int(client.server.get("pid") or 0)
+                try:
+                    found = client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
+                except BaseException:
+                    client.close()
+                    raise
+                self._keep_connection(client)
+                return found
             except Lost as error:
                 ended |= {pid} - {0}
                 if monotonic_s() > give_up_s:

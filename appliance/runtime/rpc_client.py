@@ -6,6 +6,7 @@ against them. Starts no threads (but one
 timer when a call is cancelled). Knows nothing about what the methods mean. Retrying is the caller's business.
 """
 
+import select
 import threading
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
@@ -63,6 +64,12 @@ class Client:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def is_fresh(self) -> bool:
+        """True while the server has not hung up; only between two requests."""
+        poll = select.poll()
+        poll.register(self._wire.sock, select.POLLIN)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Hang up; the server cancels what this connection still had running."""

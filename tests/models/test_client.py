@@ -299,6 +299,26 @@ def test_the_token_is_asked_for_at_every_connection(path: Path) -> None:
     listener.close()
 
 
+def test_a_plan_and_the_answer_that_follows_share_a_connection(path: Path) -> None:
+    tokens = iter(["only"])
+    listener = broker(path, Service(), token="only")
+    made = Models(Supervised(path, Reviver(), tokens), wait_s=30)
+    assert made.plan() == (ROUTE,)
+    assert [*made.generate(ROUTE, ASK, CancelToken())][-1] == FINISH
+    listener.close()
+
+
+def test_a_connection_that_a_broker_left_behind_is_not_asked(path: Path) -> None:
+    revive = Reviver()
+    listener, made = broker(path, Service()), models(path, revive)
+    made.plan()
+    listener.close()
+    path.unlink(missing_ok=True)
+    again = broker(path, Service())
+    assert [*made.generate(ROUTE, ASK, CancelToken())][-1] == FINISH and not revive.reasons
+    again.close()
+
+
 def test_a_broker_that_dies_late_but_before_its_first_word_is_waited_for(path: Path, service: Service) -> None:
     service.behaviour, service.reads_s, made = "faint", 3, []
     revive = Reviver(lambda reason: None if made else made.append(broker(path, Service())))
