@@ -4,7 +4,8 @@
 
 Ours is a core in this process with its broker beside it, from the moment a message is handed in to its first words and to the end
 of the loop, each time in a thread of its own. Theirs is `create_chat_completion` with the template of the file, the same threads,
-batch, window, temperature, repeat penalty and longest answer. Both are warm: each has answered once before. Knows nothing about
+batch, window, temperature, repeat penalty and longest answer. Both are warm: each has answered once before. Asked twice: the same
+words every time, which both have evaluated but for one token, and words that neither was asked before. Knows nothing about
 what is good enough. The embedding model of the download cache is used where there is one.
 """
 
@@ -35,6 +36,20 @@ from appliance.service.core import Core
 
 EMBEDDING = Path.home() / ".cache" / "owlbox" / "models" / "all-MiniLM-L6-v2.Q8_0.gguf"
 WINDOW = 4096
+FRESH = (
+    "hi",
+    "good morning",
+    "hey there",
+    "good evening",
+    "hello again",
+    "nice to see you",
+    "how are you today?",
+    "good afternoon",
+    "is anybody there?",
+    "tell me a joke",
+    "who are you?",
+    "how is life?",
+)
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -147,11 +162,19 @@ def measure(model: Path, words: str, rounds: int) -> dict[str, Any]:
     llama = llama_cpp.Llama(
         str(model), n_ctx=WINDOW, n_batch=BATCH, n_ubatch=BATCH, n_threads=THREADS, n_threads_batch=THREADS, verbose=False, seed=1
     )
+    numbers: dict[str, Any] = {"model": model.stem, "words": words, "rounds": rounds, "threads": THREADS}
     with serving(model) as core:
         ask_ours(core, words), ask_theirs(llama, words, tier)
-        pairs = [(ask_ours(core, words), ask_theirs(llama, words, tier)) for _ in range(rounds)]
-    numbers: dict[str, Any] = {"model": model.stem, "words": words, "rounds": rounds, "threads": THREADS}
-    print(f"{words!r}, {model.stem}, {rounds} rounds in turns, {THREADS} threads, medians")
+        for title, said in (("said before", [words] * rounds), ("never said before", FRESH[:rounds])):
+            pairs = [(ask_ours(core, one), ask_theirs(llama, one, tier)) for one in said]
+            print(f"{title}: {said[-1]!r}, {model.stem}, {len(said)} rounds in turns, {THREADS} threads, medians")
+            numbers[title] = compare([pair for pair in pairs if pair[0].output_tokens])
+    return numbers
+
+
+def compare(pairs: list[tuple[Answer, Answer]]) -> dict[str, Any]:
+    """Medians of ours and theirs, and their ratios; what the program answers without a model is no pair."""
+    numbers: dict[str, Any] = {"pairs": len(pairs)}
     print(f"{'':<18}{'prompt':>8}{'output':>8}{'first s':>10}{'end s':>8}  answer")
     for title, answers in (("owlbox", [a for a, _ in pairs]), ("llama-cpp-python", [b for _, b in pairs])):
         first_s, end_s = (round(statistics.median(values), 3) for values in zip(*((a.first_s, a.end_s) for a in answers)))
