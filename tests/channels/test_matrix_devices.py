@@ -1,16 +1,16 @@
 """Devices of others as their homeserver tells them: whose keys are taken, which are refused, and what vouches for which."""
 
+import json
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+import vodozemac
 import wire
-from needs import leave_out
 from process import ROOT
 from stores import new_store
 
@@ -20,12 +20,15 @@ from appliance.channels.matrix_api import Homeserver
 from appliance.channels.matrix_encryption.device_list import DeviceList
 from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
 from appliance.channels.matrix_encryption.encrypted_rooms import EncryptedRooms, Rotation
+from appliance.channels.matrix_encryption.olm_account import MEGOLM, Opened
+from appliance.channels.matrix_encryption.room_keys import MAX_OF_SENDER as MAX_OF_ONE
+from appliance.channels.matrix_encryption.room_keys import RoomKeys
 from appliance.channels.matrix_encryption.setup import EncryptionSetup
 from appliance.channels.matrix_encryption.signed_json import signable
 from appliance.channels.matrix_encryption.unpadded_base64 import encode
 from appliance.channels.matrix_encryption.waiting_events import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
 from appliance.clock import CancelToken, now_ms
-from appliance.errors import Conflict, NotFound
+from appliance.errors import Conflict, NotFound, Refused
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Matrix
 from appliance.secrets import encryption
@@ -36,8 +39,6 @@ ANN = "@ann:home.test"
 
 @pytest.fixture(name="store")
 def a_store(home: Home) -> Iterator[Store]:
-    if find_spec("vodozemac") is None:
-        leave_out("vodozemac is not there: make dev")
     made = new_store(home.database)
     yield made
     made.close()
@@ -259,3 +260,38 @@ def test_a_vault_without_the_key_of_our_device_is_named_and_nothing_is_made_anew
         setup = EncryptionSetup(store, Homeserver(server.url, "@owl:home.test", "t"), look_up, pytest.fail)
         assert setup.open() is None and "the vault has no channel/matrix-keys" in setup.problem
     assert setup.fingerprint() == ("BOX", "s")
+
+
+def test_keys_of_rooms_are_bounded_for_each_sender_and_belong_to_who_sent_them(store: Store) -> None:
+    keys = RoomKeys(store, b"k" * 32)
+
+    def give(sender: str, curve: str, session: Any) -> Any:
+        content = {"algorithm": MEGOLM, "room_id": "!r", "session_id": session.session_id}
+        content["session_key"] = session.session_key.to_base64()
+        return keys.take(Opened(sender, curve, "signing", "m.room_key", content))
+
+    session = vodozemac.GroupSession()
+    with store.write(durable=True):
+        assert give(ANN, "curve", session) is not None and give(ANN, "curve", session) is None
+        assert give(ANN, "another device", session) is None  # it cannot take the first one's place
+        assert give("@eve:x", "curve", session) is not None  # and reads what Eve writes alone
+        for _ in range(MAX_OF_ONE + 20):
+            give("@eve:x", "curve", vodozemac.GroupSession())
+            execute_later(store)
+    counted = store.rows("SELECT sender, COUNT(*) FROM matrix_room_keys GROUP BY sender ORDER BY sender")
+    assert counted == [(ANN, 1), ("@eve:x", MAX_OF_ONE)]
+    event: dict[str, Any] = {"event_id": "$1", "sender": ANN, "content": {"algorithm": MEGOLM, "session_id": session.session_id}}
+    said = json.dumps({"type": "m.room.message", "content": {}, "room_id": "!r"}).encode()
+    event["content"]["ciphertext"] = session.encrypt(said).to_base64()
+    assert keys.decrypt("!r", event)[1].curve == "curve"
+    with pytest.raises(Refused, match="copy"):
+        keys.decrypt("!r", {**event, "event_id": "$2"})
+    assert keys.decrypt("!r", event)[0]["type"] == "m.room.message"  # the same again is no replay
+    with pytest.raises(NotFound):
+        keys.decrypt("!other", event)
+
+
+def execute_later(store: Store) -> None:
+    """Make the last key a millisecond newer than all before."""
+    with store.write(durable=True) as execute:
+        execute("UPDATE matrix_room_keys SET received_ms = received_ms - 1 WHERE sender = '@eve:x'")

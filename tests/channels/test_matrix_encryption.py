@@ -245,6 +245,29 @@ def test_copies_other_rooms_plain_text_and_nonsense_are_refused_and_the_channel_
     assert place.rig.messages().count("said once") == 1 and place.rig.state("matrix").restarts == state.restarts
 
 
+def test_a_key_of_a_device_that_its_sender_never_showed_reads_nothing(
+    place: Place, raw: Raw, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import vodozemac
+
+    from appliance.channels.matrix_encryption.room_encryption import RoomEncryption
+
+    own, store = raw.encryption, new_store(tmp_path / "ghost.db")
+    raw.encryption = RoomEncryption(store, raw.server, raw.me.user, own.account.device, b"other")
+    raw.encryption.account.open()  # and not published: the same name with other keys
+    with caplog.at_level(logging.WARNING):
+        content = raw.encrypt("from a ghost")
+        raw.give_key()
+        raw.send(content)
+        raw.encryption, raw.session, raw.first_key = own, vodozemac.GroupSession(), ""
+        content = raw.encrypt("from the device")
+        raw.give_key()
+        raw.send(content)
+        place.taken("from the device")
+    store.close()
+    assert "no device of its sender has the keys" in caplog.text and "from a ghost" not in place.rig.messages()
+
+
 def test_who_comes_later_reads_what_is_written_then_and_whoever_left_nothing_more(place: Place, tmp_path: Path) -> None:
     room = place.ann.room(place.owl.user)
     place.ann.say(room, "before")
