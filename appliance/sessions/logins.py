@@ -159,6 +159,9 @@ class Logins:
         rows = self._store.rows(f"SELECT {COLUMNS} FROM logins WHERE token_hash = ?", (_hash_token(token),))
         found = Login(*rows[0]) if rows else None
         if found is None or found.expires_ms <= now_ms():
+            if token.startswith(PROGRAM_PREFIX):
+                hint = "owlbox people token NAME --person PERSON makes one"
+                raise Refused("this token is not known, or has ended", hint=hint, outcome="not_logged_in")
             raise Refused("this session is over", hint="log in again", outcome="not_logged_in")
         if found.seen_ms < now_ms() - SEEN_MS and not self._store.is_read_only:
             with self._store.write() as execute:

@@ -49,6 +49,13 @@ def test_an_invite_makes_the_person_and_begins_one_session(build: Callable[..., 
         logins.invite_person("../ann")
 
 
+def test_a_program_s_wrong_token_is_told_how_one_is_made(build: Callable[..., Logins]) -> None:
+    for token, word in (("owl-guessed", "owlbox people token"), ("guessed", "log in again")):
+        with pytest.raises(Refused) as refused:
+            build(Events()).check_token(token)
+        assert word in refused.value.hint and token not in str(refused.value)
+
+
 def test_what_is_over_is_over(build: Callable[..., Logins]) -> None:
     ended: list[str] = []
     events = Events()
