@@ -348,7 +348,7 @@ def test_a_core_finds_by_meaning_and_makes_vectors_anew(box: Box) -> None:
     box.run("context", "write", "agent:/part", "Order number XQ7-1143 for the pump.")
 
     def is_done() -> bool:
-        status = box.json("status")["search"]
+        status = core.call("core.status")["search"]
         return bool(status["vectors"] == status["chunks"] > 2 and status["pending"] == 0)
 
     until(is_done, "everything has a vector")

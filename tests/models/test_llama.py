@@ -96,11 +96,11 @@ def test_another_slot_shares_the_beginning_and_disturbs_nobody(llama: Llama) -> 
 
 
 def test_more_slots_than_sequences_and_more_tokens_than_room(model_file: Path) -> None:  # noqa: F811
-    llama = Llama(model_file, Options(context=512, threads=1, seed=7))
-    long = "The owl looks at the moon and says nothing. " * 18
+    llama = Llama(model_file, Options(context=256, threads=1, seed=7))
+    long = "The owl looks at the moon and says nothing. " * 9
     try:
         finishes = [run(llama, ask(f"{i} {long}", slot=f"s{i}", max_tokens=3)) for i in range(3)]
-        assert sum(finish.prompt_tokens for _, finish in finishes) > 512
+        assert sum(finish.prompt_tokens for _, finish in finishes) > 256
         assert run(llama, ask(f"0 {long}", slot="s0", max_tokens=3))[0] == finishes[0][0]
         for i in range(6):
             assert run(llama, ask("Hello.", slot=f"many{i}", max_tokens=2))[1].output_tokens <= 2

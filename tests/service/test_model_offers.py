@@ -4,14 +4,15 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, a_box, until  # noqa: F401
 from record_tools import replace
 from test_download import DATA, SHA256, Handler, Server, server  # noqa: F401
 from test_gguf import model
 
+from appliance.clock import CancelToken
 from appliance.errors import BadInput, Busy, Cancelled, Conflict, DiskFull, NotFound
 from appliance.models import catalogue
 from appliance.models.client import Models
@@ -20,7 +21,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.runtime.settings import Models as ModelSettings
 from appliance.service.broker_process import ExternalBroker
-from appliance.service.local_models import LocalModels
+from appliance.service.local_models import LocalModels, Progress
 from appliance.service.model_offers import ModelOffers
 
 ENTRY = """
@@ -50,9 +51,9 @@ class Offered:
         (self.home.models / "catalogue.toml").write_text(PRESENT + better)
         self.config = Config()
         self.told: list[tuple[str, str]] = []
-        broker = ExternalBroker(root / "nobody.sock")
-        models = Models(broker, wait_s=0)
-        self.local = LocalModels(self.home, lambda: self.config, models, broker)
+        self.broker = ExternalBroker(root / "nobody.sock")
+        self.models = Models(self.broker, wait_s=0)
+        self.local = LocalModels(self.home, lambda: self.config, self.models, self.broker)
         self.offers = self.again()
 
     def again(self) -> ModelOffers:
@@ -184,28 +185,70 @@ def test_a_download_that_is_declined_meanwhile_stops(make: Callable[..., Offered
     assert not (home.home.models / "better.gguf").exists() and home.offers.view()["state"] == "declined"
 
 
-# -- with the real small model ------------------------------------------------------------------------
+# -- what was tried -----------------------------------------------------------------------------------
 
 
-@pytest.mark.model
-def test_a_better_model_is_fetched_tried_and_used_while_talk_goes_on(box: Box, model_file: Path, server: Server) -> None:  # noqa: F811
+class Tried(LocalModels):
+    """Local models whose measuring, which takes minutes, comes to what it is told."""
+
+    found: Measured
+    asked: tuple[str, bool] = ("", False)
+
+    def bench(
+        self, model: str, seconds: float, progress: Progress, cancel: CancelToken, *, is_background: bool = False
+    ) -> dict[str, Any]:
+        self.asked = (model, is_background)
+        self.tiers.keep(self._home.models / f"{model}.gguf", self.found)
+        return {"tier": self.found.tier}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ((), (15, 24, 8.0), "better answers from now on: 15 of 24 everyday requests, 8 words/s, used as small. "),
+        ((16, 24, 9.0), (15, 24, 8.0), "better answers from now on: "),
+        ((17, 24, 9.0), (15, 24, 8.0), "better is here but does worse (15 of 24 everyday requests, 8 words/s): "),
+        ((), (14, 24, 8.0), "better is here but does worse ("),
+        ((), (24, 24, 1.4), "better is here but writes only 1.4 words/s: "),
+    ],
+)
+def test_it_answers_from_now_on_when_it_does_as_well_and_otherwise_stays(
+    make: Callable[..., Offered],
+    server: Server,  # noqa: F811
+    old: tuple[Any, ...],
+    new: tuple[Any, ...],
+    said: str,
+) -> None:
+    better = model(data=512)
+    server.faults = [lambda handler: Handler.well(handler, data=better)]
+    home = make(url=server.url, size=len(better), sha256=hashlib.sha256(better).hexdigest())
+    home.local = local = Tried(home.home, lambda: home.config, home.models, home.broker)
+    local.found = Measured("small", new[0], new[1], 0, new[2])
+    if old:
+        local.tiers.keep(home.home.models / "present.gguf", Measured("small", old[0], old[1], 0, old[2]))
+    offers = home.again()
+    offers.accept("ada", is_lasting=False)
+    told = offers.fetch(quiet)
+    used = catalogue.in_use(home.home, "")
+    assert told.startswith(said) and local.asked == ("better", True) and used is not None
+    if "from now on" in said:
+        assert used.stem == "better" and told.endswith("owlbox model use present goes back.")
+    else:
+        assert used.stem == "present" and told.endswith("present goes on answering; owlbox model use better takes it all the same.")
+    assert json.loads((home.home.models / "offer.json").read_text())["wanted"] == ""
+
+
+def test_a_better_model_is_fetched_and_tried_while_talk_goes_on(box: Box, server: Server) -> None:  # noqa: F811
     del box.environ["OWLBOX__MODELS__SCRIPT"]
-    box.environ.update(ONE_THREAD)
-    data = model_file.read_bytes()
-    server.faults = [
-        lambda handler: Handler.well(handler, cut=len(data) // 2, data=data),
-        lambda handler: Handler.well(handler, data=data),
-    ]
-    entry = ENTRY.format(name="better", url=server.url, size=len(data), sha256=hashlib.sha256(data).hexdigest(), ram=350, score=99)
+    server.faults = [lambda handler: Handler.well(handler, cut=len(DATA) // 2)]
     (box.home.models / "present.gguf").write_bytes(model())
-    (box.home.models / "catalogue.toml").write_text(PRESENT + entry)
+    better = ENTRY.format(name="better", url=server.url, size=len(DATA), sha256=SHA256, ram=100, score=99)
+    (box.home.models / "catalogue.toml").write_text(PRESENT + better)
     core = box.serve()
     assert "better" in core.call("model.first_offer")["text"] and core.call("model.first_offer")["text"] == ""
     assert "present goes on answering" in box.json("model", "offer", "yes")["text"]
     assert box.run("ask", "What is 3 plus 4?").stdout.startswith("3 plus 4 = 7")
-    until(lambda: core.call("model.offer")["state"] == "none", "it is here and was tried", 240)
-    assert box.json("status")["local"] == {"model": "better", "tier": "tiny", "basis": "measured on this device"}
+    until(lambda: core.call("model.offer")["name"] != "better", "it is here and was tried")
     said = [one["text"] for one in core.call("notice.waiting")]
-    assert any(text.startswith("better answers from now on: ") for text in said), said
-    kept = json.loads((box.home.models / "offer.json").read_text())
-    assert kept["wanted"] == "" and len(server.asked) == 2
+    assert any(text.startswith("better is here but could not be tried") for text in said), said
+    assert core.call("core.status")["local"]["model"] == "present" and len(server.asked) == 2
