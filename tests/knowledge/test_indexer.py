@@ -342,6 +342,7 @@ def test_a_core_finds_by_meaning_and_makes_vectors_anew(box: Box) -> None:
     catalogue.add(box.home, "minilm", lambda stage, done, total: None)
     for document in box.home.box.glob("*.md"):
         document.unlink()  # they are long, and say nothing of what is asked
+    box.environ["OWLBOX__SKILLS__ENABLED"] = "false"  # nor do they
     core = box.serve()
     box.run("context", "write", "agent:/pets", "Our kitten sleeps on the sofa all day.")
     box.run("context", "write", "agent:/money", "The tax return is due in May; the receipts are in the blue folder.")

@@ -206,6 +206,8 @@ def load() -> None:
         name = path.relative_to(package).with_suffix("")
         if name.stem != "__init__" and not any(name.is_relative_to(one) for one in LEFT_OUT):
             importlib.import_module(".".join(("appliance", *name.parts)))
+    for language in sys.modules["appliance.prompt.routing.languages"].Languages().all:
+        language.patterns, language.refusals  # noqa: B018 - half a second that every first message would cost
 
 
 def brood(orders: socket.socket) -> int:

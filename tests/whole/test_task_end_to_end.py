@@ -86,7 +86,7 @@ def told(box: Box, run: str) -> list[str]:
 def test_the_local_model_works_on_a_task_and_its_result_reaches_who_asked(box: Box, model_file: Path) -> None:  # noqa: F811
     (box.home.models / model_file.name).hardlink_to(model_file)
     del box.environ["OWLBOX__MODELS__SCRIPT"]
-    box.environ |= {"OWLBOX__MODELS__MAX_OUTPUT_TOKENS": "60", "OWLBOX__MODELS__TIER": "able", **ONE_THREAD}
+    box.environ |= {"OWLBOX__MODELS__MAX_OUTPUT_TOKENS": "24", "OWLBOX__MODELS__TIER": "able", **ONE_THREAD}
     core = box.serve()
     run = thread_of(box, "Hello!")
     number = ask_for(box, run, "Name the capital of France")
