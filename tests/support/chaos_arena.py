@@ -107,6 +107,7 @@ SETTINGS = {
     "OUTBOX__RETRY_MAX_S": "2",
     "LLM__BROKER_WAIT_S": "5",
     "POLICY__MODE": "disabled",
+    "SKILLS__ENABLED": "false",  # those that ship: sixty texts to make vectors of, which nobody touches
 }
 HURTS = {
     "kill a worker": 5,

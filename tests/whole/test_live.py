@@ -37,6 +37,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.items: list[tuple[str, dict[str, Any]]] = []
+        self.is_over = False  # because the core said so
 
     def said(self) -> list[str]:
         return [value["content"] for name, value in self.items if name == "event" and value["kind"] == "message"]
@@ -53,6 +54,7 @@ def following(core: Core, thread: str, after: int = 0) -> Iterator[Heard]:
         try:
             for item in client.stream("thread.follow", {"id": thread, "after": after}, deadline_s=120):
                 heard.items.append(item)
+            heard.is_over = True
         except (Lost, Cancelled):
             pass
 
@@ -104,8 +106,9 @@ def test_what_a_worker_s_process_writes_comes_while_it_works(core: Core) -> None
 def test_a_thread_that_is_deleted_is_the_end_and_an_unknown_one_an_error(core: Core) -> None:
     thread = asked(core, "hello")
     with following(core, thread) as heard:
-        until(lambda: len(heard.said()) == 2, "what was said")
+        until(lambda: heard.states()[-1:] == [200], "it is answered")  # before that it cannot be deleted
         core.call("thread.delete", id=thread)
+        until(lambda: heard.is_over, "and the end is told")
     with core.client() as client, pytest.raises(NotFound):
         list(client.stream("thread.follow", {"id": "nowhere"}, deadline_s=5))
 
