@@ -21,12 +21,19 @@ CONSOLE = {"amd64": "ttyS0", "arm64": "ttyAMA0"}
 
 
 class Card:
-    """A larger card with the image on it and what an owner drops on the boot partition. It stays so: boxes get layers."""
+    """A larger card with the image on it and what an owner drops on the boot partition. It stays so: boxes get layers.
+
+    A folder that holds a whole card already keeps it.
+    """
 
     def __init__(self, image: Path, folder: Path, arch: str) -> None:
         self.arch, self.folder = arch, folder
         self.key = folder / "key"
         self._base = folder / "card.img"
+        if (folder / "initrd").exists():  # the last file below: the card of a run that goes on
+            return
+        for left in (self._base, self.key, self.key.with_suffix(".pub")):
+            left.unlink(missing_ok=True)
         subprocess.run(["cp", "--sparse=always", "--reflink=auto", str(image), str(self._base)], check=True)
         os.truncate(self._base, CARD)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
@@ -37,7 +44,8 @@ class Card:
         listed = self._mtools("mdir", "-b", "-i", self._partition)
         for kind in ("vmlinuz", "initrd"):  # for a start without the firmware
             name = next(word for word in listed.split() if kind in word)
-            self._mtools("mcopy", "-i", self._partition, name, str(folder / kind))
+            self._mtools("mcopy", "-n", "-i", self._partition, name, str(folder / f"{kind}.part"))
+            os.replace(folder / f"{kind}.part", folder / kind)
 
     def drop(self, name: str, text: str) -> None:
         """Put a file on the boot partition."""
@@ -49,11 +57,11 @@ class Card:
         path.write_text(text)
         return path
 
-    def layer(self, name: str) -> Path:
-        """A card of its own, which keeps only what differs from this one."""
+    def layer(self, name: str, below: Path | None = None) -> Path:
+        """A card of its own, which keeps only what differs from this one, or from the layer `below`."""
         path = self.folder / f"{name}.qcow2"
-        made = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(self._base), "-F", "raw", str(path)]
-        subprocess.run(made, check=True)
+        backing = ["-b", str(below or self._base), "-F", "qcow2" if below else "raw"]
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *backing, str(path)], check=True)
         return path
 
     @property
@@ -83,7 +91,7 @@ class Box:
             board += FIRMWARE
         else:
             board += ["-kernel", str(folder / "vmlinuz"), "-initrd", str(folder / "initrd")]
-            board += ["-append", f"root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 console={CONSOLE[arch]}"]
+            board += ["-append", f"root=LABEL=OWLROOT ro fsck.repair=yes net.ifnames=0 quiet console={CONSOLE[arch]}"]
         board += [
             "-accel",
             "tcg,thread=multi",
@@ -103,7 +111,7 @@ class Box:
         board += ["-device", "virtio-rng-pci"]
         if self.has_watchdog:  # the only one that the kernel of both knows
             board += ["-device", "i6300esb", "-action", "watchdog=reset"]
-        self._qemu = subprocess.Popen(board, stdin=subprocess.DEVNULL)
+        self._qemu = subprocess.Popen(["nice", "-n", "10", *board], stdin=subprocess.DEVNULL)
 
     def start(self) -> float:
         """Power on; seconds until `admin` may log in."""
@@ -119,8 +127,11 @@ class Box:
         raise SystemExit(f"no login in {BOOT_LIMIT_S:g} s; the console ended with:\n{self.console()}")
 
     def words(self, user: str) -> list[str]:
-        """The beginning of a call of ssh."""
+        """The beginning of a call of ssh. Calls of one start share a connection: an emulator is slow at handshakes."""
         options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30"]
+        assert self._qemu is not None
+        shared = self._card.folder / f"ssh-{self._qemu.pid}-%r"
+        options += ["ControlMaster=auto", "ControlPersist=600", f"ControlPath={shared}"]
         flags = [word for option in options for word in ("-o", option)]
         return ["ssh", "-i", str(self._card.key), "-p", str(self._port), *flags, f"{user}@127.0.0.1"]
 

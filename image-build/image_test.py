@@ -6,14 +6,12 @@ A copy of the image gets a public key, a name and a secret on its boot partition
 ssh: the card is filled, the screen opens, the local model answers, doctor is content, the secret is in the vault and off the
 card, what `install.sh --machine` hardens is in force, and all of it is still there after a restart. With --key, the private half of
 the key that the image was built with, updates are applied: one that is well, one that is broken at its trial and one that is broken
-as a service, both of which must leave the data whole. With --kills the plug is pulled N times: power_cuts.py.
+as a service, both of which must leave the data whole. With --kills the plug is pulled until there are N cuts: power_cuts.py.
 amd64 starts through its firmware as a computer does; arm64 on QEMU's `virt` board with the kernel of the card.
 """
 
 import argparse
 import base64
-import os
-import random
 import shutil
 import sys
 import tempfile
@@ -25,10 +23,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "image-build")]
 
 import trial_versions  # noqa: E402
 from emulator import BOARDS, CARD, Box, Card  # noqa: E402
-from power_cuts import Cuts, look_over  # noqa: E402
+from power_cuts import PLACE, PLAY, PLAYED, cut_power, look_over  # noqa: E402
 
-PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
-PLAYED = "owlbox config set models.script models/play.toml"
 # What is in force on a machine that does nothing else; each prints a line, which must contain the word.
 MACHINE = {
     "swap in compressed memory": ("grep -v ^Filename /proc/swaps", "/dev/zram0"),
@@ -62,16 +58,13 @@ def main() -> int:
         card = Card(chosen.image, folder, arch)
         disk = card.layer("box")
         box = Box(card, disk, chosen.port, cores=chosen.cores)
-        cuts = Cuts(card, chosen.port, random.Random(chosen.seed), say)
+        private = base64.b64decode(chosen.key.read_text("ascii")) if chosen.key else b""
         try:
-            first_s = try_first_boot(box, card, is_played=chosen.played)
+            try_first_boot(box, card, is_played=chosen.played)
             try_second_boot(box, card)
-            private = base64.b64decode(chosen.key.read_text("ascii")) if chosen.key else b""
             if private:
                 try_updates(box, card, private)
             try_watchdog(box)
-            if chosen.kills:
-                cut_power(cuts, box, disk, chosen.kills, first_s, private)
         finally:
             box.kill()
     finally:
@@ -79,7 +72,8 @@ def main() -> int:
             print(f"kept: {folder}")
         else:
             shutil.rmtree(folder)
-    print(f"1 passed, 0 failed; {cuts.count} power cuts")
+    cuts = cut_power(chosen.image, arch, chosen.port, chosen.kills, seed=chosen.seed, key=private).cuts if chosen.kills else []
+    print(f"1 passed, 0 failed; {len(cuts)} power cuts")
     return 0
 
 
@@ -95,8 +89,8 @@ def hold(condition: bool, what: str, box: Box) -> None:
     say(f"  {what}")
 
 
-def try_first_boot(box: Box, card: Card, *, is_played: bool) -> float:
-    """Everything that a first start has to do; seconds to the first login."""
+def try_first_boot(box: Box, card: Card, *, is_played: bool) -> None:
+    """Everything that a first start has to do."""
     first_s = box.start()
     say(f"first start: login after {first_s:.0f} s")
     state = box.ssh("admin", "systemctl is-system-running --wait; systemctl --failed --no-legend --no-pager", check=False).stdout
@@ -112,7 +106,7 @@ def try_first_boot(box: Box, card: Card, *, is_played: bool) -> float:
     names = box.ssh("owl", "secret list").stdout
     hold("skill/weather" in names, "the secret is in the vault and off the card", box)
     if is_played:
-        box.ssh("admin", f"sudo -u owlbox sh -c 'cat >/var/lib/owlbox/models/play.toml && {PLAYED}'", stdin=card.put("play", PLAY))
+        box.ssh("admin", f"sudo -u owlbox sh -c 'cat >{PLACE} && {PLAYED}'", stdin=card.put("play", PLAY))
         box.ssh("admin", "sudo systemctl restart owlbox-broker owlbox")
     began_s = time.monotonic()
     box.ssh("owl", "ask 'What is your name?'", limit_s=1800)
@@ -134,7 +128,6 @@ def try_first_boot(box: Box, card: Card, *, is_played: bool) -> float:
         missing += [what] if word not in said else []
     hold(not missing, f"the machine is hardened{', but for ' if missing else ''}{', '.join(missing)}", box)
     say("  by stage: " + " ".join(box.ssh("admin", "systemd-analyze blame --no-pager | head -8 | xargs").stdout.split()))
-    return first_s
 
 
 def look(box: Box, card: Card) -> None:
@@ -153,7 +146,7 @@ def try_second_boot(box: Box, card: Card) -> None:
     hold("What is your name?" in box.ssh("owl", "thread list").stdout, "the conversation is there", box)
     hold("fern" in box.ssh("owl", "search fern").stdout, "and what was remembered", box)
     said = box.ssh("admin", "sudo journalctl -b -u systemd-journald --no-pager -o cat | grep 'System Journal'").stdout
-    hold("max 200" in said, f"the journal keeps to its size: {said.strip()}", box)  # at the first start the card is full yet
+    hold("max 200" in said, f"the journal keeps to its size: {said.strip()}", box)
     look(box, card)
 
 
@@ -165,7 +158,7 @@ def try_updates(box: Box, card: Card, private: bytes) -> None:
         (3, {"appliance/service/core.py": trial_versions.broken_as_a_service}, 1, "taken back", "0.1.1"),
     ]
     for number, edits, code, words, runs in cases:
-        place = put_update(box, card, private, number, edits)
+        place = trial_versions.put(box, card, private, number, edits)
         began_s = time.monotonic()
         done = box.ssh("admin", f"sudo owlbox update apply {place}", check=False, limit_s=3600)
         say(f"update {number}: {time.monotonic() - began_s:.0f} s: {' '.join((done.stdout + done.stderr).split())}")
@@ -182,15 +175,6 @@ def try_updates(box: Box, card: Card, private: bytes) -> None:
     hold("fern" in box.ssh("owl", "search fern").stdout, "and what was remembered is there", box)
 
 
-def put_update(box: Box, card: Card, private: bytes, number: int, edits: dict[str, trial_versions.Edit]) -> str:
-    """Put a later version into the box; its place there."""
-    wheels = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox/image/wheels" / card.arch
-    path = trial_versions.make(wheels, card.folder / "updates", card.arch, private, number, edits)
-    box.put(path, f"/tmp/{path.name}")
-    path.unlink()
-    return f"/tmp/{path.name}"
-
-
 def try_watchdog(box: Box) -> None:
     """The hardware starts a machine anew whose kernel hangs. A slow emulator alone would set it off, so only this start has one."""
     box.stop()
@@ -200,16 +184,6 @@ def try_watchdog(box: Box) -> None:
     say(f"the watchdog reset the hung machine after {box.wait_for_end(300):.0f} s")
     box.has_watchdog = False
     say(f"start after the watchdog: login after {box.start():.0f} s")
-
-
-def cut_power(cuts: Cuts, box: Box, disk: Path, count: int, first_s: float, private: bytes) -> None:
-    """A fifth of the cuts in an update, a fifth in the first start, the rest while the box is talked to."""
-    some = count // 5
-    if private:
-        place = put_update(box, cuts.card, private, 4, {})
-        cuts.of_update(box, disk, f"sudo owlbox update apply {place}", some, 300)
-    cuts.of_load(box, disk, count - (2 if private else 1) * some, 90)
-    cuts.of_first_start(some, first_s * 1.5)
 
 
 if __name__ == "__main__":

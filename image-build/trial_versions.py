@@ -2,12 +2,14 @@
 
 import base64
 import hashlib
+import os
 import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from bundle import IMAGES
+from emulator import Box, Card
 
 from appliance import __version__
 from appliance.clock import now_ms
@@ -35,6 +37,15 @@ def make(wheels: Path, folder: Path, arch: str, private: bytes, number: int, edi
         kept = [mine, *(path for path in wheels.glob("*.whl") if path != own)]
         told = bundle.describe(version, LATEST + number, kept, IMAGES[arch], now_ms() + WEEK_MS)
         return bundle.build(folder, told, kept, private)
+
+
+def put(box: Box, card: Card, private: bytes, number: int, edits: dict[str, Edit]) -> str:
+    """Put a later version, made of the wheels in the cache, into a box; its place there."""
+    wheels = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox/image/wheels" / card.arch
+    path = make(wheels, card.folder / "updates", card.arch, private, number, edits)
+    box.put(path, f"/var/tmp/{path.name}")
+    path.unlink()
+    return f"/var/tmp/{path.name}"
 
 
 def broken_at_its_trial(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from appliance.errors import BadInput, Cancelled, Conflict, Lost, OwlError, Unavailable
+from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, Lost, OwlError, Unavailable
 from appliance.knowledge import chunking
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
@@ -105,6 +105,7 @@ class Indexer:
         self._is_working = False
         self._one = threading.Lock()  # one at a time computes vectors in this process
         self._brief = threading.Semaphore(AT_A_TIME)
+        self._batch = BATCH  # fewer on a device that does not get through so many in time
         self.brief_s = BRIEF_S
 
     # -- the thread -------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ class Indexer:
 
     def _embed_waiting(self, is_stopped: Callable[[], bool]) -> None:
         while not is_stopped():
-            batch = self._passages.waiting(BATCH)
+            batch = self._passages.waiting(self._batch)
             if not batch:
                 self._passages.tidy()
                 return
@@ -236,6 +237,9 @@ class Indexer:
                 embed = self._patient_embed if self.is_running else self._embed
                 model, vectors = embed([chunk.text for chunk in batch], BATCH_S, True)
                 self._passages.store_vectors(model, list(zip(batch, vectors)))
+            except DeadlineExceeded:
+                self._batch = max(1, len(batch) // 4)  # else the same texts would be begun again for ever
+                raise
             except (Conflict, Unavailable) as error:
                 if isinstance(error, Unavailable) and type(error) is not Unavailable:
                     raise  # a broker that restarts, a busy database: that passes

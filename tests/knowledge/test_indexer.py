@@ -138,6 +138,18 @@ def test_texts_are_embedded_in_batches(desk: Desk) -> None:
     assert len(desk.encoder.asked) == 3
 
 
+def test_a_batch_that_takes_too_long_is_tried_smaller(desk: Desk) -> None:
+    for n in range(40):
+        desk.entries.set(f"memory://{n}", f"owl {n}")
+    desk.encoder.error = DeadlineExceeded("embed took longer than 300 s")
+    for _ in range(4):
+        with pytest.raises(DeadlineExceeded):
+            desk.indexer.index_pending()
+    assert [number for number, _ in desk.encoder.asked] == [32, 8, 2, 1]
+    desk.encoder.error = None
+    assert desk.indexer.index_pending().vectors == 40
+
+
 @pytest.mark.covers("E-209")
 def test_without_anything_to_embed_no_model_is_asked(desk: Desk) -> None:
     desk.indexer.index_pending()

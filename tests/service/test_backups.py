@@ -128,12 +128,14 @@ def test_a_copy_is_of_one_moment_while_others_write(box: Box) -> None:
 def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
     settings, folder = Config(backups=Backups(keep=2, keep_days=30)), box.home.backups
     folder.mkdir(exist_ok=True)
-    (folder / "before-repair.db").write_text("not ours to remove")
+    others = [folder / "before-repair.db", folder / "before-update-0.0.9-20250101T120000Z.db"]
+    for path in others:
+        path.write_text("not ours to remove")
     for number in range(4):
         (box.home.box / "notes/n.md").write_text("x" * number)
         made = backups.make(box.home, settings, folder, silent)
         assert len(made.removed) == (1 if number > 1 else 0)
-    assert len(backups.listing(folder)) == 2 and (folder / "before-repair.db").exists()
+    assert len(backups.listing(folder)) == 2 and all(path.exists() for path in others)
     for one in backups.listing(folder):
         _age(one.path, now_ms() - 40 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")

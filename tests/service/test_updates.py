@@ -85,7 +85,9 @@ class QuickHost(Host):
             archive.extractall(folder)
 
     def step(self, python: Path, step: str, place: Path) -> None:
-        {"save": home_steps.save, "stage": home_steps.stage, "restore": home_steps.restore}[step](self.home, place)
+        {"save": home_steps.save, "stage": home_steps.stage, "restore": home_steps.restore, "tidy": home_steps.tidy}[step](
+            self.home, place
+        )
 
     def find_problems(self, python: Path, home: Home) -> set[str]:
         told = self._behaviour(python)
@@ -181,6 +183,28 @@ def test_a_rollback_after_an_update_that_failed_brings_the_right_database_back(t
     assert not updater(versions, home).apply(broken, PUBLIC, "9.0.0").is_applied
     updater(versions, home).roll_back()
     assert state(versions, home) == OLD
+
+
+def test_a_rollback_whose_copy_is_gone_is_refused_before_anything_stops(tmp_path: Path) -> None:
+    versions, home = installation(tmp_path)
+    assert updater(versions, home).apply(make_bundle(tmp_path / "stick"), PUBLIC, __version__).is_applied
+    [saved] = home.backups.glob("before-update-*.db")
+    moved = saved.rename(tmp_path / saved.name)
+    with pytest.raises(Refused, match=f"cannot open the present database.*{saved}"):
+        updater(versions, home).roll_back()
+    assert state(versions, home) == NEW and JournalFile(versions).read().step == Step.IDLE
+    moved.rename(saved)
+    updater(versions, home).roll_back()
+    assert state(versions, home) == OLD
+
+
+def test_only_the_copy_that_a_rollback_needs_is_kept(tmp_path: Path) -> None:
+    versions, home = installation(tmp_path)
+    home.backups.mkdir(exist_ok=True)
+    (home.backups / "before-update-0.0.9-20261101T120000Z.db").write_bytes(b"of an earlier update")
+    assert updater(versions, home).apply(make_bundle(tmp_path / "stick"), PUBLIC, __version__).is_applied
+    [saved] = home.backups.glob("before-update-*.db")
+    assert str(saved) == JournalFile(versions).read().previous_saved
 
 
 class Bare(QuickHost):

@@ -1,7 +1,7 @@
 """What an update does in the home, in a process of the home's owner: `python -m ....home_steps STEP HOME FILE`.
 
 `save` copies the database to a file, `stage` makes a home beside it in which another version can be tried, `restore` brings a saved
-copy back. Each may be done again after it was cut off.
+copy back, `tidy` removes the copies of earlier updates. Each may be done again after it was cut off.
 """
 
 import os
@@ -61,11 +61,18 @@ def restore(home: Home, saved: Path) -> None:
     paths.flush(home.root)
 
 
+def tidy(home: Home, saved: Path) -> None:
+    """Of the copies from before updates only this one stays: there is no way back behind the last update."""
+    for path in home.backups.glob("before-update-*.db"):
+        if path.name != saved.name:
+            path.unlink(missing_ok=True)
+
+
 def main(words: list[str]) -> int:
     """Do one of them; 1 with a reason on stderr."""
     step, home, place = words[0], Home(Path(words[1])), Path(words[2])
     try:
-        {"save": save, "stage": stage, "restore": restore}[step](home, place)
+        {"save": save, "stage": stage, "restore": restore, "tidy": tidy}[step](home, place)
     except OwlError as error:
         print(error, file=sys.stderr)
         return 1

@@ -5,10 +5,10 @@ the services stop, the database is saved, the link `current` is renamed, and the
 by then goes back, code and data. `journal` says which step has begun; `recover` reads it at the next start.
 """
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,6 +82,7 @@ class Updater:
                 raise Refused("there is no version before this one here", hint="owlbox update status shows what there is")
             new = Path(os.readlink(self._folder / CURRENT)).name
             saved = journal.previous_saved or journal.saved  # an earlier version kept no more than the second
+            self._require_way_back(journal.previous, Path(saved))
             self._link(RECOVERY, journal.previous)
             return self._take_back(
                 self._begin(Step.ROLLING_BACK, journal, old=journal.previous, new=new, saved=saved), "taken back as asked"
@@ -167,6 +168,8 @@ class Updater:
             is_version = (path / "pyvenv.cfg").is_file() and not path.is_symlink()
             if is_version and path.name not in (journal.old, journal.new):
                 self._host.remove(path)
+        with contextlib.suppress(OwlError, OSError):  # the new version is well all the same
+            self._host.step(self._python(journal.old), "tidy", Path(journal.saved))
         self._passed("tidied")
         ended = self._file.end(journal, f"version {journal.new} runs", is_applied=True)
         ended = self._file.change(ended, previous=journal.old, previous_saved=journal.saved)
@@ -219,6 +222,16 @@ class Updater:
         os.replace(part, path)
         paths.flush(self._folder)
 
+    def _require_way_back(self, version: str, saved: Path) -> None:
+        """Refused when a version cannot open the present database and the copy that it could open is gone."""
+        if saved.is_file():
+            return
+        try:  # without the copy this fails before it changes anything, unless the version needs none
+            self._host.step(self._python(version), "restore", saved)
+        except (OwlError, OSError):
+            said = f"version {version} cannot open the present database, and the copy from before the update is gone: {saved}"
+            raise Refused(said, hint="put that file back, or stay with the present version") from None
+
     def _require_room(self, size_bytes: int) -> None:
         """DiskFull unless the version and three copies of the database fit."""
         database = self._home.database.stat().st_size
@@ -228,7 +241,7 @@ class Updater:
             if lacking > 0:
                 raise DiskFull(f"{folder} lacks {lacking // 1_000_000 + 1} MB for the update", hint="free some space and try again")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
