@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos conformance accessibility everyday image image-test bundle docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts root-cuts bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -123,6 +123,9 @@ bench-remote: dev ## what asking a remote model costs beside the provider, besid
 chaos: dev ## ten minutes of kills, full and read-only disks and clock jumps while everything flows; then all of it is counted
 	$(python) tests/support/chaos.py --length 600
 
+crash-images: dev ## power cuts of a busy home's disk by its recorded writes, mounted and looked at (CUTS=300, SEED=n); as root
+	$(python) tests/support/crash_images.py --cuts $(or $(CUTS),300) $(if $(SEED),--seed $(SEED))
+
 conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
 	$(python) tests/conformance/run.py
 
@@ -138,6 +141,12 @@ bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: fo
 
 image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts, PLAYED=1: no model)
 	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") $(if $(PLAYED),--played) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+
+image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES)
+	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+
+root-cuts: install ## power cuts of the root of an image for this kind of machine, without an emulator (ARCH, KEY, CUTS=60, SEED=n); as root
+	$(bin)/python image-build/root_cuts.py --cuts $(or $(CUTS),60) --seed $(or $(SEED),0) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
 captures: dev model ## pictures of the screen for README and docs/, played to a scripted and to the small model
 	$(python) tests/support/captures.py

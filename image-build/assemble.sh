@@ -27,7 +27,8 @@ mmtarfilter --path-exclude='/boot/firmware/*' <"$tar" >"$work/root.tar"
 used=$(($(stat -c %s "$work/root.tar") / 1048576))
 size=$((used + used / 3 + 300))
 options=(-q -t ext4 -L OWLROOT -U "$id" -E "hash_seed=$id,root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0")
-if mke2fs -V 2>&1 | grep -Eq 'mke2fs 1\.(4[0-6]|47\.0)'; then # this one reads folders only
+maker=$(mke2fs -V 2>&1) # into a variable: grep -q would end it early at times, and pipefail make that the answer
+if grep -Eq 'mke2fs 1\.(4[0-6]|47\.0)' <<<"$maker"; then # this one reads folders only
     mkdir "$work/root"
     tar -xpf "$work/root.tar" -C "$work/root" --numeric-owner
     mke2fs "${options[@]}" -d "$work/root" "$work/root.ext4" "${size}M"

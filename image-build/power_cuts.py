@@ -79,6 +79,7 @@ PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 PLAYED = "owlbox config set models.script models/play.toml"
 PLACE = "/var/lib/owlbox/models/play.toml"
 LOAD_S = (0.5, 15.0)  # after the first acknowledgement
+AT_ONCE = 5  # cuts of one first start or update
 UPDATE_GAP_S = 15.0  # between cuts of an update, on average
 IN_START = 0.3  # of the boxes that were killed while they were told things: in their next start, too
 FIRST, START, LOADED, UPDATE = "first start", "start after a cut", "load", "update"
@@ -134,17 +135,24 @@ class Cuts:
 
     def run(self, count: int, end_s: float) -> None:
         """Cut until there are `count`, or until a moment of the monotonic clock; SystemExit when a card is not whole."""
-        some, settled, shots = count // 5, self.card.folder / "settled.qcow2", self.record.shots
+        settled, shots = self.card.folder / "settled.qcow2", self.record.shots
         if not settled.exists():
             self._settle(settled)
         while len(self.record.cuts) < count and time.monotonic() < end_s:
-            if not shots and self.record.count(FIRST) < some:
-                self._cut_first_start(some)
-            elif not shots and self._key and not self.record.count(UPDATE):
-                self._cut_update(some)
+            if not shots and self._choose() == FIRST:
+                self._cut_first_start()
+            elif not shots and self._choose() == UPDATE:
+                self._cut_update()
             elif not shots:
                 self._add([self._cut_start(str(self.card.layer(f"again-{len(self.record.cuts)}", settled)), [])])
             self._look_at(shots[0], is_last=len(self.record.cuts) + 1 >= count)
+
+    def _choose(self) -> str:
+        """The phase that has had the fewest cuts for its share."""
+        shares = {FIRST: 1, UPDATE: 1 if self._key else 0, LOADED: 3}
+        done = {phase: self.record.count(phase) for phase in shares}
+        done[LOADED] += self.record.count(START)
+        return min((phase for phase, share in shares.items() if share), key=lambda phase: done[phase] / shares[phase])
 
     # -- what is cut --------------------------------------------------------------------------------
 
@@ -164,10 +172,10 @@ class Cuts:
         self.record.save()
         disk.rename(settled)
 
-    def _cut_first_start(self, count: int) -> None:
+    def _cut_first_start(self) -> None:
         """Cuts between power on and a while after the first login."""
         chance, disk = self.record.chance(), self.card.layer("first")
-        moments = sorted(chance.uniform(1, self.record.first_s * 1.3) for _ in range(count))
+        moments = sorted(chance.uniform(1, self.record.first_s * 1.3) for _ in range(AT_ONCE))
         box = Box(self.card, disk, self._port, has_firmware=False)
         box.power_on()
         try:
@@ -180,7 +188,7 @@ class Cuts:
             disk.unlink()
         self._add(shots)
 
-    def _cut_update(self, count: int) -> None:
+    def _cut_update(self) -> None:
         """Cuts while an update is applied to a box that was told things before; it may take as long as it does."""
         chance, disk = self.record.chance(), self.card.layer("update", self.card.folder / "settled.qcow2")
         box = Box(self.card, disk, self._port, has_firmware=False)
@@ -200,7 +208,7 @@ class Cuts:
         finally:
             box.kill()
             disk.unlink()
-        kept = sorted(chance.sample(range(len(shots)), min(count, len(shots))))
+        kept = sorted(chance.sample(range(len(shots)), min(AT_ONCE, len(shots))))
         for number in set(range(len(shots))) - set(kept):
             Path(shots[number].disk).unlink()
         self._add([shots[number] for number in kept])
@@ -234,7 +242,7 @@ class Cuts:
             self._note(shot, up_s, told["version"], wrong)
             if wrong:
                 raise SystemExit(f"FAILED: {shot.disk} is kept: {'; '.join(wrong)}\n{box.journal()}")
-            if is_last or self.record.shots:
+            if is_last or self.record.shots or self._choose() != LOADED:
                 box.kill()
                 Path(shot.disk).unlink()
                 return

@@ -5,7 +5,8 @@ real disk may keep writes in a cache of its own and lose any of them: `crash` gi
 the writes since the last flush missing, the last one perhaps torn between two sectors. Writes are served one after the other, so
 a flush covers what came before it. Needs root. Knows nothing of what is on the disk.
 
-The process that serves the disk must not map files of it into its memory: it would wait for itself with Python's lock held.
+The process that serves the disk must not map files of it into its memory: it would wait for itself with Python's lock held. When
+it is killed while the disk is mounted, whoever calls sync waits for it until `echo 1 >/sys/fs/fuse/connections/N/abort`.
 """
 
 import ctypes
@@ -13,6 +14,7 @@ import errno
 import os
 import random
 import struct
+import subprocess
 import threading
 from pathlib import Path
 
@@ -25,7 +27,15 @@ LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, STATFS = 1, 2, 3, 4, 14, 15
 RELEASE, FSYNC, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 18, 20, 25, 26, 36, 42
 HEAD = struct.Struct("<IIQQIIII")
 MNT_DETACH = 2
+CLONE_NEWNS = 0x20000
 LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def hide_mounts() -> None:
+    """Mount for this process alone: a sandbox that another one starts meanwhile would keep a disk in use after it was unmounted."""
+    if LIBC.unshare(CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "no mount namespace of its own")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
 
 
 class RecordedDisk:
@@ -50,7 +60,7 @@ class RecordedDisk:
         self._thread.join(10)
         os.close(self._fd)
 
-    def crash(self, moment: int, dice: random.Random) -> bytes:
+    def crash(self, moment: int, dice: random.Random) -> bytearray:
         """What the disk holds when the power fails after so many entries of the log."""
         flushed = max((number for number in range(moment) if self.log[number] is None), default=0)
         found = bytearray(self._first)
@@ -64,7 +74,7 @@ class RecordedDisk:
             if number + 1 == len(kept) and dice.random() < 0.5:  # the power fails while this one is written
                 data = data[: dice.randrange(0, len(data) + 1, SECTOR)]
             found[offset : offset + len(data)] = data
-        return bytes(found)
+        return found
 
     # -- the kernel's questions ---------------------------------------------------------------------
 
