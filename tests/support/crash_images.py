@@ -31,6 +31,7 @@ from recorded_disk import RecordedDisk, hide_mounts  # noqa: E402
 from stores import new_home  # noqa: E402
 
 from appliance.clock import monotonic_s  # noqa: E402
+from appliance.errors import OwlError  # noqa: E402
 from appliance.runtime.paths import Home  # noqa: E402
 from appliance.service import doctor  # noqa: E402
 from appliance.store.database import Store  # noqa: E402
@@ -191,7 +192,10 @@ def cut(box: Box, disk: RecordedDisk, promises: list[Promise], image: Path, plac
         expected = promises[: bisect.bisect_right(promises, moment, key=lambda one: one[0])]
         image.write_bytes(disk.crash(moment, dice))
         with mounted(image, place):
-            wrong = look(box, expected, is_started=number % STARTED == 0)
+            try:
+                wrong = look(box, expected, is_started=number % STARTED == 0)
+            except (OwlError, AssertionError) as error:
+                wrong = [str(error)]
         sound = subprocess.run(["e2fsck", "-fn", str(image)], capture_output=True, text=True)
         wrong += [f"ext4: {sound.stdout}"] if sound.returncode else []
         if number % 50 == 49:
