@@ -311,8 +311,9 @@ def test_nobody_who_listens_costs_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("R-194")
-def test_doctor_names_plugins_that_cannot_be_loaded(stage: Stage) -> None:
-    (found,) = [one for one in doctor.examine(stage.core.home, {}) if one.name == "plugins"]
+def test_doctor_names_plugins_that_cannot_be_loaded(stage: Stage, tmp_path: Path) -> None:
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    (found,) = [one for one in doctor.examine(stage.core.home, environ) if one.name == "plugins"]
     assert found.state == "warning" and "missing" in found.message and "syntax" in found.message and "quotes" not in found.message
 
 

@@ -369,7 +369,7 @@ def test_doctor_names_a_broken_role(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     new_home(home)
     write(home.box, "coder", "---\ncolour: red\n---\n")
-    (found,) = [one for one in doctor.examine(home, {}) if one.name == "roles"]
+    (found,) = [one for one in doctor.examine(home, {"XDG_RUNTIME_DIR": str(tmp_path)}) if one.name == "roles"]
     assert (found.state, found.message) == ("warning", "roles/coder.md: unknown key colour")
 
 

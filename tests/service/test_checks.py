@@ -136,9 +136,10 @@ def test_a_process_that_is_ended_by_the_damage_does_not_end_the_doctor(tmp_path:
 def test_only_the_checks_that_are_named_are_made(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     new_home(home)
-    assert [one.name for one in Doctor(home, {}).examine(("disk", "home"))] == ["home", "disk"]
+    looks = Doctor(home, {"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert [one.name for one in looks.examine(("disk", "home"))] == ["home", "disk"]
     with pytest.raises(BadInput, match="no check dsk"):
-        Doctor(home, {}).examine(("dsk",))
+        looks.examine(("dsk",))
 
 
 def test_damaged_saved_prompts_are_named_and_removed_by_repair(tmp_path: Path) -> None:
