@@ -52,10 +52,13 @@ SURE = 0.5  # least nearness to an example about the world where the notes know 
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
+FEW_WORDS, FEW_NAMED = 4, 14  # of a question that is no sentence, and of one that names a kind of thing
+SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
 SHORT_ORDER = 120  # characters of an order that is put politely by the program
-TALK_TOKENS = 70  # of an answer to what asks nothing
+WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
+TALK_TOKENS = 55  # of an answer to what asks nothing
 DEFINITION = re.compile(
     r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
     r"|^what does an? \w+ (?:do|mean)\W*$",
@@ -185,23 +188,42 @@ class Guide:
             plans.append(self._plan_answer(replace(scene, text=text)))
             if self._is_found(plans[-1], language):
                 return plans[-1]
+        is_whole = len(evidence.content_words(question, self.ignored)) >= WHOLE_QUESTION
+        if plans and is_whole and isinstance(plans[0], Chat) and question == texts[0] and scene.tier == "tiny":
+            return plans[0]  # what stands beside a question leads such a model astray
         if not plans or scene.text.endswith("?"):
             return self._plan_answer(scene)
         return plans[0]
+
+    @staticmethod
+    def _names_fact(words: Sequence[str], kind: str, scene: Scene, language: Language) -> bool:
+        """Whether something is only named, of a kind that one looks up: "first name of Mrs. Keller", "I need our policy number"."""
+        tells = language.words["question"] | language.words["past"]
+        is_told = (
+            bool(set(words) & tells)
+            or any(word.endswith("ed") and len(word) > SHORT_WORD for word in words)
+            or scene.text.endswith("!")
+        )
+        is_definite = not set(words[:1]) & language.words["own"] or bool(
+            DEFINITE.search(scene.text)
+        )  # "I want a password" asks nothing
+        return is_definite and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
 
     def _plan_answer(self, scene: Scene) -> Plan:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
-        is_question = scene.text.endswith("?") or message_parts.asks(words, language)
-        is_short = len(words) <= 4 and not scene.text.endswith(("!", "."))
+        is_question = scene.text.endswith("?") or (message_parts.asks(words, language) and not scene.text.endswith("!"))
         kind = self._router.kind(scene.text, language)
+        is_short = len(words) <= FEW_WORDS and not scene.text.endswith(("!", "."))
+        is_question = is_question or self._names_fact(words, kind, scene, language)
         may_claim = not is_question or bool(set(words[:4]) & language.words["asks"])
         if not is_question and (kind == "talk" or not is_short):
+            if scene.tier == "tiny" and "no_talk" in language.phrases:
+                return Say(language.say("no_talk"))  # it answers in English, or in words that are none
             chat = self._build_chat(scene, may_claim=True)
             return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
         own = set(words) & language.words["own"]
-        is_own = bool(own - language.words["everybody"]) or bool(own and kind != "world")
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
         follows = self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
@@ -212,10 +234,14 @@ class Guide:
             # What was asked for is done, and may be undone since: it is no statement.
             said=[text for text in scene.statements if self._router.cue(text) is None] if is_question else (),
         )
+        is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
+        is_own = is_own or bool(own - language.words["everybody"])
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         if kind == "world" and (found.known or (DEFINITE.search(scene.text) and found.most_covered >= WORDED)):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE)
+        if follows and kind == "world" and self._is_of_last(found, words, language):
+            kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
@@ -242,7 +268,8 @@ class Guide:
             and set(words) & language.words["again"] - language.words["at"]
         ):
             return self._say_nothing(found, language)
-        return self._build_chat(scene, shots=shots, may_claim=may_claim)
+        chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
+        return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
     def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
         """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""
@@ -288,6 +315,12 @@ class Guide:
         return bool(scene.subjects or scene.last_question) and (
             len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
         )
+
+    @staticmethod
+    def _is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:
+        """Whether a question that points back ("its disks") names what the best sentence holds."""
+        best = found.best[0] if found.best else None
+        return best is not None and not best.missing and best.coverage >= WORDED and bool(set(words) & language.words["again"])
 
     @staticmethod
     def _say_nothing(found: Evidence, language: Language) -> Say:
@@ -414,6 +447,10 @@ class Guide:
             return self._say_nothing(found, language)
         return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
 
+    def _translate_text(self, scene: Scene, intent: Intent) -> Plan:
+        """A text in another language, which a tiny model has not learned: it makes one up."""
+        return Say(intent.language.say("no_translation")) if scene.tier == "tiny" else self._write_text(scene, intent)
+
     def _write_text(self, scene: Scene, intent: Intent) -> Plan:
         if self._points_back(intent):
             if not scene.last_answer:
@@ -474,6 +511,7 @@ MAKERS: Mapping[str, Maker] = {
     "search": Guide._search_notes,
     "about": Guide._describe_subject,
     "text": Guide._write_text,
+    "translation": Guide._translate_text,
     "polite": Guide._rewrite_text,
     "spelling": Guide._rewrite_text,
     "summary": Guide._summarize_text,

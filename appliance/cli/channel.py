@@ -111,9 +111,7 @@ def rooms(args: argparse.Namespace, home: Home) -> int:
 def devices(args: argparse.Namespace, home: Home) -> int:
     """A table of devices, after the master key of each user."""
     found = once(home, "channel.devices", {"address": args.address})
-    rows = [
-        [one["address"], one["device"] or "(all of them)", one["fingerprint"], _say_trust(one), one["name"]] for one in found
-    ]
+    rows = [[one["address"], one["device"] or "(all of them)", one["fingerprint"], _say_trust(one), one["name"]] for one in found]
     heads = ["address", "device", "fingerprint", "", "name"]
     return show(args, found, Table(rows, heads, ["name", "address"], empty="nobody has written in an encrypted room yet"))
 

@@ -87,6 +87,11 @@ WEIGHT = r"\d ?(?:kg|g|lbs?|kilos?|grams?|gramm|pounds?|stone|tonn?e?s?)\b"
 HEIGHT = rf"\d ?{UNIT_OF_LENGTH}\b"
 PHONE = r"\d{2,}[-/ .]\d{2,}|\d{5,}"
 MAIL = r"\S@\S"
+PASSWORD = (
+    r"\b(?:pass(?:word|code|phrase)|pin|code|log-?in|passwor[dt]|kennwort|mot de passe|contraseña|clave)\b"
+    r"|(?=\S*[^\W\d_])(?=\S*\d)[^\s:/]{4,}|^\W*\S+\W*$"
+)
+FULL_NAME = r"(?<!Mr )(?<!Mrs )(?<!Ms )(?<!Dr )(?<!Herr )(?<!Frau )\b[A-ZÄÖÜÉ][a-zäöüéß'’-]+ [A-ZÄÖÜÉ][\w'’-]+"
 ANY_NUMBER = rf"\d|\b{NUMBER_WORD}\b|\b(?:every|daily|weekly|monthly|yearly|all|jede[nrs]?|chaque|cada|no|kein\w*)\b"
 A_DATE = f"{DATE}|{CLOCK}"
 COLOUR = (
@@ -138,6 +143,9 @@ BEGINNINGS = frozenset(
 )
 
 
+TITLES = frozenset("mr mrs ms miss dr prof professor madame monsieur mme señor señora herr frau aunt uncle tante onkel".split())
+
+
 class Kind(Struct, frozen=True):
     """What is asked for. `words` of the question are said by the thing itself: "old" by an age, "cost" by an amount."""
 
@@ -187,11 +195,24 @@ def _holds_person(text: str) -> bool:
     return any(word.lower() not in BEGINNINGS for word in capitals) or compiled(ROLE).search(rest) is not None
 
 
+def _holds_full_name(text: str) -> bool:
+    """Whether a text has two words with capital letters in a row, the first of which is no title and begins no sentence."""
+    titled = re.sub(r"\b(Mr|Mrs|Ms|Dr|Prof|Mme|Sr|Sra)\.", r"\1", text)
+    return any(found[0].split()[0].lower() not in BEGINNINGS | TITLES for found in re.finditer(FULL_NAME, titled))
+
+
 def _fits(words: str) -> Callable[[str], bool]:
     return lambda text: compiled(words).search(text) is not None
 
 
 KINDS: tuple[Kind, ...] = (
+    Kind(
+        "first name",
+        r"\b(?:(?:first|given|full|last|family) name|surname|vorname|nachname|prénom|nom de famille|apellido|nombre de pila)\b",
+        _holds_full_name,
+        frozenset("first given full last family name surname vorname nachname prenom nom apellido nombre".split()),
+    ),
+    Kind("password", r"\b(?:pass(?:word|code|phrase)|passwort|kennwort|mot de passe|contraseña)\b", _fits(PASSWORD)),
     Kind(
         "place",
         (
@@ -218,7 +239,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "job",
-        (r"\bfor a living\b|\bwhat (?:is|was) .{1,30}\b(?:job|profession|occupation)\b|\b(?:welchen beruf|von beruf)\b"),
+        (r"\bfor a living\b|\bwhat (?:.{1,30} )?\b(?:job|profession|occupation)\b|\b(?:welchen beruf|von beruf)\b"),
         _fits(JOB),
         frozenset("living job profession occupation beruf".split()),
     ),

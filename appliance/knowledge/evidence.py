@@ -12,18 +12,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
+from appliance.knowledge.edit_distance import distance
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Looks, Search
 from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 4  # and those with words that mean the same
+ALONE_HITS = 2  # and those with a word of the question that none of the others has
 MOST_NOTES = 20  # from which sentences are collected
 ALL_OF_IT = 0.8  # of what is looked for, which a collected sentence or its title names
 PASSAGE_CHARS = 1500  # of a long note: the passage that was found
@@ -44,6 +46,7 @@ MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: t
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
+MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
 JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
 SUBJECT = 0.12  # for the note that the talk is about
@@ -87,6 +90,9 @@ MONTHS = frozenset(
     "january february march april may june july august september october november december januar februar marz mai juni juli "
     "oktober dezember".split()
 )
+
+ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-3]\d)\b")
+MONTH_NAMES = "January February March April May June July August September October November December".split()
 
 
 class Sentence(Struct, frozen=True):
@@ -177,6 +183,7 @@ class Finder:
         words = content_words(question, self._ignored)
         found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
+        question, words = self._without_errors(question, words, found)
         found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
         asked = self._taken_apart(question, words)
         if not found:
@@ -221,6 +228,11 @@ class Finder:
                 known = {hit.ref for hit in hits}
                 more = self._search.find(parts, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
                 hits = [*hits, *(hit for hit in more if hit.ref not in known)]
+        for word, count in self._search.passages.frequencies(content_words(query, self._ignored)).items():
+            if count and not any(has_stem(stem(word), f"{hit.title} {hit.snippet}") for hit in hits):
+                known = {hit.ref for hit in hits}
+                more = self._search.find(word, limit=ALONE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
+                hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         texts: dict[str, tuple[str, str]] = {}
         for ref in subjects:
             if (entry := self._entries.find(ref)) is not None:
@@ -241,6 +253,28 @@ class Finder:
             found.extend(Sentence(line, ref, title) for line in below or lines)
         return list(dict.fromkeys(found))
 
+    def _without_errors(self, question: str, words: list[str], found: Sequence[Sentence]) -> tuple[str, list[str]]:
+        """A question and its words with those of the notes found in place of words one letter away that no note has.
+
+        Names stay as they are: whoever asks for Jonah does not mean Jonas.
+        """
+        counts = self._search.passages.frequencies(words)
+        theirs = [one for one in content_words(" ".join(f"{s.title} {s.text}" for s in found), self._ignored) if one.isalpha()]
+        meant: dict[str, str] = {}
+        for word in words:
+            if len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or _is_name(question, word):
+                continue
+            if stem(word) in self._alike or any(has_stem(stem(word), other) for other in theirs):
+                continue
+            most = 2 if len(word) >= LONG_CHARS else 1
+            near = [one for one in theirs if one[0] == word[0] and len(one) >= MISTYPED_CHARS and distance(word, one, most) <= most]
+            if near:
+                meant[word] = min(near, key=lambda one: distance(word, one, most))
+        if not meant:
+            return question, words
+        mended = WORD.sub(lambda match: meant.get(_strip_accents(match[0].lower()), match[0]), question)
+        return mended, list(dict.fromkeys(meant.get(word, word) for word in words))
+
     def _parts_of(self, word: str) -> str:
         """The two words of notes that a compound is made of, as in German; "" for a word that notes have, or that is none."""
         count = self._search.passages.frequencies
@@ -259,7 +293,9 @@ class Finder:
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
         words = [word for word in words if kind is None or word not in kind.words] or words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
-        names = frozenset(w for w in words if w not in MONTHS and _is_name(question, w))
+        shouted = "" if question.isupper() else question  # in which capitals mean nothing
+        acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}
+        names = frozenset(w for w in words if w not in MONTHS and _is_name(question, w)) | acronyms
         stems = {word: stem(word) for word in words}
         return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
 
@@ -392,7 +428,7 @@ def stem(word: str) -> str:
 
 def has_stem(stemmed: str, text: str) -> bool:
     """Whether a text has a word of this stem."""
-    for match in WORD.finditer(text):
+    for match in WORD.finditer(_with_spelled_dates(text)):
         word = _strip_accents(match[0].lower())
         if stem(word) == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
             return True
@@ -403,6 +439,12 @@ def has_stem(stemmed: str, text: str) -> bool:
         if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
             return True  # the last part of a compound
     return False
+
+
+@lru_cache(maxsize=512)
+def _with_spelled_dates(text: str) -> str:
+    """A text with each date such as 2026-11-01 written in words behind it, as people ask for it."""
+    return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {MONTH_NAMES[int(at['month']) - 1]})", text)
 
 
 def _is_compound(word: str, text: str) -> bool:

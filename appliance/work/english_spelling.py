@@ -6,7 +6,7 @@ mended text is a time, and then asks the person, since it is a guess. Pure.
 
 import re
 
-from appliance.prompt.routing.typing_errors import distance
+from appliance.knowledge.edit_distance import distance
 
 WORDS = (
     *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),

@@ -264,7 +264,9 @@ def test_a_text_that_is_only_pointed_to_is_the_last_answer(ask: Any) -> None:
     said = "The sea is wide and blue. Ships sail on the sea. A gull sits on a mast."
     steps, model, _ = ask("Write a poem about the sea.", said, "Make it shorter.")
     assert text_of(steps) == "The sea is wide and blue." and model.asked == []
-    _, model, _ = ask("Write a line to Ada.", "Ada, water the plants.", "Translate it into German", answers=[["Gut."]])
+    _, model, _ = ask(
+        "Write a line to Ada.", "Ada, water the plants.", "Translate it into German", answers=[["Gut."]], tier="small"
+    )
     assert model.asked[0][1].messages[-1].content == "Translate it into German:\n\nAda, water the plants."
     assert text_of(ask("Make it shorter")[0]).startswith("Which text do you mean?")
 
@@ -350,3 +352,10 @@ def test_a_list_without_tasks_is_the_note_of_that_name(ask: Callable[..., Any], 
     assert told in text_of(ask("What is on my shopping list?", act=lambda call: listed)[0])
     if not tasks:
         assert text_of(ask("What tasks do I have?", act=lambda call: listed)[0]) == "You have no open tasks."
+
+
+def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> None:
+    steps, model, _ = ask("Translate into German: Good morning.")
+    assert text_of(steps).startswith("I cannot translate") and model.asked == []
+    steps, model, _ = ask("Ich bin heute wirklich sehr müde und traurig.")
+    assert text_of(steps).startswith("Plaudern kann ich") and model.asked == []

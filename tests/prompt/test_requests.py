@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from appliance.knowledge.edit_distance import distance
 from appliance.prompt.routing import typing_errors
 from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import EFFECTS, LAST, ORDER, POINTING, REMINDING, Router
+from appliance.prompt.routing.router import COURTESIES, EFFECTS, LAST, ORDER, POINTING, REMINDING, Router
 
 FOLDER = Path(__file__).parent / "requests"
 LANGUAGES = Languages()
@@ -102,7 +103,7 @@ def test_what_points_back_is_found_where_something_was_done() -> None:
     ("word", "other", "count"), [("taks", "task", 1), ("remeber", "remember", 1), ("note", "nose", 1), ("abcd", "wxyz", 2)]
 )
 def test_typing_errors_are_counted(word: str, other: str, count: int) -> None:
-    assert typing_errors.distance(word, other, 1) == count
+    assert distance(word, other, 1) == count
 
 
 def test_a_known_word_and_a_name_are_no_typing_errors() -> None:
@@ -163,3 +164,31 @@ def test_common_words_near_a_cue_are_no_typing_errors() -> None:
 def test_everyday_wordings_are_read_as_they_are_meant(text: str, name: str, parts: dict[str, str]) -> None:
     found = ROUTER.cue(text, can_point=True)
     assert found is not None and (found.name, dict(found.parts)) == (name, parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Thanks, that was kind of you.", "thanks"),
+        ("Is everything fine with you?", "how"),
+        ("Guten Abend, wie war dein Tag?", "how"),
+        ("gracias, eso es todo", "bye"),
+        ("Enchanté !", "greeting"),
+        ("Which day of the week is it today?", "date"),
+        ("is it late already? what time have we got?", "time"),
+        ("Which things have I told you to remember?", "memories"),
+        ("I've asked you to keep a few things in mind. What were they?", "memories"),
+        ("have I got anything left to do? I mean my list", "tasks"),
+        ("is there anything you're going to remind me of tomorrow?", "reminders"),
+        ("what's 8 and 8 together?", "sum"),
+        ("Translate into German: Good morning.", "translation"),
+        ("Wie sagt man danke auf Englisch?", "translation"),
+        ("Can you put this right: I has a cat.", "spelling"),
+        ("it'd be good if you remembered that Orbis prefers calls", "remember"),
+        ("there was something about a ferry in my notes, can you look it up?", "search"),
+        ("the gutter's finally clear, so you can mark that one as finished", "done_it"),
+    ],
+)
+def test_everyday_words_are_told_by_what_they_ask_for(text: str, name: str) -> None:
+    found = ROUTER.cue(text, (*COURTESIES, *ORDER), can_point=True)
+    assert found is not None and found.name == name

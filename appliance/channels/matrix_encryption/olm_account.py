@@ -109,8 +109,7 @@ class OlmAccount:
                 account.generate_fallback_key()
             self._keep(execute, account)
         signed = {
-            f"{ONE_TIME}:{name}": self._signed(account, {"key": key.to_base64()})
-            for name, key in account.one_time_keys.items()
+            f"{ONE_TIME}:{name}": self._signed(account, {"key": key.to_base64()}) for name, key in account.one_time_keys.items()
         }
         spare = {
             f"{ONE_TIME}:{name}": self._signed(account, {"key": key.to_base64(), "fallback": True})

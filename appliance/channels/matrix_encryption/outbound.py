@@ -142,5 +142,3 @@ class Outbound:
             boxes.setdefault(one.user, {})[one.device] = self._account.encrypt(kind, content, one.user, one.curve, one.signing)
         path = f"/_matrix/client/v3/sendToDevice/m.room.encrypted/{new_id()}"
         self._server.call("PUT", path, {"messages": boxes})
-
-

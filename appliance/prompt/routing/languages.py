@@ -29,7 +29,7 @@ WORDS = (
     *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody"),
 )
 TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)
-TEXTS = ("text", "polite", "spelling", "summary")  # of these the last words belong to the text
+TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
 

@@ -31,7 +31,7 @@ ORDER = (
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *("priority", "priority_up", "priority_down", "task", "done", "cancel", "drop_task", "forget", "note", "search"),
-    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "text", "about", "asking_for"),
+    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
     *BEYOND[1:],
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
