@@ -257,7 +257,8 @@ class StoreError(OwlError):
 def _tree(root: type[OwlError]) -> dict[str, type[OwlError]]:
     found = {root.outcome: root}
     for child in root.__subclasses__():
-        found.update(_tree(child))
+        for outcome, kind in _tree(child).items():
+            found.setdefault(outcome, kind)  # a class without a label of its own takes none away
     return found
 
 

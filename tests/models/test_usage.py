@@ -172,6 +172,15 @@ def test_every_code_of_a_provider_crosses_the_socket_as_it_is(code: str) -> None
     assert type(found) is type(made) and not isinstance(found, BadInput)
 
 
+def test_a_kind_of_error_without_a_label_of_its_own_takes_none_away() -> None:
+    class Special(OwlError):
+        def __init__(self, message: str) -> None:
+            super().__init__(message)
+
+    assert type(from_outcome(OwlError.outcome, "why", "next")) is OwlError
+    assert Special("why").outcome == OwlError.outcome
+
+
 def test_an_answer_without_network_ends_so_that_a_worker_can_tell() -> None:
     assert of_error(ProviderError("gone", outcome="provider_not_available", kind="network"), is_begun=False).outcome == "offline"
     assert of_error(ProviderError("gone", kind="network"), is_begun=True).status == 499

@@ -108,7 +108,9 @@ class Stage:
         await self.seen.until(lambda: owl.mood in ("idle", "waiting", "asleep"), "the owl sits still")
         owl._stop_timer()
         owl._draw("alert" if owl.mood == "waiting" else "neutral")
-        await self.seen.pilot.pause(0.2)
+        shown = ""
+        while shown != (shown := self.seen.text()):  # a busy machine scrolls later
+            await self.seen.pilot.pause(0.4)
         picture = self.seen.app.export_screenshot(title=title, simplify=True)
         self.taken[name] = self_contained(picture), self.seen.text() + "\n"
 

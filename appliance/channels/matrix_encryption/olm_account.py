@@ -39,11 +39,15 @@ class Opened(Struct, frozen=True):
 
 
 class Undecryptable(OwlError):
-    """No connection to a device reads what it sent; `is_broken` says that there is one, which is of no use any more."""
+    """No connection to a device reads what it sent."""
 
-    def __init__(self, message: str, *, is_broken: bool = False) -> None:
-        super().__init__(message)
-        self.is_broken = is_broken
+    outcome = "undecryptable"
+
+
+class BrokenConnection(Undecryptable):
+    """The same, where there is a connection to the device, which is of no use any more."""
+
+    outcome = "broken_connection"
 
 
 class OlmAccount:
@@ -199,12 +203,12 @@ class OlmAccount:
                 self._keep_session(execute, curve, session)
                 return bytes(data)
             if first is None:
-                raise Undecryptable("no connection to its device reads it", is_broken=True)
+                raise BrokenConnection("no connection to its device reads it")
             account = self._load()
             try:
                 session, data = account.create_inbound_session(vodozemac.Curve25519PublicKey.from_base64(curve), first)
             except ValueError as error:
-                raise Undecryptable(str(error), is_broken=True) from None
+                raise BrokenConnection(str(error)) from None
             self._keep(execute, account)
             self._keep_session(execute, curve, session)
         self._begun.add((curve, session.session_id))

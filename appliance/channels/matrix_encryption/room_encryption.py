@@ -18,7 +18,7 @@ from appliance.channels.matrix_encryption.cross_signing import CrossSigning
 from appliance.channels.matrix_encryption.device_book import Device
 from appliance.channels.matrix_encryption.device_list import DeviceList
 from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
-from appliance.channels.matrix_encryption.olm_account import OLM, OlmAccount, Opened, Undecryptable
+from appliance.channels.matrix_encryption.olm_account import OLM, BrokenConnection, OlmAccount, Opened, Undecryptable
 from appliance.channels.matrix_encryption.outbound import Outbound
 from appliance.channels.matrix_encryption.room_keys import RoomKey, RoomKeys
 from appliance.channels.matrix_encryption.waiting_events import WaitingEvents
@@ -98,7 +98,7 @@ class RoomEncryption:
                     self._keys.take(opened)
         except Undecryptable as error:
             LOG.info("matrix: what a device of %.200s sent cannot be read: %s", event.get("sender"), error)
-            if error.is_broken:
+            if isinstance(error, BrokenConnection):
                 self._mend(str(event.get("sender")), str(content.get("sender_key")))
 
     def _mend(self, user: str, curve: str) -> None:
