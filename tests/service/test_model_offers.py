@@ -249,6 +249,6 @@ def test_a_better_model_is_fetched_and_tried_while_talk_goes_on(box: Box, server
     assert "present goes on answering" in box.json("model", "offer", "yes")["text"]
     assert box.run("ask", "What is 3 plus 4?").stdout.startswith("3 plus 4 = 7")
     until(lambda: core.call("model.offer")["name"] != "better", "it is here and was tried")
-    said = [one["text"] for one in core.call("notice.waiting")]
-    assert any(text.startswith("better is here but could not be tried") for text in said), said
+    tried = "better is here but could not be tried"
+    until(lambda: any(one["text"].startswith(tried) for one in core.call("notice.waiting")), "the person is told")
     assert core.call("core.status")["local"]["model"] == "present" and len(server.asked) == 2
