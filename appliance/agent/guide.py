@@ -204,9 +204,8 @@ class Guide:
             or any(word.endswith("ed") and len(word) > SHORT_WORD for word in words)
             or scene.text.endswith("!")
         )
-        is_definite = not set(words[:1]) & language.words["own"] or bool(
-            DEFINITE.search(scene.text)
-        )  # "I want a password" asks nothing
+        # "I want a password" asks nothing.
+        is_definite = not set(words[:1]) & language.words["own"] or bool(DEFINITE.search(scene.text))
         return is_definite and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
 
     def _plan_answer(self, scene: Scene) -> Plan:
@@ -260,13 +259,8 @@ class Guide:
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
         ):
             return self._say_nothing(found, language)
-        if (
-            is_question
-            and subjects
-            and not is_you
-            and kind != "world"
-            and set(words) & language.words["again"] - language.words["at"]
-        ):
+        points_back = bool(set(words) & language.words["again"] - language.words["at"])
+        if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat

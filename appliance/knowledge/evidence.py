@@ -20,12 +20,13 @@ from msgspec.structs import replace
 from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
 from appliance.knowledge.edit_distance import distance
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.search import Looks, Search
+from appliance.knowledge.search import Hit, Looks, Search
 from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 4  # and those with words that mean the same
 ALONE_HITS = 2  # and those with a word of the question that none of the others has
+MOST_ALONE = 4  # such words, the rarest: each is a search of its own
 MOST_NOTES = 20  # from which sentences are collected
 ALL_OF_IT = 0.8  # of what is looked for, which a collected sentence or its title names
 PASSAGE_CHARS = 1500  # of a long note: the passage that was found
@@ -228,8 +229,10 @@ class Finder:
                 known = {hit.ref for hit in hits}
                 more = self._search.find(parts, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
                 hits = [*hits, *(hit for hit in more if hit.ref not in known)]
-        for word, count in self._search.passages.frequencies(content_words(query, self._ignored)).items():
-            if count and not any(has_stem(stem(word), f"{hit.title} {hit.snippet}") for hit in hits):
+        counts = self._search.passages.frequencies(content_words(query, self._ignored))
+        alone = [word for word, count in counts.items() if count and not _is_held(word, hits)]
+        for word in sorted(alone, key=lambda one: counts[one])[:MOST_ALONE]:
+            if not _is_held(word, hits):
                 known = {hit.ref for hit in hits}
                 more = self._search.find(word, limit=ALONE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
                 hits = [*hits, *(hit for hit in more if hit.ref not in known)]
@@ -439,6 +442,11 @@ def has_stem(stemmed: str, text: str) -> bool:
         if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
             return True  # the last part of a compound
     return False
+
+
+def _is_held(word: str, hits: Sequence[Hit]) -> bool:
+    """Whether a passage that was found has a word."""
+    return any(has_stem(stem(word), f"{hit.title} {hit.snippet}") for hit in hits)
 
 
 @lru_cache(maxsize=512)
