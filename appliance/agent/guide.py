@@ -45,10 +45,14 @@ from appliance.text.references import display
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
+SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
+NEAREST, NEAREST_WORLD = 0.25, 0.42  # the second for what looks like a question about the world and names a thing of one's own
+SECOND = 0.85  # of the best score, for a second sentence among the nearest
+FEW_SHOWN = 30  # words of both
 SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
 WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
 KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
-SURE = 0.5  # least nearness to an example about the world where the notes know a name in the question
+SURE_WORLD = 0.5  # least nearness to an example about the world where the notes know a name in the question
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
@@ -188,6 +192,8 @@ class Guide:
             plans.append(self._plan_answer(replace(scene, text=text)))
             if self._is_found(plans[-1], language):
                 return plans[-1]
+        if plans and isinstance(plans[0], Say) and plans[0].is_near:
+            return plans[0]
         is_whole = len(evidence.content_words(question, self.ignored)) >= WHOLE_QUESTION
         if plans and is_whole and isinstance(plans[0], Chat) and question == texts[0] and scene.tier == "tiny":
             return plans[0]  # what stands beside a question leads such a model astray
@@ -238,7 +244,7 @@ class Guide:
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         if kind == "world" and (found.known or (DEFINITE.search(scene.text) and found.most_covered >= WORDED)):
-            kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE)
+            kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
         if follows and kind == "world" and self._is_of_last(found, words, language):
             kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
@@ -247,10 +253,10 @@ class Guide:
         shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()
         if is_definition and not is_own:
             return self._build_chat(scene, shots=shots)
-        if self._is_answer(found, kind, words, language):
-            return self._quote_best(scene, found, language)
-        if subjects and found.best and found.best[0].ref in subjects and found.score >= LEAST["notes"]:
-            return self._quote_best(scene, found, language)
+        is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
+        if is_of_subject or self._is_answer(found, kind, words, language):
+            is_sure = found.score >= SURE or not found.best[0].ref
+            return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if is_question and follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
         if (
@@ -258,7 +264,10 @@ class Guide:
             and not is_you
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
         ):
-            return self._say_nothing(found, language)
+            return self._quote_nearest(found, language) if found.score >= NEAREST else self._say_nothing(found, language)
+        if is_question and not is_you and not is_definition and kind == "world" and found.score >= NEAREST_WORLD:
+            if own or found.known or DEFINITE.search(scene.text):
+                return self._quote_nearest(found, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
@@ -283,7 +292,7 @@ class Guide:
     def _is_found(plan: Plan, language: Language) -> bool:
         """Whether a plan answers with what notes or the person said."""
         nothing = language.phrases["nothing_plain"].rstrip(".")
-        return isinstance(plan, Grounded) or (isinstance(plan, Say) and not plan.text.startswith(nothing))
+        return isinstance(plan, Grounded) or (isinstance(plan, Say) and not plan.is_near and not plan.text.startswith(nothing))
 
     @staticmethod
     def _is_about_known(found: Evidence, question: str) -> bool:
@@ -322,6 +331,16 @@ class Guide:
             return Say(language.say("nothing_plain"))
         return Say(language.say("nothing", words=", ".join(found.words[:6])))
 
+    @staticmethod
+    def _quote_nearest(found: Evidence, language: Language) -> Say:
+        """The sentence that comes nearest to a question, and one more that is as near: they may answer it or not."""
+        best = [one for one in found.best if one.ref]
+        shown = best[:1] + [one for one in best[1:2] if one.score >= SECOND * best[0].score]
+        if len(shown) > 1 and sum(len(one.quoted.split()) for one in shown) > FEW_SHOWN:
+            shown = shown[:1]
+        quoted = "\n".join(f"{closed(one.quoted)} [{_source(one)}]" for one in shown)
+        return Say(language.say("nearest", text=quoted), is_near=True)
+
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
         best = found.best[0]
@@ -329,7 +348,7 @@ class Guide:
             return Say(language.say("said", text=best.text))
         beside = [one for one in found.best[1:] if one.ref == best.ref and one.score >= best.score * BESIDE][:1]
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
-        source = f"[{display(best.ref) if not best.ref.startswith('box://') else best.ref}]"
+        source = f"[{_source(best)}]"
         quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"
         if scene.tier == "tiny":
             return Say(quoted)
@@ -510,6 +529,11 @@ MAKERS: Mapping[str, Maker] = {
     "spelling": Guide._rewrite_text,
     "summary": Guide._summarize_text,
 }
+
+
+def _source(one: Sentence) -> str:
+    """The reference under a quoted sentence, as it is shown."""
+    return one.ref if one.ref.startswith("box://") else display(one.ref)
 
 
 def _place_of(messages: Sequence[Message], prompt: Message) -> int:

@@ -281,7 +281,8 @@ KINDS: tuple[Kind, ...] = (
             r"\bhow much (?:is|are|was|were) (?!in\b|left\b|\d)|\bhow (?:much|expensive)\b.*\b(?:costs?|pay|paid"
             r"|charge[sd]?|spen[dt]|owe|earn|euros?|dollars?|pounds?|rent|deposit|fee|expensive|price)\b|\bhow expensive\b"
             r"|\b(?:was|wie ?viel) .*(?:kostet|kosten|bezahl\w*|zahl\w*)\b|\bcombien coûte\w*|\bcuánto (?:cuesta|cuestan"
-            r"|costó|vale|pag\w+)\b|\bwhat does .* cost\b|\bwhat (?:did|do) (?:i|we|you|they) pay\b"
+            r"|costó|vale|pag\w+)\b|\bwhat (?:does|do|did|will) .* (?:cost|charge)\b|\bwhat (?:did|do) (?:i|we|you|they) pay\b"
+            r"|\bwhat(?:['’]s| is| was) (?:the|our|my|your) (?:\w+ )?(?:rent|fee|premium|deposit|excess|deductible|salary)\b"
         ),
         _fits(MONEY),
         frozenset("cost costs much expensive price pay paid kostet kosten coute coutent cuesta cuestan".split()),

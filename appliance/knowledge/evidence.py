@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
+from appliance.knowledge.answer_kinds import TITLES, WHEN, Kind, compiled, kind_of
 from appliance.knowledge.edit_distance import distance
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Looks, Search
@@ -44,6 +44,7 @@ UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sent
 UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
 MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
+DOUBT = 0.25  # where it is only there in what the question names itself
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
@@ -156,13 +157,13 @@ class Finder:
         embed: Callable[[Sequence[str]], Sequence[Sequence[float]]],
         ignored: Collection[str],
         least: Collection[str] = (),
-        alike: Mapping[str, frozenset[str]] | None = None,
+        alike: Callable[[], Mapping[str, frozenset[str]]] = dict,
     ) -> None:
         """`embed` gives no vectors where none can be had; `ignored` carry no meaning, `least` of them ask and point.
 
-        `alike` has the words that speak of the same as a word.
+        `alike` gives the words that speak of the same as a word; it is asked at the first question.
         """
-        self._alike_words = alike or {}
+        self._alike_words = alike
         self._least = least
         self._search = search
         self._entries = entries
@@ -172,9 +173,10 @@ class Finder:
     @cached_property
     def _alike(self) -> dict[str, frozenset[str]]:
         """The stems that speak of the same as a stem, built for the first question: it takes a fifth of the start of a core."""
-        stems = {word: stem(word) for word in frozenset(self._alike_words).union(*self._alike_words.values())}
+        alike = self._alike_words()
+        stems = {word: stem(_strip_accents(word)) for word in frozenset(alike).union(*alike.values())}
         found: dict[str, frozenset[str]] = {}
-        for word, others in self._alike_words.items():
+        for word, others in alike.items():
             found[stems[word]] = found.get(stems[word], frozenset()).union(stems[other] for other in others)
         return found
 
@@ -357,7 +359,9 @@ class Finder:
             elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
                 share = LIKE
             else:
-                near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
+                near = (
+                    0.0 if word in asked.names else max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
+                )
                 if near >= NEAR_WORD:
                     share = near * NEAR_SHARE
                 if one.ref and any(has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
@@ -373,13 +377,30 @@ class Finder:
         known = set(asked.stems.values())
         return any(stem(word) not in known and not compiled(WHEN).search(word) and word not in MONTHS | NOBODYS for word in words)
 
+    @staticmethod
+    def _measure_misfit(asked: _Question, text: str) -> float:
+        """What is taken off for a sentence without the kind of thing that is asked for, less where only the question names it.
+
+        Of a full name one word is in the question: "Ask Tom" is no answer to what else Tom is called.
+        """
+        if asked.kind is None:
+            return 0.0
+        if asked.kind.name == "first name" and asked.names:
+            return 0.0 if any(_has_full_name(text, name) for name in asked.names) else MISFIT
+        if not asked.kind.holds(text):
+            return MISFIT
+        if asked.kind.name != "place" or not asked.names:
+            return 0.0
+        rest = WORD.sub(lambda at: " " if _strip_accents(at[0].lower()) in asked.names else at[0], text)
+        return 0.0 if asked.kind.holds(rest) else DOUBT
+
     def _weigh_sentence(
         self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]
     ) -> Sentence:
         coverage, missing = self._measure_coverage(asked, one, found)
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
-        if asked.kind is not None and one.ref and not asked.kind.holds(one.text):
-            score -= MISFIT
+        if one.ref:
+            score -= self._measure_misfit(asked, one.text)
         if NOT.search(asked.text) and NOT.search(one.text):
             score += DENIED
         if WHO.match(asked.text) and not self._adds_somebody(asked, one):
@@ -476,6 +497,14 @@ def _is_name(question: str, word: str) -> bool:
         match for match in WORD.finditer(question) if _strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) == word
     ]
     return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
+
+
+def _has_full_name(text: str, name: str) -> bool:
+    """Whether a text has a name with another word in capitals beside it, which does not merely begin a sentence."""
+    named = rf"(?i:{re.escape(name)})"
+    after = re.search(rf"\b{named} [A-ZÄÖÜÉ][\w'’-]+", _strip_accents(text))
+    before = re.search(rf"(?<![.!?] )(?<!^)\b([A-ZÄÖÜÉ][\w'’-]+) {named}\b", _strip_accents(text))
+    return after is not None or (before is not None and before[1].lower() not in TITLES)
 
 
 def _strip_accents(word: str) -> str:

@@ -55,7 +55,7 @@ def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Ca
     def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return vectors.of(texts) if search.has_vectors() else ()
 
-    finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words())
+    finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
     return WorkGuide(
         Router(languages, embed), finder, entries, lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))
     )

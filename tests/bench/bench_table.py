@@ -84,13 +84,14 @@ def start(peers: Peers) -> list[Figure]:
 
 
 def hello(peers: Peers) -> list[Figure]:
-    found = script("hello", "--rounds", "5")
-    ours, theirs = found["owlbox"], found["llama-cpp-python"]
+    found, rows, beside = script("hello", "--rounds", "5"), [], "llama-cpp-python alone, the same file"
+    for case, what in (("never said before", "new words"), ("said before", "the same words again")):
+        ours, theirs = found[case]["owlbox"], found[case]["llama-cpp-python"]
+        rows.append(Figure(f'"hello", {what}, to the first word', "s", ours["first_s"], beside, theirs["first_s"]))
+        rows.append(Figure(f'"hello", {what}, to the end', "s", ours["end_s"], beside, theirs["end_s"]))
     token_ms = [1000 * (one["end_s"] - one["first_s"]) / max(1, one["output_tokens"] - 1) for one in (ours, theirs)]
-    beside = "llama-cpp-python alone, the same file"
     return [
-        Figure('"hello", to the first word', "s", ours["first_s"], beside, theirs["first_s"]),
-        Figure('"hello", to the end', "s", ours["end_s"], beside, theirs["end_s"]),
+        *rows,
         Figure('"hello", each token of the answer', "ms", token_ms[0], beside, token_ms[1]),
         Figure('"hello", tokens of the prompt', "tokens", ours["prompt_tokens"], beside, theirs["prompt_tokens"]),
     ]

@@ -40,10 +40,14 @@ class Chat(Struct, frozen=True):
 
 
 class Say(Struct, frozen=True):
-    """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`."""
+    """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`.
+
+    `is_near`: sentences of notes that come near what was asked, and may not answer it.
+    """
 
     text: str
     outcome: Literal["", "unable", "failed"] = ""
+    is_near: bool = False
 
 
 class Grounded(Struct, frozen=True):

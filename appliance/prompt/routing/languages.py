@@ -28,6 +28,7 @@ WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
     *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody"),
 )
+ALIKE = "alike.txt"
 TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -179,7 +180,8 @@ class Languages:
     def alike_words(self) -> dict[str, frozenset[str]]:
         """For each word that has some, the other words of all languages that speak of the same."""
         found: dict[str, frozenset[str]] = {}
-        for same, kinds in (group for one in self.all for group in one.alike):
+        shipped = [_alike(line) for line in _read_alike().splitlines() if line and not line.startswith("#")]
+        for same, kinds in (*shipped, *(group for one in self.all for group in one.alike)):
             for word in same | kinds:
                 found[word] = found.get(word, frozenset()) | (same | (kinds if word in same else frozenset())) - {word}
         return found
@@ -210,6 +212,11 @@ def _read_shipped(name: str) -> dict[str, Any]:
         return {}
     source = resources.files("appliance") / "prompt" / "routing" / "languages" / f"{name}.toml"
     return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+def _read_alike() -> str:
+    """The words of everyday life that speak of the same, a group a line."""
+    return (resources.files("appliance") / "prompt" / "routing" / "languages" / ALIKE).read_text(encoding="utf-8")
 
 
 def _check_tables(own: Mapping[str, Any]) -> None:
