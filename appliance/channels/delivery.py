@@ -47,16 +47,18 @@ class Courier:
         outbox: Outbox,
         *,
         preferred: Callable[[str], str] = lambda context: "",
+        is_told: Callable[[str], bool] = lambda context: True,
         quiet: Quiet | None = None,
         notices: Notices | None = None,
         passed: Passed = nobody,
     ) -> None:
-        """`preferred` names the channel that a context would rather be told by, "" for none.
+        """`preferred` names the channel that a context would rather be told by, "" for none, `is_told` whether it is told at all.
 
         `quiet` says what has to wait; `notices` knows who looks at a screen, so that `tui` reaches them.
         """
         self._outbox = outbox
         self.preferred = preferred
+        self._is_told = is_told
         self._quiet = quiet
         self._notices = notices
         self._passed = passed
@@ -204,9 +206,11 @@ class Courier:
     def choose(self, notification: Notification) -> Address | None:
         """Where a notification goes: the channel it insists on, else the preferred one, that of its session, the last used.
 
-        A person always has a conversation here, also one who never talked. None when no open channel reaches its context:
-        then it is logged. Never a conversation of another context.
+        A person always has a conversation here, also one who never talked. None when no open channel reaches its context, or it
+        is not to be told: then it is logged. Never a conversation of another context.
         """
+        if not self._is_told(notification.context):
+            return None
         found, wanted = self._outbox.addresses, notification.channel or self.preferred(notification.context)
         if wanted == NOBODY:
             return None

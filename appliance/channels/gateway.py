@@ -1,8 +1,8 @@
 """From a message that a channel received to the inbox: who may write, whose it is, in which session and thread.
 
 The same for every channel. A message is refused before anything of it is stored when its sender is a stranger under the
-channel's policy, claims an address of a person without proof, writes in a room that is not listed or to a deactivated
-group, or is malformed or too large. A refusal is logged once for a sender and reason, and no model is called. Marks say
+channel's policy, claims an address of a person without proof, is deactivated, writes in a room that is not listed or to a
+deactivated group, or is malformed or too large. A refusal is logged once for a sender and reason, and no model is called. Marks say
 whose words are untrusted: all but those of a person whose address is linked and proven. What cannot be stored now is left to
 the channel, which keeps it for later. Owns no table.
 """
@@ -24,7 +24,7 @@ from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, A
 from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import correlation_id, monotonic_s, now_ms
-from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, TooLarge
+from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, Refused, TooLarge
 from appliance.policy.taint_marks import CARRIED
 from appliance.records import Event, Inbound, Marked, Outbound
 from appliance.runtime import log
@@ -47,7 +47,7 @@ SIGNS = {"👍": "yes", "+1": "yes", "thumbsup": "yes", "👎": "no", "-1": "no"
 MOST_SAID = 20  # messages of one answer, the prompt included
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
-FINAL = (BadInput, Conflict, NotFound, TooLarge)  # errors of the inbox that the same message meets again
+FINAL = (BadInput, Conflict, NotFound, Refused, TooLarge)  # errors of the inbox that the same message meets again
 
 
 class Admission(Struct, frozen=True):
@@ -156,7 +156,7 @@ class Gateway:
         group = ""
         if received.room:
             group = self._parts.people.open_room(self.channel, received.room, received.room_name)
-            if self._parts.people.is_deactivated(group):
+            if not self._parts.people.is_group_active(group):
                 self.refuse(received.sender, f"the group {group} is deactivated")
                 return False
         if received.reaction:
@@ -215,7 +215,8 @@ class Gateway:
         """Whether a sender may lead the assistant into a room: the policy is open, or the sender is listed or linked."""
         if self._admission.policy == "open" or sender in self._admission.allow_from:
             return True
-        return bool(self._parts.people.find_linked(self.channel, sender))
+        person = self._parts.people.find_linked(self.channel, sender)
+        return bool(person) and self._parts.people.is_active(person)
 
     def last_taken_ms(self) -> int:
         """When a message of this channel was taken last; 0 for never."""
@@ -241,6 +242,8 @@ class Gateway:
         person = self._parts.people.find_linked(self.channel, received.sender)
         if person and not received.is_proven and not received.doubt:
             return f"nothing proves that it is from {received.sender}, which is an address of {person}"
+        if person and not self._parts.people.is_active(person):
+            return f"{person} is deactivated"
         return self._find_stranger(received, is_linked=bool(person))
 
     def _is_aside(self, received: Received) -> bool:

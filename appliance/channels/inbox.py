@@ -28,7 +28,7 @@ from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, RunSe
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.sessions.outbox import Notification, Outbox
-from appliance.sessions.people import Identity
+from appliance.sessions.people import Identity, PersonActivated
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
 from appliance.sessions.sessions import NO_DOOR
 from appliance.sessions.turns import LoopOrphaned
@@ -111,6 +111,7 @@ class Inbox:
         self._events.subscribe(LoopReady, lambda ready: self.start(ready.loop))
         self._events.subscribe(RunFreed, lambda freed: self.free(freed.run))
         self._events.subscribe(LoopStored, self._put_answer)
+        self._events.subscribe(PersonActivated, self._stop_person)
         self._events.subscribe(LoopOrphaned, lambda orphaned: self._put_answer(LoopStored(orphaned.loop, KILLED)))
 
     # -- accepting ----------------------------------------------------------------------------------
@@ -268,6 +269,14 @@ class Inbox:
         for token in hit:
             token.set()
         return bool(hit)
+
+    def _stop_person(self, decided: PersonActivated) -> None:
+        """Stop what is answered, or waits to be, in the sessions of somebody who is deactivated."""
+        with self._guard:
+            tokens = {} if decided.is_active else dict(self._cancels)
+        for loop_id, token in tokens.items():
+            if self._runs.context_of(self._runs.loop(loop_id).run) == f"user:{decided.person}":
+                token.set()
 
     def _require_ours(self, run: str) -> None:
         """Conflict when another process works in a thread: it cannot be stopped from here."""
@@ -436,6 +445,8 @@ class Inbox:
         """
         if cancel.is_set():
             raise Cancelled("stopped before it began")
+        if not self._runs.people.is_served(loop.session):
+            raise Cancelled("its person is deactivated")
         while not self._take_lock(loop):
             if self._runs.loop(loop.id).status != WAITING:
                 return False

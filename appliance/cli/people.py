@@ -29,6 +29,9 @@ def add(command: Command) -> None:
     command("show", person, "one person: rights, groups, addresses", known).add_argument("person", help=PERSON)
     command("add", person_added, "add a person", known).add_argument("person", help=PERSON)
     command("remove", person_removed, "remove a person; what was said stays", known).add_argument("person", help=PERSON)
+    made = command("deactivate", person_deactivated, "serve a person nowhere any more; what they have stays", known)
+    made.add_argument("person", help=PERSON)
+    command("activate", person_activated, "serve a person again", known).add_argument("person", help=PERSON)
     made = command("link", linked, "say whose an address is; all addresses of a person share one session", known)
     made.add_argument("person", help=PERSON)
     made.add_argument("address", help=ADDRESS)
@@ -70,7 +73,7 @@ def choose(args: argparse.Namespace, home: Home) -> int:
 def people(args: argparse.Namespace, home: Home) -> int:
     """A table of everybody."""
     found = once(home, "people.list", {})
-    rows = [[one["name"], one["rights"], " ".join(one["groups"]), " ".join(one["identities"])] for one in found]
+    rows = [[one["name"], _rights(one), " ".join(one["groups"]), " ".join(one["identities"])] for one in found]
     heads = ["person", "rights", "groups", "addresses"]
     return show(args, found, Table(rows, heads, ["addresses"], empty="nobody was added: owlbox people add NAME"))
 
@@ -89,6 +92,19 @@ def person_removed(args: argparse.Namespace, home: Home) -> int:
     """Remove a person."""
     found = once(home, "people.remove", {"person": args.person})
     return show(args, found, [f"removed {found['name']}; owlbox session list --user {found['name']} shows what was said"])
+
+
+def person_deactivated(args: argparse.Namespace, home: Home) -> int:
+    """Serve a person nowhere any more."""
+    found = once(home, "people.activate", {"person": args.person, "is_active": False})
+    name = found["name"]
+    return show(args, found, [f"{name} is deactivated at every way in; owlbox people activate {name} takes that back"])
+
+
+def person_activated(args: argparse.Namespace, home: Home) -> int:
+    """Serve a person again."""
+    found = once(home, "people.activate", {"person": args.person})
+    return show(args, found, [f"{found['name']} is served again, with the same addresses, keys, logins and tokens"])
 
 
 def linked(args: argparse.Namespace, home: Home) -> int:
@@ -194,9 +210,13 @@ def group(args: argparse.Namespace, home: Home) -> int:
 def _show_person(args: argparse.Namespace, found: dict[str, Any]) -> int:
     if args.json:
         return say_json(found)
-    lines = [f"{found['name']}: {found['rights']} rights"]
+    lines = [f"{found['name']}: {found['rights']} rights" if found["is_active"] else f"{found['name']}: deactivated"]
     lines += [f"groups: {', '.join(found['groups'])}"] if found["groups"] else []
     return show(args, found, [*lines, *(f"address: {one}" for one in found["identities"])])
+
+
+def _rights(found: dict[str, Any]) -> str:
+    return str(found["rights"]) if found["is_active"] else "deactivated"
 
 
 def _format_time(at_ms: int) -> str:

@@ -191,12 +191,11 @@ class Listener:
         """Offer every function that the owners marked with `@method`."""
         self.table.offer(*owners)
 
-    def hang_up(self, logins: Collection[str], *, person: str = "") -> None:
-        """End the connections of these logins, and all of a person's, with what they have running."""
+    def hang_up(self, is_meant: Callable[[Peer], bool]) -> None:
+        """End the connections of those who are meant, with what they have running."""
         with self._guard:
-            ended = [
-                one for one in self._connections if (one.peer.login in logins) or (one.peer.login and one.peer.person == person)
-            ]
+            ended = list(self._connections)
+        ended = [one for one in ended if is_meant(one.peer)]
         for connection in ended:
             connection.wire.close()  # its thread cancels what runs
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.policy.audit_log import Ledger
+from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import Call, Mark
 from appliance.runtime.users import user_name
-from appliance.sessions.people import LOCAL, People
+from appliance.sessions.people import DEACTIVATED, LOCAL, People
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 
@@ -35,6 +36,10 @@ class Callers:
         self._ledger = ledger
         self._admins = admins
 
+    def name_of(self, peer: Peer) -> str:
+        """The person at the other end of a connection."""
+        return self._people.resolve(LOCAL, peer.person or user_name(peer.uid))
+
     @contextmanager
     def entitled(self, call: Call, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
@@ -44,10 +49,13 @@ class Callers:
             is_admin = name in (user_name(os.getuid()), *admins)
         else:
             is_admin = not admins or call.uid in (os.getuid(), 0) or user in admins or name in admins
-        if is_admin and not call.context:
+        is_own = not call.person and call.uid in (os.getuid(), 0)
+        if is_admin and not call.context and (is_own or self._people.is_active(name)):
             yield
             return
         try:
+            if not is_own:
+                self._people.require_active(name)
             if mark.access == "admin" and not is_admin:
                 raise Refused(
                     f"{mark.name} is for admins of this box, not for {name}", hint=f"ask {', '.join(admins) or 'its owner'}"
@@ -56,7 +64,7 @@ class Callers:
                 self._require_own(person, mark, arguments)
                 yield
         except (Refused, NotFound) as error:
-            if not is_admin:
+            if not is_admin or error.outcome == DEACTIVATED:
                 detail = {"method": mark.name, "outcome": error.outcome, "message": error.message}
                 self._ledger.note("request_refused", severity="warning", actor=f"user:{name}", detail=detail)
             raise

@@ -28,10 +28,9 @@ from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
 from appliance.service import home_faults
 from appliance.service.core import Core
+from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
 from appliance.service.web_process import build_web_process
-from appliance.sessions.logins import LoginsEnded
-from appliance.sessions.people import PersonRemoved
 from appliance.store import storage_errors
 
 LOG = logging.getLogger(__name__)
@@ -181,8 +180,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
         core.broker.start()
-        core.events.subscribe(LoginsEnded, lambda ended: listener.hang_up(ended.ids))
-        core.events.subscribe(PersonRemoved, lambda removed: listener.hang_up((), person=removed.person))
+        hang_up_on_ended(core, listener.hang_up)
         core.policy.ssh_keys.write_file()
         listener.start()
         lock.tell(listener.sock.getsockname())
@@ -299,6 +297,8 @@ def build_gate(core: Core) -> Gate:
                 raise Refused(f"user {peer.uid} may not speak for a key", hint="leave it out")
             proved = core.policy.ssh_keys.find_person(str(key)[:MAX_KEY])
             return Peer(peer.pid, NOBODY, NOBODY, person=proved.person, login=proved.fingerprint)
+        if peer.uid not in allowed:
+            core.base.people.require_active(core.callers.name_of(peer))
         # By itself it may do what everybody may, whoever the admins are: only a session's token makes it more.
         return Peer(peer.pid, NOBODY, NOBODY, person=guest) if guest and user_name(peer.uid) == guest else None
 

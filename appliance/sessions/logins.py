@@ -116,12 +116,13 @@ class Logins:
         """Begin a session with an invite, which holds no longer then."""
         keys = [("address", address)]
         self._attempts.require_room(keys)
-        sql = "DELETE FROM invites WHERE token_hash = ? RETURNING person, expires_ms"
+        active = "NOT EXISTS (SELECT 1 FROM persons WHERE name = person AND deactivated_ms IS NOT NULL)"  # else it stays, for later
+        sql = f"DELETE FROM invites WHERE token_hash = ? AND {active} RETURNING person, expires_ms"
         with self._store.write(durable=True) as execute:
             rows = execute(sql, (_hash_token(invite),))
             if rows and int(rows[0][1]) > now_ms():
                 return self._begin(str(rows[0][0]), agent, address)
-        raise self._refuse(keys, "", address, "an invite that is none, or was used, or is too old")
+        raise self._refuse(keys, "", address, "an invite that is none, was used, is too old, or of somebody who is deactivated")
 
     @method("login.enter", access="all")
     def enter_password(
@@ -141,6 +142,8 @@ class Logins:
             given = _hash_password(password, salt, self._cost)
         if not hmac.compare_digest(given, stored):
             raise self._refuse(keys, person, address, "a wrong name or password")
+        if not self._people.is_active(person):
+            raise self._refuse(keys, person, address, "the person is deactivated")
         with self._store.write(durable=True):
             return self._begin(person, agent, address)
 
@@ -158,6 +161,8 @@ class Logins:
         """The session that a token stands for; Refused when there is none, or it is over."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM logins WHERE token_hash = ?", (_hash_token(token),))
         found = Login(*rows[0]) if rows else None
+        if found is not None and not self._people.is_active(found.person):
+            raise Refused(f"{found.person} is deactivated", hint="ask an admin of the box", outcome="not_logged_in")
         if found is None or found.expires_ms <= now_ms():
             if token.startswith(PROGRAM_PREFIX):
                 hint = "owlbox people token NAME --person PERSON makes one"
@@ -177,6 +182,7 @@ class Logins:
         expires_ms = now_ms() + round(validity.invite_h * HOUR_MS)
         with self._store.write(durable=True) as execute:
             self._people.ensure_person(person)
+            self._people.require_active(person)
             execute("DELETE FROM invites WHERE expires_ms <= ?", (now_ms(),))
             execute("INSERT INTO invites VALUES (?, ?, ?)", (_hash_token(token), person, expires_ms))
         self._ledger.note("login_invited", actor=f"user:{person}", detail={"expires_ms": expires_ms})
@@ -194,6 +200,7 @@ class Logins:
         who, now, token = person or caller_name(call), now_ms(), f"{PROGRAM_PREFIX}{secrets.token_urlsafe(32)}"
         with self._store.write(durable=True) as execute:
             self._people.ensure_person(who)
+            self._people.require_active(who)
             values = (new_id(), who, _hash_token(token), f"program: {name}", "", now, now, now + TOKEN_DAYS * DAY_MS)
             execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._ledger.note("token_made", actor=f"user:{caller_name(call)}", detail={"person": who, "program": name})

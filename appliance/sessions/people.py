@@ -3,7 +3,8 @@
 Owns the `persons`, `groups`, `members`, `identities` and `rooms` tables. `resolve` answers from the primary key of `identities`,
 whatever their number. An address that is linked to nobody is a person of its own: a user of this machine by name, anybody else as
 `channel:address`, so that the same name in two channels is two persons (A-265). The owner's addresses in the configuration
-are identities of the owner. Admins are those of `system.admin_users`; everybody else has standard rights. Not done here:
+are identities of the owner. Admins are those of `system.admin_users`; everybody else has standard rights. A person who is
+deactivated stays who they are and is served nowhere: each way in and out asks `is_active`. Not done here:
 restricting what a caller is shown (`service.callers`), and moving what was said before an address was linked.
 """
 
@@ -18,10 +19,10 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Conflict, NotFound
+from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.runtime.events import Events
-from appliance.runtime.methods import method
-from appliance.runtime.users import user_name
+from appliance.runtime.methods import Call, method
+from appliance.runtime.users import caller_name, user_name
 from appliance.sessions.history import Owner, is_one_of
 from appliance.store import visibility
 from appliance.store.database import Store
@@ -30,6 +31,7 @@ LOCAL, EMAIL = "local", "email"
 NAME = re.compile(r"[\w@+-][\w.@+-]{0,63}")
 UNNAMED = re.compile(r"[^\w.@+-]+")
 MOST = 10_000
+DEACTIVATED = "deactivated"  # outcome of what is refused to somebody who is
 Rights = Literal["admin", "standard"]
 PersonName = Annotated[str, "the name of a person"]
 GroupName = Annotated[str, "the name of a group"]
@@ -56,6 +58,7 @@ class Person(Struct, frozen=True):
     rights: Rights
     groups: tuple[str, ...]
     identities: tuple[str, ...]
+    is_active: bool = True
 
 
 class Room(Struct, frozen=True):
@@ -74,6 +77,14 @@ class PersonRemoved(Struct, frozen=True):
     person: str
 
 
+class PersonActivated(Struct, frozen=True):
+    """Event: a person is served from now on, or nowhere any more; `by` is who decided it."""
+
+    person: str
+    is_active: bool
+    by: str
+
+
 class PersonRules(Struct, frozen=True):
     """What the configuration says of people: admins, the owner and the owner's addresses, groups of the sandbox."""
 
@@ -87,7 +98,7 @@ class People:
     """Reads and writes who is who."""
 
     def __init__(self, store: Store, rules: Callable[[], PersonRules] = PersonRules, events: Events | None = None) -> None:
-        """`events` hear of persons who were removed."""
+        """`events` hear of persons who were removed, deactivated and activated."""
         self._store = store
         self._events = events or Events()
         self._rules = rules
@@ -128,6 +139,22 @@ class People:
         """Whether a person is the core's own user, or named in `system.admin_users`."""
         return person in (user_name(os.getuid()), *self._rules().admins)
 
+    def is_active(self, person: str) -> bool:
+        """Whether a person is served: everybody is who was not deactivated."""
+        return self._store.value("SELECT deactivated_ms FROM persons WHERE name = ?", (person,)) is None
+
+    def is_told(self, context: str) -> bool:
+        """Whether a person or group, as a context, is told anything."""
+        kind, _, name = context.partition(":")
+        return kind != "user" or self.is_active(name)
+
+    def require_active(self, person: str) -> None:
+        """Refused for somebody who is deactivated."""
+        if not self.is_active(person):
+            raise Refused(
+                f"{person} is deactivated", hint=f"an admin takes that back: owlbox people activate {person}", outcome=DEACTIVATED
+            )
+
     def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None:
         """Keep what a message from a linked address brought for the way back. Call inside the message's transaction."""
         with self._store.write() as execute:
@@ -151,9 +178,9 @@ class People:
             execute("INSERT INTO rooms VALUES (?, ?, ?, ?, ?)", (channel, room, name, label[:200], now_ms()))
         return name
 
-    def is_deactivated(self, group: str) -> bool:
-        """Whether a group takes no messages."""
-        return self._store.value("SELECT deactivated_ms FROM groups WHERE name = ?", (group,)) is not None
+    def is_group_active(self, group: str) -> bool:
+        """Whether a group takes messages."""
+        return self._store.value("SELECT deactivated_ms FROM groups WHERE name = ?", (group,)) is None
 
     @method("group.rooms")
     def list_rooms(self) -> list[Room]:
@@ -207,7 +234,8 @@ class People:
         """Add a person; a user of this machine is the person of the same name."""
         _check_name(person, "person")
         with self._store.write(durable=True) as execute:
-            if not execute("INSERT INTO persons VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING 1", (person, now_ms())):
+            sql = "INSERT INTO persons (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING 1"
+            if not execute(sql, (person, now_ms())):
                 raise Conflict(f"there is a person {person} already", hint="owlbox people list shows them")
         return self._described(person)
 
@@ -215,7 +243,7 @@ class People:
         """Add a person unless there is one of that name. Call inside a write."""
         _check_name(person, "person")
         with self._store.write() as execute:
-            execute("INSERT INTO persons VALUES (?, ?) ON CONFLICT DO NOTHING", (person, now_ms()))
+            execute("INSERT INTO persons (name, created_ms) VALUES (?, ?) ON CONFLICT DO NOTHING", (person, now_ms()))
 
     @method("people.remove")
     def remove_person(self, person: PersonName) -> Person:
@@ -226,6 +254,24 @@ class People:
             execute("DELETE FROM persons WHERE name = ?", (person,))
         self._events.publish(PersonRemoved(person))
         return found
+
+    @method("people.activate")
+    def activate_person(
+        self,
+        person: PersonName,
+        is_active: Annotated[bool, "false: they keep what they have and are served nowhere"] = True,
+        *,
+        call: Call,
+    ) -> Person:
+        """Serve a person, or not any more: no message, login, token, key or call of theirs is taken, and nothing is sent."""
+        self._require_person(person)
+        if not is_active and person in (user_name(os.getuid()), caller_name(call)):
+            raise Conflict(f"{person} cannot be deactivated: you, and the user that the core runs as, always get in")
+        with self._store.write(durable=True) as execute:
+            sql = "UPDATE persons SET deactivated_ms = IIF(?1, NULL, COALESCE(deactivated_ms, ?2)) WHERE name = ?3"
+            execute(sql, (is_active, now_ms(), person))
+        self._events.publish(PersonActivated(person, is_active, caller_name(call)))
+        return self._described(person)
 
     @method("people.link")
     def link_identity(self, identity: Address, person: PersonName) -> Person:
@@ -295,7 +341,7 @@ class People:
     def _described(self, person: str) -> Person:
         known = tuple(f"{one.channel}/{one.address}" for one in self.identities(person))
         rights: Rights = "admin" if self.is_admin(person) else "standard"
-        return Person(person, rights, self.groups_of(person), known)
+        return Person(person, rights, self.groups_of(person), known, self.is_active(person))
 
 
 def _check_name(name: str, what: str) -> None:

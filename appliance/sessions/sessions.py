@@ -81,6 +81,8 @@ class Identities(Protocol):
 
     def resolve(self, channel: str, address: str) -> str: ...
     def find_linked(self, channel: str, address: str) -> str: ...
+    def is_active(self, person: str) -> bool: ...
+    def require_active(self, person: str) -> None: ...
     def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None: ...
 
 
@@ -94,6 +96,13 @@ class AllApart:
     def find_linked(self, channel: str, address: str) -> str:
         """Nobody."""
         return ""
+
+    def is_active(self, person: str) -> bool:
+        """Everybody is."""
+        return True
+
+    def require_active(self, person: str) -> None:
+        """Everybody is."""
 
     def note_reply(self, channel: str, address: str, reply: Mapping[str, Any]) -> None:
         """Nothing is kept."""
@@ -164,6 +173,11 @@ class Sessions:
         """The person who writes from an address."""
         return self._identities.resolve(channel, address)
 
+    def is_served(self, session: str) -> bool:
+        """Whether a session is anybody's but that of a deactivated person."""
+        row = self._store.row("SELECT person, context FROM sessions WHERE id = ?", (session,))
+        return row is None or row[1] != f"user:{row[0]}" or self._identities.is_active(str(row[0]))
+
     # -- a session's life ---------------------------------------------------------------------------
 
     def add(self, made: Session) -> None:
@@ -188,10 +202,14 @@ class Sessions:
             )
 
     def touch(self, inbound: Inbound) -> None:
-        """A message has come: its session exists and is active. Conflict for a closed one, TooLarge for one too many."""
+        """A message has come: its session exists and is active.
+
+        Conflict for a closed one, TooLarge for one too many, Refused for a message of a deactivated person.
+        """
         with self._store.write() as execute:
             channel, sender, reply = inbound.channel, inbound.sender_id, inbound.metadata
             person = self._identities.resolve(channel, sender)
+            self._identities.require_active(person)
             if inbound.shared_session:  # where each of its channels is answered stands with the addresses
                 self._identities.note_reply(channel, sender, reply)
                 channel, _, sender = inbound.shared_session.partition(":")

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import json
+import logging
 import struct
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -23,9 +24,10 @@ from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.sessions.logins import LoginsEnded
-from appliance.sessions.people import People, PersonName
+from appliance.sessions.people import People, PersonActivated, PersonName
 from appliance.store.database import Store
 
+LOG = logging.getLogger(__name__)
 CHANNEL = "ssh"
 KINDS = (
     "ssh-ed25519",
@@ -78,6 +80,7 @@ class SshKeys:
         self._ledger = ledger
         self._events = events
         self._file = file
+        events.subscribe(PersonActivated, lambda decided: self._rewrite_file())
 
     @method("people.keys", access="own")
     def list_keys(self, person: Annotated[str, "only of this person"] = "") -> list[SshKey]:
@@ -115,21 +118,29 @@ class SshKeys:
         return exact[0]
 
     def find_person(self, key: str) -> Proved:
-        """Whose key it is that a caller has proved; Refused for one that is nobody's."""
+        """Whose key it is that a caller has proved; Refused for one that is nobody's, or of somebody who is deactivated."""
         found = parse_key(key)
         person = self._people.find_linked(CHANNEL, found.fingerprint)
         if not person:
             raise Refused(f"the key {found.fingerprint} is nobody's", hint="an admin adds it: owlbox people add-key PERSON KEYFILE")
+        self._people.require_active(person)
         return Proved(person, found.fingerprint)
 
     def write_file(self) -> None:
         """Bring the list that sshd reads up to date."""
-        rows = self._rows()
+        rows = [row for row in self._rows() if self._people.is_active(row[1])]
         if not rows and not self._file.exists():
             return
         text = HEAD + "".join(f"restrict,pty {kind} {data} {print_}\n" for print_, _, kind, data, _ in rows)
         self._file.parent.mkdir(mode=0o700, exist_ok=True)
         paths.put(self._file, text.encode())
+
+    def _rewrite_file(self) -> None:
+        """Somebody is let in again, or not any more; without a disk that takes it `find_person` refuses them all the same."""
+        try:
+            self.write_file()
+        except OSError as error:
+            LOG.error("%s is not written: %s", self._file, error.strerror or error)
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         """Fingerprint, person, kind, key and comment of each."""

@@ -385,6 +385,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             seen_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID""",
     ),
+    (  # a deactivated person keeps what they have and is served nowhere
+        "ALTER TABLE persons ADD COLUMN deactivated_ms INTEGER",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -43,6 +43,9 @@ FROM = "FROM schedules LEFT JOIN schedule_state s USING (id)"
 ROWS = f"SELECT {COLUMNS}, {', '.join(f's.{name}' for name in STATE.split(', '))} {FROM}"
 PRINT = "kind || '|' || spec || '|' || zone"  # of a rule, as its state was made for
 OPEN = "is_enabled = 1 AND COALESCE(s.halt, '') = ''"
+# Those of a deactivated person wait until the person is active again. No name has a colon, so none of a group does.
+WHOSE = "IIF(context = '', person, substr(context, 6))"
+SERVED = f"NOT EXISTS (SELECT 1 FROM persons WHERE name = {WHOSE} AND deactivated_ms IS NOT NULL)"
 STATUS = f"IIF({OPEN}, 'active', IIF(s.halt IN ('completed', 'failed'), s.halt, 'paused'))"  # as `Schedule.status`
 
 
@@ -230,13 +233,15 @@ class Schedules:
     def due(self, now: int) -> list[Schedule]:
         """Those that are due, and those whose state does not fit their rule any more; the longest overdue first."""
         rows = self._store.rows(
-            f"{ROWS} WHERE {OPEN} AND (s.next_ms <= ? OR s.rule IS NOT {PRINT}) ORDER BY s.next_ms, created_ms, id", (now,)
+            f"{ROWS} WHERE {OPEN} AND {SERVED} AND (s.next_ms <= ? OR s.rule IS NOT {PRINT}) ORDER BY s.next_ms, created_ms, id",
+            (now,),
         )
         return [_schedule_from_row(row) for row in rows]
 
     def next_ms(self, but: Collection[int] = ()) -> int | None:
         """When something is due next, leaving out some; None for never. 0 when the state of one has to be mended first."""
-        sql = f"SELECT MIN(IIF(s.rule IS {PRINT}, s.next_ms, 0)) {FROM} WHERE {OPEN} AND id NOT IN (SELECT value FROM json_each(?))"
+        mended = f"IIF(s.rule IS {PRINT}, s.next_ms, 0)"
+        sql = f"SELECT MIN({mended}) {FROM} WHERE {OPEN} AND {SERVED} AND id NOT IN (SELECT value FROM json_each(?))"
         found = self._store.value(sql, (json.dumps(list(but)),))
         return None if found is None else int(found)
 

@@ -38,7 +38,9 @@ OVERDUE = "its deadline passed before it was begun"
 SLOW = "it took too long"
 URGENCY = "CASE priority WHEN 'high' THEN 0 WHEN 'medium' THEN 1 ELSE 2 END"  # as the index tasks_ready has it
 OVERDUE_ONES = "status = 'pending' AND deadline_ms <= ?"
-READY = "status = 'pending' AND open_blockers = 0"
+# Those of a deactivated person wait until the person is active again.
+SERVED = "NOT EXISTS (SELECT 1 FROM persons WHERE persons.name = tasks.person AND deactivated_ms IS NOT NULL)"
+READY = f"status = 'pending' AND open_blockers = 0 AND {SERVED}"
 BACK = "status = 'pending', claimed_by = NULL, claimed_ms = NULL, waiting_reason = '', failure = '', output = '', ended_ms = NULL"
 
 Execute = Callable[..., list[tuple[Any, ...]]]

@@ -99,6 +99,15 @@ def test_an_admin_acts_for_a_person(box: Box) -> None:
     assert len(listed(box)) == 2 and listed(box, "--user", "ben") == []
 
 
+def test_a_deactivated_person_is_shown_as_such_until_they_are_active_again(box: Box) -> None:
+    box.run("people", "add", "ann")
+    assert "takes that back" in box.run("people", "deactivate", "ann").stdout
+    assert "deactivated" in box.run("people", "list").stdout and "ann: deactivated" in box.run("people", "show", "ann").stdout
+    assert "served again" in box.run("people", "activate", "ann").stdout
+    assert "ann: standard rights" in box.run("people", "show", "ann").stdout
+    assert box.run("people", "deactivate", "zoe").returncode == 3
+
+
 def listed(box: Box, *more: str) -> list[dict[str, str]]:
     """The tasks that a command is shown."""
     return list(json.loads(box.run("task", "list", *more, "--json").stdout))

@@ -157,6 +157,7 @@ def main() -> None:
     call("login.set_password", person="bob", password="ten letters or more")
     call("login.enter", name="bob", password="ten letters or more")
     call("login.end", id=table.call("login.list", {"person": "bob"})[0]["id"])
+    call("people.activate", person="bob", is_active=False)
     call("people.remove", person="bob")
     DeviceBook(core.store).keep("@ann:example.org", "", {"phone": Device("@ann:example.org", "phone", "curve", "signing")})
     call("channel.verify", fingerprint="signing")

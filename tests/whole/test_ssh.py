@@ -339,6 +339,14 @@ def test_two_people_with_keys_are_each_shown_their_own(door: Door):
     refused = bob.ssh("status")
     assert refused.returncode == 255 and "Permission denied (publickey)" in refused.stderr
     assert ann.ssh("status").returncode == 0
+    # Nor does that of somebody who is deactivated, until they are active again.
+    asking = subprocess.Popen(ann.command("ask", "endless"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert asking.stdout is not None and asking.stdout.read(3) == b"one"
+    assert door.box.run("people", "deactivate", "ann").returncode == 0
+    assert asking.wait(60) != 0
+    refused = ann.ssh("status")
+    assert refused.returncode == 255 and "Permission denied (publickey)" in refused.stderr
+    assert door.box.run("people", "activate", "ann").returncode == 0 and ann.ssh("status").returncode == 0
 
 
 @needs("tmux")

@@ -416,7 +416,7 @@ def test_strangers_are_refused_each_with_a_line_of_the_log_and_no_model_is_asked
     assert len(noted["rows"] if isinstance(noted, dict) else noted) == 1
 
 
-def test_a_login_that_is_ended_elsewhere_ends_here_at_once(page: Page) -> None:
+def test_a_login_or_person_that_is_ended_elsewhere_ends_here_at_once(page: Page) -> None:
     browser = page.begin()
     [login] = page.core.call("login.list", person="ann")
     page.core.call("login.end", id=login["id"])
@@ -431,5 +431,13 @@ def test_a_login_that_is_ended_elsewhere_ends_here_at_once(page: Page) -> None:
     path = Path(page.box.home.root / "page.png")
     browser.screenshot(path)
     assert path.stat().st_size > 5000
+    clear = "for (const one of ['name', 'password']) document.querySelector(`#login-${one}`).value = ''"
+    for is_active, shown in ((False, "not right"), (True, "first words")):
+        page.core.call("people.activate", person="ann", is_active=is_active)
+        browser.shows("Log in")
+        browser.run(clear)
+        browser.type("#login-name", "ann")
+        browser.type("#login-password", "a barn by night" + ENTER)
+        browser.shows(shown)
     page.core.call("people.remove", person="ann")
     browser.shows("Log in")

@@ -71,6 +71,8 @@ class DirectCalls:
         """`gate` says as whom a caller works who brings a token or none; Refused for a stranger."""
         self._table = table
         self._gate = gate
+        self._guard = threading.Lock()
+        self._running: dict[LocalCall, Peer] = {}
 
     def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
         """As `ProgramCalls` says."""
@@ -81,11 +83,28 @@ class DirectCalls:
         who = self._gate(request.peer, {"token": token} if token.startswith(PREFIX) else {}) or request.peer
         box: Box[Notification] = Box()
         call = LocalCall(lambda name, value: box.put((name, value)), client=CLIENT, uid=who.uid, person=who.person)
-        return _run_beside(lambda: self._table.call(call, method, params), call, box)
+        return self._watched(who, call, _run_beside(lambda: self._table.call(call, method, params), call, box))
 
     def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
         """As `ProgramCalls` says."""
         return take_result(self.stream(request, method, params))
+
+    def hang_up(self, is_meant: Callable[[Peer], bool]) -> None:
+        """Cancel what runs for those who are meant."""
+        with self._guard:
+            running = list(self._running.items())
+        for call, who in running:
+            if is_meant(who):
+                call.cancel.set()
+
+    def _watched(self, who: Peer, call: LocalCall, told: Told) -> Told:
+        with self._guard:
+            self._running[call] = who
+        try:
+            return (yield from told)
+        finally:
+            with self._guard:
+                del self._running[call]
 
 
 def take_result(told: Told) -> Any:

@@ -146,6 +146,8 @@ config:what a thread is set to; change it'
 show:one person  rights, groups, addresses
 add:add a person
 remove:remove a person; what was said stays
+deactivate:serve a person nowhere any more; what they have stays
+activate:serve a person again
 link:say whose an address is; all addresses of a person share one session
 unlink:take back a link
 keys:the keys with which people come over ssh
@@ -379,6 +381,8 @@ _owlbox_options=(
   'people show' '-h --help --home= --json'
   'people add' '-h --help --home= --json'
   'people remove' '-h --help --home= --json'
+  'people deactivate' '-h --help --home= --json'
+  'people activate' '-h --help --home= --json'
   'people link' '-h --help --home= --json'
   'people unlink' '-h --help --home= --json'
   'people keys' '-h --help --home= --json'
@@ -842,6 +846,10 @@ _owlbox_values=(
   'people add 1' '@person'
   'people remove --home' '@file'
   'people remove 1' '@person'
+  'people deactivate --home' '@file'
+  'people deactivate 1' '@person'
+  'people activate --home' '@file'
+  'people activate 1' '@person'
   'people link --home' '@file'
   'people link 1' '@person'
   'people unlink --home' '@file'

@@ -11,6 +11,7 @@ from appliance.policy.gate import Gate
 from appliance.policy.policy_file import Policy
 from appliance.service.parts.base import BaseParts
 from appliance.sessions.logins import Logins, Validity
+from appliance.sessions.people import PersonActivated
 from appliance.sessions.ssh_keys import SshKeys
 
 
@@ -41,8 +42,14 @@ def build_policy(base: BaseParts) -> PolicyParts:
         return Keep(keys.keep_days, keys.max_rows, base.home.root / keys.file if keys.file else None, keys.sync)
 
     ledger = Ledger(base.store, base.redactor.clean_all, read_keep)
+    base.events.subscribe(PersonActivated, lambda decided: _note_decision(ledger, decided))
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
     logins = Logins(base.store, base.people, ledger, base.events, read_validity)
     keys = SshKeys(base.store, base.people, ledger, base.events, base.home.ssh_keys)
     return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins, keys)
+
+
+def _note_decision(ledger: Ledger, decided: PersonActivated) -> None:
+    kind = "person_activated" if decided.is_active else "person_deactivated"
+    ledger.note(kind, actor=f"user:{decided.by}", detail={"person": decided.person}, durable=True)

@@ -11,6 +11,7 @@ from appliance.errors import OwlError
 from appliance.runtime import paths
 from appliance.runtime.rpc_server import listen
 from appliance.service.core import Core
+from appliance.service.ended_logins import hang_up_on_ended
 
 LOG = logging.getLogger(__name__)
 MAX_CONNECTIONS = 32
@@ -25,6 +26,7 @@ def open_programs(core: Core, gate: Gate) -> HttpServer | None:
         LOG.error("programs cannot be served at %s: %s", path, error)
         return None
     calls = DirectCalls(core.table, gate)
+    hang_up_on_ended(core, calls.hang_up)
     routes = [OpenAiRoutes(calls), HookRoutes(calls.call)]
     site, most = build_local_site(), MAX_CONNECTIONS
     return HttpServer(sock, site, routes, check_login=_refuse_login, max_connections=most, max_of_one=most)

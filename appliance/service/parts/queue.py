@@ -28,6 +28,7 @@ from appliance.service.broker_lending import Lender
 from appliance.service.broker_process import Keeper
 from appliance.service.parts.base import BaseParts
 from appliance.sessions.outbox import Notification, Outbox, Patience
+from appliance.sessions.people import PersonActivated
 from appliance.store.process_registry import Roster
 from appliance.store.process_registry import Worker as Buried
 from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
@@ -59,10 +60,18 @@ class QueueParts:
         self.channel = Local(self.outbox, runs, self.notices)
         self.quiet = Quiet(store, lambda: settings().notifications)
         preferred = PreferredChannel(base.home.box).find
-        self.courier = Courier(self.outbox, preferred=preferred, quiet=self.quiet, notices=self.notices, passed=base.passed)
+        self.courier = Courier(
+            self.outbox,
+            preferred=preferred,
+            is_told=base.people.is_told,
+            quiet=self.quiet,
+            notices=self.notices,
+            passed=base.passed,
+        )
         self.courier.register(LOCAL, self.channel)
         self.drops = Drops(base.home.drop, store, runs, self.outbox, self.tasks, passed=base.passed)
         base.events.subscribe(TaskAdded, lambda added: self.changed())
+        base.events.subscribe(PersonActivated, lambda decided: self.changed())
         base.events.subscribe(TaskChanged, self._nudge)
         base.events.subscribe(TaskReady, lambda ready: self.changed())
         base.events.subscribe(WorkStarting, lambda starting: self._start_broker())

@@ -20,6 +20,7 @@ from appliance.runtime.settings import Config
 from appliance.service import broker_lending
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.queue import QueueParts
+from appliance.sessions.people import PersonActivated
 from appliance.work.conditions import Judge
 from appliance.work.effects import Effects, SystemJobs
 from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
@@ -54,6 +55,7 @@ class ScheduleRunner:
         self.firing = firing
         self.rows = firing.schedules
         events.subscribe(ScheduleChanged, lambda changed: self.note_change())
+        events.subscribe(PersonActivated, lambda decided: self.note_change())
 
     def start(self) -> None:
         """From now on this process fires what is due."""
