@@ -162,7 +162,8 @@ class Alarms:
             heapq.heappush(self._heap, (monotonic_s() + seconds, self._next, callback))
             if self._thread is None:
                 self._start()
-            self._wake.notify()
+            if self._heap[0][1] == self._next:  # else the thread sleeps on: every request sets an alarm that never rings
+                self._wake.notify()
             return self._next
 
     def cancel(self, handle: int) -> None:

@@ -7,8 +7,9 @@ tools, packets and memory are arguments; it knows none of their makers.
 """
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -88,10 +89,10 @@ class Agent:
         limits: Limits,
         dispatch: Dispatch | None = None,
         budget: Budget | None = None,
-        guide: WorkGuide | None = None,
+        make_guide: Callable[[], WorkGuide] | None = None,
     ) -> None:
-        """`guide` decides in place of tiny and small models; without one every model has the full loop."""
-        self._guide = guide
+        """`make_guide` makes what decides in place of tiny and small models; without it every model has the full loop."""
+        self._make_guide = make_guide
         self._model = model
         self._tools = tools
         self._packets = packets
@@ -100,6 +101,12 @@ class Agent:
         self._budget = budget
         self.limits = limits
         self.hooks = packets.hooks
+
+    @cached_property
+    def _guide(self) -> WorkGuide:
+        """Made for the first message to a tiny or small model: files of four languages are read for it."""
+        assert self._make_guide is not None
+        return self._make_guide()
 
     def configure(self, limits: Limits) -> None:
         """Work within these limits from the next loop on."""
@@ -161,7 +168,7 @@ class Agent:
     def _run_turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
         caps = self._caps_of(talk)
         verdict = yield from self._run_rest(talk, caps)
-        if not verdict.is_over and self._guide is not None and (plan := self._plan_work(talk, self._guide)) is not None:
+        if not verdict.is_over and self._tier_of(talk.routes, talk.work) != "able" and (plan := self._plan_work(talk)) is not None:
             return (yield from self._run_plan(talk, self._guide, plan))
         while not verdict.is_over:
             if talk.past.turns >= caps.turns:
@@ -462,19 +469,18 @@ class Agent:
 
     def _stream_of(self, talk: Talk, plain: Chat) -> SentenceStream | ClaimGuard:
         stream = SentenceStream(f"{plain.system}\n{plain.forbidden}")
-        guide = self._guide if plain.may_claim else None
-        return stream if guide is None else ClaimGuard(stream, guide.claims_effect, guide.honest_answer(talk.messages))
+        if not plain.may_claim:
+            return stream
+        return ClaimGuard(stream, self._guide.claims_effect, self._guide.honest_answer(talk.messages))
 
     # -- before a tiny or small model -----------------------------------------------------------------
 
-    def _plan_work(self, talk: Talk, guide: WorkGuide) -> Plan | None:
+    def _plan_work(self, talk: Talk) -> Plan | None:
         """What the program does in place of a tiny or small model; None to leave it to the model.
 
         A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
         """
-        tier = self._tier_of(talk.routes, talk.work)
-        if tier == "able":
-            return None
+        tier, guide = self._tier_of(talk.routes, talk.work), self._guide
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
             return Say(talk.messages[-1].content)
         if talk.is_work:
@@ -483,7 +489,7 @@ class Agent:
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
     def _tier_of(self, routes: Sequence[Route], work: Work) -> Tier:
-        return self.limits.tier(routes[0]) if routes and work.tools is None and self._guide is not None else "able"
+        return self.limits.tier(routes[0]) if routes and work.tools is None and self._make_guide is not None else "able"
 
     def _run_plan(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""

@@ -167,12 +167,12 @@ class Loops:
             self._status.show(loop.session, "thinking")
         self._tell_begun(loop)
         draft = Draft(self._runs, loop.id)
-        end = LoopEnded(FAILED, "failed", "the agent ended without a verdict")
+        end, turn = LoopEnded(FAILED, "failed", "the agent ended without a verdict"), Turn(None)
         try:
             role = role or (CHAT if self._roles is None else self._roles.role_of(self._runs.get(loop.run).role))
             work = replace(self._build_work(loop, role), tools=tools)
             routes = self._agent.plan(work.settings.model or role.pool)
-            turn = self._runs.last_turn(loop.id)
+            turn = Turn(self._runs.last_turn(loop.id))
             person = self._runs.person(loop.session)
             for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role, work=work):
                 turn, ended = self._commit_step(loop, step, turn, draft)
@@ -180,6 +180,7 @@ class Loops:
         except OwlError as error:
             end = LoopEnded(FAILED, error.outcome, str(error))
         finally:
+            turn.settle()
             if end.outcome == "cancelled" and self.is_closing:
                 end = replace(end, outcome="stopped", message="the owl was shut down")
             self._runs.leave(loop.id)
@@ -293,21 +294,20 @@ class Loops:
         for session in list(self._owed):
             self.pay(session)
 
-    def _commit_step(self, loop: Loop, step: AgentStep, turn: int | None, draft: "Draft") -> tuple[int | None, LoopEnded | None]:
+    def _commit_step(self, loop: Loop, step: AgentStep, turn: "Turn", draft: "Draft") -> "tuple[Turn, LoopEnded | None]":
         if isinstance(step, LoopEnded):
             return turn, step
         if isinstance(step, TurnBegun):
-            begun = self._runs.start_turn(loop.id, step.seq, step.route)
-            self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, f"turn {step.seq}")
-            self._passed(Step.TURN_BEGUN)
-            return begun, None
+            turn.id()  # of another route, which did not answer: the row is the same
+            return self._begin_turn(loop, step), None
         if isinstance(step, TurnEnded):
             f = step.finish
-            if turn is not None:
+            if (turn_id := turn.id()) is not None:
                 cost = TurnCost(**{name: getattr(f, name) for name in TurnCost.__struct_fields__})
-                self.settle(loop.session, partial(self._end_turn, loop, turn, cost))
+                self.settle(loop.session, partial(self._end_turn, loop, turn_id, cost))
             return turn, None
         if isinstance(step, Delta | Thinking | Preparing):
+            turn.id()
             if isinstance(step, Delta):
                 draft.add(step.text)
             self.feed.put(loop.id, step)
@@ -316,7 +316,7 @@ class Loops:
             self._passed(Step.CALL_DONE)
         # A tool may act as soon as its record is committed: that commit must survive a power cut.
         is_message = step.kind == "message"
-        stored = replace(step, turn=turn)
+        stored = replace(step, turn=turn.id())
         try:
             with self._store.write(durable=is_message or step.kind == "tool_use"):
                 stored = self._runs.append(stored)
@@ -338,6 +338,18 @@ class Loops:
             self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, about)
         return turn, None
 
+    def _begin_turn(self, loop: Loop, step: TurnBegun) -> "Turn":
+        """Record that the model is about to be called; where that takes a sync, while it evaluates, and before its first word."""
+
+        def record() -> int:
+            begun = self._runs.start_turn(loop.id, step.seq, step.route)
+            self._passed(Step.TURN_BEGUN)
+            return begun
+
+        turn = Turn(record=record) if self._runs.is_unsynced(loop.id) else Turn(record())
+        self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, f"turn {step.seq}")
+        return turn
+
     def _end_turn(self, loop: Loop, turn: int, cost: TurnCost) -> None:
         """Record what a call of the model took, and that another model answers than before."""
         self._runs.end_turn(turn, cost)
@@ -347,6 +359,40 @@ class Loops:
     def _record_event(self, event: Event) -> None:
         """Record what was shown already."""
         self._runs.append(event, durable=True)
+
+
+class Turn:
+    """The row of a turn: there, or being written by a thread of its own."""
+
+    def __init__(self, known: int | None = None, *, record: Callable[[], int] | None = None) -> None:
+        """`record` writes it and gives its id; it is called in another thread."""
+        self._known = known
+        self._record = record
+        self._error: OwlError | None = None
+        self._thread = None if record is None else threading.Thread(target=self._write_row, name="turn-begun", daemon=True)
+        if self._thread is not None:
+            self._thread.start()
+
+    def id(self) -> int | None:
+        """Its id once it is written, None for none; what kept it from being written is raised, once."""
+        self.settle()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self._known
+
+    def settle(self) -> None:
+        """Wait until it is written, or cannot be."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _write_row(self) -> None:
+        assert self._record is not None
+        try:
+            self._known = self._record()
+        except OwlError as error:
+            self._error = error
 
 
 class LoopTurns:

@@ -441,7 +441,9 @@ class Inbox:
         """Take the session's turn, then the prompt; False when somebody else has taken that.
 
         One turn per session across processes; here the queue saw to it already. A dead holder is passed
-        over, and so are we ourselves: a full disk may have kept us from unlocking.
+        over, and so are we ourselves: a full disk may have kept us from unlocking. What was left by a process before us is
+        synced before the model has anything to do: a box that loses its power under load would else be asked the same at
+        every start. What we accepted ourselves is synced while the model begins to evaluate, and asked once more at most.
         """
         if cancel.is_set():
             raise Cancelled("stopped before it began")
@@ -453,7 +455,7 @@ class Inbox:
             if cancel.wait(LOCK_POLL_S):
                 raise Cancelled("stopped before it began")
         try:
-            self._runs.start_loop(loop.id)
+            self._runs.start_loop(loop.id, is_synced=loop.process != self._runs.process)
         except Conflict:
             return False
         return True

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from operator import mul
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -423,7 +424,7 @@ def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[floa
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
     """The cosine of two unit vectors."""
-    return sum(x * y for x, y in zip(a, b))
+    return float(sum(map(mul, a, b)))
 
 
 def content_words(text: str, ignored: Collection[str]) -> list[str]:

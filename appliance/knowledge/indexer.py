@@ -339,7 +339,7 @@ def answering(models: Models, pool: Callable[[], str]) -> Answer:
 
 
 def embedding(models: Models, patient: Models, is_patient: Callable[[], bool]) -> Embed:
-    """Embeds with the broker's model; its name is known once it has answered.
+    """Embeds with the broker's model, which is named in its answer.
 
     Work in the background goes through `patient` while `is_patient`: it must not bring back a broker that ended. So
     does what has hardly any time.
@@ -347,7 +347,7 @@ def embedding(models: Models, patient: Models, is_patient: Callable[[], bool]) -
 
     def embed(texts: Sequence[str], deadline_s: float, is_background: bool) -> tuple[str, Sequence[Sequence[float]]]:
         through = patient if deadline_s <= BRIEF_S or (is_background and is_patient()) else models
-        vectors = through.embed(texts, is_background=is_background, deadline_s=deadline_s)
-        return str(through.status()["embedding"]), vectors
+        made = through.embed(texts, is_background=is_background, deadline_s=deadline_s)
+        return made.model, made.vectors
 
     return embed

@@ -137,11 +137,12 @@ class Service:
         texts: list[str],
         is_background: bool = False,
         deadline_s: Annotated[float, Range(0, 86_400), "longest wait"] = 60,
-    ) -> list[list[float]]:
-        """A unit vector for each text, at most 256 texts; without texts nothing is loaded."""
+    ) -> dict[str, Any]:
+        """`vectors` has a unit vector for each text, at most 256 texts, `model` what made them; without texts nothing is loaded."""
         if len(texts) > MAX_TEXTS:
             raise BadInput(f"{len(texts)} texts at once, {MAX_TEXTS} are allowed", hint="send them in several calls")
-        return self._pool.embed(texts, call.cancel, deadline_s=deadline_s, is_background=is_background)
+        model, vectors = self._pool.embed(texts, call.cancel, deadline_s=deadline_s, is_background=is_background)
+        return {"model": model, "vectors": vectors}
 
     @method("load")
     def load(self, call: Call, route: str) -> dict[str, Any]:

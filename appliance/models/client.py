@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.models.failover import denied
+from appliance.models.vector_cache import Embedded, VectorCache
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
 from appliance.runtime.events import Events
@@ -102,10 +103,12 @@ class Models:
         only: tuple[str, bool] = ("", False),
         is_local_only: Callable[[], bool] = lambda: False,
         events: Events | None = None,
+        known: VectorCache | None = None,
     ) -> None:
         """`only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
-        With `is_local_only` no remote route is asked, whatever the broker thinks.
+        With `is_local_only` no remote route is asked, whatever the broker thinks. `known` is shared by those who ask one broker.
         """
+        self._vectors = known or VectorCache()
         self._only, self._is_background = only
         self._broker = broker
         self.wait_s = wait_s
@@ -153,13 +156,27 @@ class Models:
         """Prompt size as the broker counts it."""
         return from_plain(Measure, self._call_broker("measure", {"route": route.name, "ask": to_plain(ask)}, deadline_s=120))
 
-    def embed(self, texts: Sequence[str], *, is_background: bool = False, deadline_s: float = 60) -> list[list[float]]:
-        """A unit vector for each text, by the embedding model of the box; no texts ask nobody."""
-        found: list[list[float]] = []
-        for start in range(0, len(texts), AT_ONCE):
-            params = {"texts": list(texts[start : start + AT_ONCE]), "is_background": is_background, "deadline_s": deadline_s}
-            found += self._call_broker("embed", params, deadline_s=deadline_s)
-        return found
+    def embed(self, texts: Sequence[str], *, is_background: bool = False, deadline_s: float = 60) -> Embedded:
+        """A unit vector for each text, by the embedding model of the box; no texts, and texts asked for just before, ask nobody.
+
+        Work in the background has its texts embedded, whoever knows them, and leaves none behind: there are too many.
+        """
+        while True:
+            model, known = ("", {}) if is_background else self._vectors.find(texts)
+            missing = [text for text in dict.fromkeys(texts) if text not in known]
+            if not missing:
+                return Embedded(model, [known[text] for text in texts])
+            made: dict[str, Sequence[float]] = {}
+            for start in range(0, len(missing), AT_ONCE):
+                part = missing[start : start + AT_ONCE]
+                params = {"texts": part, "is_background": is_background, "deadline_s": deadline_s}
+                answer = self._call_broker("embed", params, deadline_s=deadline_s)
+                name, vectors = str(answer["model"]), dict(zip(part, answer["vectors"], strict=True))
+                self._vectors.keep(name, {} if is_background else vectors)
+                made |= vectors
+            if not known or name == model:
+                return Embedded(name, [made[text] if text in made else known[text] for text in texts])
+            # Those that were known are another model's: once more, all by the one that answers now.
 
     @method("model.providers", access="all")
     def providers(self) -> dict[str, Any]:

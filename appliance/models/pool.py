@@ -128,14 +128,16 @@ class Pool:
 
     def embed(
         self, texts: Sequence[str], cancel: CancelToken, *, deadline_s: float = 60, is_background: bool = False
-    ) -> list[list[float]]:
-        """A unit vector for each text; one text a turn, so that nobody waits longer. No texts load nothing."""
-        end_s, found = monotonic_s() + deadline_s, []
+    ) -> tuple[str, list[list[float]]]:
+        """What made them, and a unit vector for each text; one text a turn, so that nobody waits longer. No texts load nothing."""
+        end_s, model, found = monotonic_s() + deadline_s, "", []
         rank = Rank.GAP if is_background else Rank.QUICK
         for text in texts:
             with self._scheduler.turn(Wish(rank), cancel, max(0.0, end_s - monotonic_s())):
-                found.append(self._get_embedder().embed(text))
-        return found
+                encoder = self._get_embedder()
+                found.append(encoder.embed(text))
+                model = encoder.model
+        return model, found
 
     def measure(self, name: str, ask: Ask, cancel: CancelToken) -> Measure:
         """Size of the prompt as the route's own tokenizer counts it, an estimate for a remote one; loads the model."""

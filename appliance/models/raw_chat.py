@@ -84,7 +84,7 @@ class RawChat:
         """A unit vector for each text, by the local embedding model: `vectors` in the order of the texts."""
         if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARS:
             raise BadInput(f"these are over {MAX_TEXTS} texts or {MAX_CHARS} characters", hint="send them in several calls")
-        return {"vectors": self._models.embed(texts)}
+        return {"vectors": [list(vector) for vector in self._models.embed(texts).vectors]}
 
     def _find_route(self, model: str) -> Route:
         name = model or LOCAL

@@ -103,6 +103,7 @@ class Turns:
         self.people = Sessions(store, process, rules, identities)
         self.news = events or PartEvents()
         self._begun: set[int] = set()  # what this process is answering now, whatever the rows say
+        self._unsynced: set[int] = set()  # of these, those of which a power cut would forget that they have begun
 
     def is_answering(self, run: str) -> bool:
         """True while somebody works on an answer in a run; not for one whose process died."""
@@ -155,17 +156,20 @@ class Turns:
         """How many answers a process that is gone left unfinished; `recover` mends them."""
         return sum(not is_alive(loop.process) for loop in self._running_loops())
 
-    def start_loop(self, loop_id: int) -> None:
+    def start_loop(self, loop_id: int, *, is_synced: bool = True) -> None:
         """This process begins to answer, until `leave`.
 
-        Conflict when it is not waiting, Busy while another one of its run is answered: there is one at a time.
+        Conflict when it is not waiting, Busy while another one of its run is answered: there is one at a time. Without
+        `is_synced` that it has begun survives a power cut from its first turn on.
         """
         for other in self._select_loops("l.status = 102 AND l.run = (SELECT run FROM loops WHERE id = ?)", loop_id):
             if other.id != loop_id and self._end_orphan(other) is None:
                 raise Busy(f"thread {other.run} is being answered", hint="its prompts are answered one after another")
         self._begun.add(loop_id)
+        if not is_synced:
+            self._unsynced.add(loop_id)
         try:
-            with self._store.write(durable=True) as execute:
+            with self._store.write(durable=is_synced) as execute:
                 rows = execute(
                     "UPDATE loops SET status = 102, process = ?, started_ms = COALESCE(started_ms, ?) "
                     "WHERE id = ? AND status = 100 RETURNING run",
@@ -177,7 +181,7 @@ class Turns:
                 if self.news.has(RunStateChanged):
                     self._store.after(partial(self.news.publish, RunStateChanged(str(rows[0][0]), RUNNING, "")))
         except BaseException:
-            self._begun.discard(loop_id)
+            self.leave(loop_id)
             raise
 
     def is_awaited(self, session: str) -> bool:
@@ -188,6 +192,11 @@ class Turns:
     def leave(self, loop_id: int) -> None:
         """This process answers it no longer, even if the end cannot be recorded yet."""
         self._begun.discard(loop_id)
+        self._unsynced.discard(loop_id)
+
+    def is_unsynced(self, loop_id: int) -> bool:
+        """Whether a power cut would forget that this process has begun to answer a loop."""
+        return loop_id in self._unsynced
 
     def _is_answered(self, loop_id: int, process: str) -> bool:
         """True while somebody works on a loop that is marked as running."""
@@ -279,15 +288,20 @@ class Turns:
             execute("UPDATE loops SET draft = ?1 WHERE id = ?2 AND draft <> ?1", (text, loop_id))
 
     def start_turn(self, loop_id: int, seq: int, route: str) -> int:
-        """The model is about to be called; returns the turn's id. The next route for the same turn takes its place."""
-        with self._store.write() as execute:
-            return int(
+        """The model is about to be called; returns the turn's id. The next route for the same turn takes its place.
+
+        With the first turn of a loop that has begun unsynced, this survives a power cut too.
+        """
+        with self._store.write(durable=self.is_unsynced(loop_id)) as execute:
+            turn = int(
                 execute(
                     "INSERT INTO turns (loop, seq, route, started_ms) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (loop, seq) DO UPDATE SET route = excluded.route RETURNING id",
                     (loop_id, seq, route, now_ms()),
                 )[0][0]
             )
+        self._unsynced.discard(loop_id)
+        return turn
 
     def end_turn(self, turn: int, cost: TurnCost) -> None:
         """The model has answered."""

@@ -73,7 +73,7 @@ def ask(tmp_path: Path) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
         tools = Once(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=NAMES)
         model = PlayedModel(list(answers))
         limits = Limits(tier=lambda route: tier)
-        mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, guide=guide)  # type: ignore[arg-type]
+        mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, make_guide=lambda: guide)  # type: ignore[arg-type]
         return list(mind.loop("run", (LOCAL,), CancelToken(), role=role)), model, tools
 
     return run

@@ -65,7 +65,7 @@ def work(tmp_path: Path) -> Callable[..., Ran]:
         tools = PlayedTools(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=names)
         model = PlayedModel(list(answers))
         limits = Limits(tier=lambda route: tier)
-        mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, guide=guide)  # type: ignore[arg-type]
+        mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, make_guide=lambda: guide)  # type: ignore[arg-type]
         steps = list(mind.loop("run", (LOCAL,), CancelToken(), role=role))
         assert isinstance(steps[-1], LoopEnded)
         return steps[-1], tools.called, len(model.asked)

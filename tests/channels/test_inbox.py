@@ -837,6 +837,59 @@ def test_the_end_of_a_tasks_loop_that_was_written_late_is_no_letter(desk: Callab
     assert here.runs.loop(loop.id).status == 200 and here.outbox.list_postings() == []
 
 
+class Slow(Voice):
+    """A model; the database is kept busy from before it is asked until it is. `known`: the newest turn on record when it was."""
+
+    def __init__(self, path: Path, *, is_freed: bool = False) -> None:
+        super().__init__(self._speak)
+        self.path, self.is_freed = path, is_freed
+        self.known: list[Any] = []
+        self.free = threading.Event()
+
+    def plan(self, pool: str) -> Sequence[Route]:
+        held = threading.Event()
+        threading.Thread(target=self._keep_busy, args=(held,), daemon=True).start()
+        assert held.wait(30)
+        if self.is_freed:
+            threading.Timer(0.3, self.free.set).start()
+        return super().plan(pool)
+
+    def _keep_busy(self, held: threading.Event) -> None:
+        store = Store.open(self.path)
+        with store.write():
+            held.set()
+            self.free.wait(30)
+        store.close()
+
+    def _speak(self, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
+        store = Store.open(self.path)
+        self.known.append(store.value("SELECT MAX(id) FROM turns"))
+        store.close()
+        self.free.set()
+        yield from echo(ask, cancel)
+
+
+def test_the_model_is_asked_while_that_is_recorded_and_heard_afterwards(store: Store) -> None:
+    model = Slow(store.path)
+    here = Desk(store, model)
+    first = next(item for item in here.ask("hoot") if isinstance(item, Delta))
+    assert first.text == "tooh" and model.known == [None] and store.value("SELECT COUNT(*) FROM turns") == 1
+    here.inbox.close("the test is over")
+
+
+def test_what_a_process_before_left_is_on_record_as_begun_before_the_model_is_asked(store: Store) -> None:
+    """A box that loses its power under load is asked the same once more, and not at every start."""
+    model = Slow(store.path, is_freed=True)
+    here = Desk(store, model)
+    accepted = here.accept("hoot")
+    with store.write() as execute:
+        execute("UPDATE loops SET process = ''")
+    heard = here.inbox.feed.subscribe(accepted.loop)
+    here.inbox.start(accepted.loop)
+    assert [item.text for item in heard if isinstance(item, Delta)] == ["tooh"] and model.known == [1]
+    here.inbox.close("the test is over")
+
+
 @pytest.mark.covers("A-193")
 def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..., Desk]) -> None:
     here = desk(until_stopped)

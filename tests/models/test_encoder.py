@@ -74,8 +74,9 @@ def test_a_text_is_cut_to_what_the_model_was_trained_for(home: Home, tmp_path: P
 @pytest.mark.covers("B-091")
 def test_nothing_is_loaded_before_the_first_text_nor_for_none(home: Home) -> None:
     pool = Pool(home, Config())
-    assert pool.embed([], CancelToken()) == [] and pool.status()["embedding"] == ""
-    assert len(pool.embed(["owl"], CancelToken())[0]) == 384
+    assert pool.embed([], CancelToken()) == ("", []) and pool.status()["embedding"] == ""
+    model, vectors = pool.embed(["owl"], CancelToken())
+    assert model == "all-MiniLM-L6-v2.Q8_0" and len(vectors[0]) == 384
     assert pool.status()["embedding"] == "all-MiniLM-L6-v2.Q8_0"
     pool.close()
 
@@ -119,8 +120,9 @@ def test_a_stopped_batch_ends_between_two_texts(home: Home) -> None:
 def test_the_core_asks_the_broker_for_vectors(home: Home) -> None:
     with started(home, OWLBOX_TOKEN=TOKEN) as running:
         client = Client(ExternalBroker(running.socket, TOKEN))
-        assert client.embed([]) == [] and client.status()["embedding"] == ""
-        vectors = client.embed([f"owl number {n}" for n in range(300)], is_background=True)
-        assert len(vectors) == 300 and {len(v) for v in vectors} == {384}
+        assert client.embed([]).vectors == [] and client.status()["embedding"] == ""
+        made = client.embed([f"owl number {n}" for n in range(300)], is_background=True)
+        assert made.model == client.status()["embedding"] == "all-MiniLM-L6-v2.Q8_0"
+        assert len(made.vectors) == 300 and {len(v) for v in made.vectors} == {384}
         with running.client() as raw, pytest.raises(BadInput, match="257 texts at once"):
             raw.call("embed", {"texts": ["x"] * 257})

@@ -599,6 +599,10 @@ COUNT_SYNCS = """
     check(True, lambda: runs.start_loop(accepted.loop))
     check(False, lambda: runs.keep_draft(accepted.loop, "half"))
     check(True, lambda: runs.end_loop(runs.loop(accepted.loop), 200, "ok"))
+    accepted = check(True, lambda: inbox.accept(Inbound("local", "ann", "again", "m2", 1), "c"))
+    check(False, lambda: runs.start_loop(accepted.loop, is_synced=False))
+    check(True, lambda: runs.start_turn(accepted.loop, 1, "local"))  # and with it that the loop has begun
+    check(False, lambda: runs.start_turn(accepted.loop, 2, "local"))
     check(True, lambda: Entries(store).set("memory://owl", "hoot"))
     check(True, lambda: Entries(store).remove("memory://owl"))
     print("all synced as promised")

@@ -81,6 +81,15 @@ class Language(Struct, frozen=True, dict=True):
         return tuple(sorted({word for one in given for word in _literal_words(one) if len(word) >= 4}))
 
     @cached_property
+    def cues_by_letter(self) -> Mapping[tuple[int, str], tuple[str, ...]]:
+        """Those words by their first letter (0) and by their second (1): one typing error leaves one of them in its place."""
+        found: dict[tuple[int, str], list[str]] = {}
+        for word in self.cue_words:
+            for place in (0, 1):
+                found.setdefault((place, word[place]), []).append(word)
+        return {key: tuple(words) for key, words in found.items()}
+
+    @cached_property
     def known_words(self) -> frozenset[str]:
         """Every word of its files: none of them is a typing error."""
         lists = (

@@ -6,9 +6,9 @@ nearest examples with the embedding model that is loaded anyway: talk, a questio
 things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
 """
 
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from operator import mul
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from appliance.prompt.routing import arithmetic, message_parts, typing_errors
 from appliance.prompt.routing.languages import TEXTS, Language, Languages, words_in
 from appliance.prompt.routing.message_parts import Reading
 from appliance.prompt.routing.sentence_templates import Sentence, plain_words
+from appliance.prompt.routing.typing_errors import Mended
 from appliance.text import sentences
 
 # That point to what was said, before or around them, or to what was done last.
@@ -74,11 +75,12 @@ class Router:
     """Tells what a message asks for."""
 
     def __init__(self, languages: Languages, embed: Embed) -> None:
-        """`embed` gives vectors of texts, or none when there is no model for it."""
+        """`embed` gives unit vectors of texts, or none when there is no model for it."""
         self.languages = languages
         self._embed = embed
         self._guard = threading.Lock()
         self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
+        self._mended: tuple[str, dict[str, Sequence[Mended]]] = ("", {})
 
     def cue(self, text: str, order: Sequence[str] = ORDER, *, can_point: bool = False) -> Intent | None:
         """What a message asks for in so many words, of these; None when it does not.
@@ -95,7 +97,7 @@ class Router:
             if (found := self._read_message(said, language, order, can_point)) is not None:
                 return _with_times(found)
         for language in languages if len(said) <= MAX_CHARS else ():
-            for mended in typing_errors.mended(said, language, self.languages.real_words()):
+            for mended in self._mend_errors(said, language):
                 if (found := self._read_message(mended.text, language, order, can_point)) is not None:
                     parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
                     is_guess = any(typed.lower() not in language.short for *_, typed in mended.places)
@@ -118,11 +120,21 @@ class Router:
             return ""
         near: dict[str, list[float]] = {}
         for name, vector in known:
-            near.setdefault(name, []).append(cosine(vector, vectors[0]))
+            near.setdefault(name, []).append(sum(map(mul, vector, vectors[0])))
         scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
         if max(near[scores[0][1]]) < least:
             return ""
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
+
+    def _mend_errors(self, said: str, language: Language) -> Sequence[Mended]:
+        """What a message may mean whose typing errors are mended; kept for the message that is looked at, often more than once."""
+        text, known = self._mended
+        if text != said:
+            known = {}
+            self._mended = (said, known)
+        if language.name not in known:
+            known[language.name] = typing_errors.mended(said, language, self.languages.real_words())
+        return known[language.name]
 
     def _read_message(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
         """What a message asks for as a whole, or in one of its parts with the rest around it."""
@@ -182,12 +194,6 @@ class Router:
                     return []
                 self._examples[language.name] = [(name, vector) for (name, _), vector in zip(given, vectors)]
             return self._examples[language.name]
-
-
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """How near two vectors are, from -1 to 1."""
-    size = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
-    return sum(x * y for x, y in zip(a, b)) / size if size else 0.0
 
 
 def _with_times(found: Intent) -> Intent:

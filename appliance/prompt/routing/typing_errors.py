@@ -104,9 +104,11 @@ def _near_words(word: str, language: Language) -> list[str]:
     if word in language.known_words:
         return []
     near: list[tuple[int, str]] = []
-    for other in language.cue_words:
+    cues = language.cues_by_letter
+    exchanged = (other for other in cues.get((0, word[1]), ()) if other[1] == word[0])
+    for other in {*cues.get((0, word[0]), ()), *cues.get((1, word[1]), ()), *exchanged}:
         most = 2 if len(other) >= LONG_LETTERS and other[0] == word[0] else 1
-        if abs(len(other) - len(word)) > most or (word[0] != other[0] and word[1:2] != other[1:2] and word[:2] != other[1::-1]):
+        if abs(len(other) - len(word)) > most:
             continue
         if any(word == other + ending for ending in INFLECTED) or _is_another_short_word(word, other):
             continue

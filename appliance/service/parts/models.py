@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from appliance.models.client import BrokerMet, ModelAnswered, Models, RunningBroker
 from appliance.models.usage import Accounts
+from appliance.models.vector_cache import VectorCache
 from appliance.runtime import config, paths
 from appliance.runtime.settings import ConfigReloaded
 from appliance.secrets.vault_client import VaultClient
@@ -39,6 +40,7 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
     def is_local_only() -> bool:
         return base.settings().models.local_only
 
+    known = VectorCache()
     models = Models(
         keeper,
         wait_s=settings.llm.broker_wait_s,
@@ -46,8 +48,9 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
         only=(broker.route, broker.is_background) if broker is not None else ("", False),
         is_local_only=is_local_only,
         events=base.events,
+        known=known,
     )
-    patient = Models(RunningBroker(keeper), wait_s=0)
+    patient = Models(RunningBroker(keeper), wait_s=0, known=known)
     vault = VaultClient(models.call, base.redactor)
     renewal = Renewal(keeper, patient, is_local_only)
     base.events.subscribe(ModelAnswered, lambda answered: accounts.add(answered.route, answered.ask, answered.finish))
