@@ -7,6 +7,7 @@ queues, locks or doors. What a busy or full database keeps it from writing is ow
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 
 from msgspec.structs import replace
@@ -44,6 +45,7 @@ from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 DRAFT_EVERY_S = 2.0
+RECORDING = 4  # threads, made at need: so many turns at a time are recorded while their models evaluate
 MAX_WATCHED = 2000  # loops that are shown elsewhere at a time: one that waits for a decision may never end
 MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_result": Step.RESULT_RECORDED}
 
@@ -147,6 +149,7 @@ class Loops:
         self._owed: dict[str, list[Callable[[], None]]] = {}
         self._guard = threading.Lock()
         self._injected: dict[str, list[int]] = {}
+        self._recording = ThreadPoolExecutor(RECORDING, thread_name_prefix="turn-begun")
         self.is_closing = False
         self.feed = Feed()
         self.events.subscribe(LoopProgress, lambda progress: self.feed.put(progress.loop, progress.item))
@@ -290,9 +293,14 @@ class Loops:
             self.settle(session, work)
 
     def pay_all(self) -> None:
-        """The last chance to write what is owed."""
+        """Make every write that could not be made before."""
         for session in list(self._owed):
             self.pay(session)
+
+    def close(self) -> None:
+        """No loop of a person is driven any more: the last chance to write what is owed."""
+        self._recording.shutdown()
+        self.pay_all()
 
     def _commit_step(self, loop: Loop, step: AgentStep, turn: "Turn", draft: "Draft") -> "tuple[Turn, LoopEnded | None]":
         if isinstance(step, LoopEnded):
@@ -346,7 +354,8 @@ class Loops:
             self._passed(Step.TURN_BEGUN)
             return begun
 
-        turn = Turn(record=record) if self._runs.is_unsynced(loop.id) else Turn(record())
+        # Not a thread of its own: on a busy machine its start is waited for as long as a sync.
+        turn = Turn(self._recording.submit(record) if self._runs.is_unsynced(loop.id) else record())
         self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, f"turn {step.seq}")
         return turn
 
@@ -362,37 +371,20 @@ class Loops:
 
 
 class Turn:
-    """The row of a turn: there, or being written by a thread of its own."""
+    """The row of a turn: its id, or what is being written by another thread."""
 
-    def __init__(self, known: int | None = None, *, record: Callable[[], int] | None = None) -> None:
-        """`record` writes it and gives its id; it is called in another thread."""
-        self._known = known
-        self._record = record
-        self._error: OwlError | None = None
-        self._thread = None if record is None else threading.Thread(target=self._write_row, name="turn-begun", daemon=True)
-        if self._thread is not None:
-            self._thread.start()
+    def __init__(self, row: "int | Future[int] | None") -> None:
+        """None is that of a loop which has had no turn yet."""
+        self._row = row
 
     def id(self) -> int | None:
-        """Its id once it is written, None for none; what kept it from being written is raised, once."""
-        self.settle()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._known
+        """Its id, once it is written; what kept it from being written is raised."""
+        return self._row.result() if isinstance(self._row, Future) else self._row
 
     def settle(self) -> None:
         """Wait until it is written, or cannot be."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _write_row(self) -> None:
-        assert self._record is not None
-        try:
-            self._known = self._record()
-        except OwlError as error:
-            self._error = error
+        if isinstance(self._row, Future):
+            wait([self._row])
 
 
 class LoopTurns:

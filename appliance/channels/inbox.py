@@ -336,7 +336,7 @@ class Inbox:
         for token in tokens:
             token.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._loops.pay_all()
+        self._loops.close()
         for loop_id in list(self._cancels):
             self.feed.put(loop_id, LATER)
 

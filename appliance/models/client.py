@@ -29,8 +29,8 @@ LOG = logging.getLogger(__name__)
 CONNECT_S = 5.0
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
-MEET_S = 60.0
-SPARE_S = 2.0  # how long a connection is kept for the next request; one that hangs by then is noticed as any other
+MEET_S = 60.0  # after which a broker is met again, over a new connection
+SPARE_S = 50.0  # how long a connection is kept for the next request
 RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
@@ -118,7 +118,7 @@ class Models:
         self._is_local_only = is_local_only
         self._events = events or Events()
         self._guard = threading.Lock()
-        self._spare: tuple[Client, float] | None = None  # the connection of the last short call, and when it ended
+        self._spare: tuple[Client, float] | None = None  # the connection of the last request, and when that ended
 
     def configure(self, wait_s: float, silence_s: float) -> None:
         """Wait so long for a broker from now on, and take it for hung after so long a silence."""
@@ -205,11 +205,12 @@ class Models:
     def _attempt_answer(self, route: Route, ask: Ask, cancel: Cancel, end_s: float) -> Iterator[Piece | Finish]:
         token = cancel if isinstance(cancel, CancelToken) else CancelToken()
         began_s, first_s = monotonic_s(), 0.0
-        with self._take_connection() as client:
-            left_s = max(1.0, end_s - monotonic_s())
-            if ask.is_background:
-                left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
-            params = {"route": route.name, "ask": to_plain(ask)}
+        client = self._take_connection()
+        left_s = max(1.0, end_s - monotonic_s())
+        if ask.is_background:
+            left_s += RESTING_S  # the broker bounds its computing; how long people go first is not its fault
+        params = {"route": route.name, "ask": to_plain(ask)}
+        try:
             stream = client.stream(
                 "generate",
                 params,
@@ -223,13 +224,20 @@ class Models:
                     name, value = next(stream)
                 except StopIteration as end:
                     finish = from_plain(Finish, end.value)
-                    total_s = monotonic_s() - began_s
-                    self._record_usage(ModelAnswered(route, ask, finish, first_s or total_s, total_s))
-                    yield finish
-                    return
+                    break
                 if name == "piece":
                     first_s = first_s or monotonic_s() - began_s
                     yield from_plain(Piece, value)
+        except BaseException:
+            client.close()
+            raise
+        if token.is_set():
+            client.close()  # it hangs up soon, if it was stopped in the last moment
+        else:
+            self._keep_connection(client)
+        total_s = monotonic_s() - began_s
+        self._record_usage(ModelAnswered(route, ask, finish, first_s or total_s, total_s))
+        yield finish
 
     def _record_usage(self, answered: ModelAnswered) -> None:
         """Put it down before the answer is handed on, which may be the last that we do."""
@@ -239,12 +247,13 @@ class Models:
             LOG.error("what a request took is not put down: %s", error)
 
     def _take_connection(self) -> Client:
-        """The connection that the last short call left, or a new one: a plan and the answer after it share one."""
+        """The connection that the last request left, or a new one; a conversation needs one."""
         with self._guard:
             spare, self._spare = self._spare, None
         if spare is not None:
             client, left_s = spare
-            if monotonic_s() - left_s < SPARE_S and client.is_fresh():
+            now_s = monotonic_s()
+            if now_s - left_s < SPARE_S and now_s - self._known[1] <= MEET_S and client.is_fresh():
                 return client
             client.close()
         return self._connect_broker()
@@ -325,7 +334,8 @@ class Models:
                 client = self._take_connection()
                 pid = int(client.server.get("pid") or 0)
                 try:
-                    found = client.call(method, params, deadline_s=deadline_s, correlation=log.correlation())
+                    idle = (self._health_s, self._check_broker)  # a connection that was kept may be to one that hangs
+                    found = client.call(method, params, deadline_s=deadline_s, correlation=log.correlation(), idle=idle)
                 except BaseException:
                     client.close()
                     raise

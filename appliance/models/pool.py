@@ -7,6 +7,7 @@ nobody here, and are the matter of `remotes`.
 """
 
 import difflib
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -341,8 +342,13 @@ def _list_files(home: Home) -> list[Path]:
 
 
 def _stamp_files(home: Home) -> list[tuple[str, float]]:
-    """What tells whether model files came, went or changed."""
-    return [(p.name, _modified_s(p)) for p in _list_files(home)]
+    """What tells whether model files came, went or changed; asked for several times an answer."""
+    try:
+        with os.scandir(home.models) as found:
+            names = sorted(one.name for one in found if one.name.endswith(".gguf") and not one.name.startswith("."))
+    except OSError:
+        return []
+    return [(name, _modified_s(home.models / name)) for name in names]
 
 
 def _modified_s(path: Path) -> float:

@@ -68,7 +68,10 @@ class Client:
     def is_fresh(self) -> bool:
         """True while the server has not hung up; only between two requests."""
         poll = select.poll()
-        poll.register(self._wire.sock, select.POLLIN)
+        try:
+            poll.register(self._wire.sock, select.POLLIN)
+        except ValueError:
+            return False  # it was closed
         return not poll.poll(0)
 
     def close(self) -> None:
@@ -82,10 +85,16 @@ class Client:
             pass
 
     def call(
-        self, method: str, params: dict[str, Any] | None = None, *, deadline_s: float | None = None, correlation: str = ""
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        deadline_s: float | None = None,
+        correlation: str = "",
+        idle: tuple[float, Callable[[], None]] | None = None,
     ) -> Any:
-        """The method's result; the server's error is raised here as the same class."""
-        stream = self.stream(method, params, deadline_s=deadline_s, correlation=correlation)
+        """The method's result; the server's error is raised here as the same class. `idle` is that of `stream`."""
+        stream = self.stream(method, params, deadline_s=deadline_s, correlation=correlation, idle=idle)
         while True:
             try:
                 next(stream)

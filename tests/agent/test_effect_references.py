@@ -178,6 +178,9 @@ def test_a_task_is_meant_by_its_number_whatever_another_is_called(
     assert isinstance(meant, Do) and dict(meant.call.arguments) == {"id": number, "priority": "high"}
 
 
+FINE = "A very fine day indeed my friend. HONEST"
+
+
 @pytest.mark.parametrize(
     ("pieces", "said"),
     [
@@ -188,12 +191,33 @@ def test_a_task_is_meant_by_its_number_whatever_another_is_called(
         (("Hello! ", "How are you today? "), "Hello! How are you today?"),
         (("I have a dream. ", "It is a nice one. "), "I have a dream. It is a nice one."),
         (("Ich habe die Aufgabe hinzugefügt. ",), "HONEST"),
+        (("Hello! ", "I have added ", "it to your list. "), "Hello! HONEST"),
+        (("Hi", ",", " I", " have", " added", " it", "."), "Hi, HONEST"),
+        (("Well then my dear friend, ", "I have added it."), "Well then my dear friend, HONEST"),
+        (("What", " a", " day", ".", " I", " have", " added", " it", ".", " So", " there", "."), "What a day. HONEST"),
+        (("A", " very", " fine", " day", " indeed", " my", " friend", ".", " I", " have", " set", " it", ".", " So", "."), FINE),
     ],
 )
 def test_no_claim_of_a_model_reaches_a_person(guide: Guide, pieces: tuple[str, ...], said: str) -> None:
     guard = ClaimGuard(SentenceStream(), guide.claims_effect, "HONEST")
     shown = "".join(guard.feed(piece) for piece in pieces if not guard.is_over) + guard.finish(is_cut=False)
     assert " ".join(shown.split()) == said and shown == guard.said
+
+
+@pytest.mark.parametrize(
+    ("pieces", "first"),
+    [
+        (("Hello", "!", " How", " can", " I"), "Hello!"),
+        (("How", " are", " you"), "How are"),
+        (("I", "'m", " sorry", " for", " that"), "I'm sorry for"),
+        (("Good", " morning", ",", " Ada"), "Good morning,"),
+        (("Sure", ",", " what", " is", " it"), ""),
+        (("How", "ever", ",", " I", " did"), ""),
+    ],
+)
+def test_a_greeting_or_a_question_is_passed_on_as_it_comes(guide: Guide, pieces: tuple[str, ...], first: str) -> None:
+    guard = ClaimGuard(SentenceStream(), guide.claims_effect, "HONEST")
+    assert next(filter(None, map(guard.feed, pieces)), "").strip() == first
 
 
 def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: Guide) -> None:

@@ -32,6 +32,7 @@ from appliance.work.schedules import COLUMNS, Action, New, Schedules
 
 LISTED = 100
 QUICK = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA quick_check').fetchall()"
+IMPORT = "import gc; from appliance.__main__ import GC_THRESHOLD as most; gc.set_threshold(most); import appliance.service.core"
 COPY = f"""
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO schedules ({COLUMNS}) SELECT id + i, name || i, {COLUMNS.split(", ", 2)[2]} FROM schedules, n WHERE id = ?
@@ -119,7 +120,7 @@ def measure(box: Box, count: int, llm: str, rounds: int) -> dict[str, Any]:
     ways = {
         "doctor": box.command("doctor"),
         "quick_check": [sys.executable, "-c", QUICK, str(box.home.database)],
-        "import of the core": [sys.executable, "-c", "import appliance.service.core"],
+        "import of the core": [sys.executable, "-c", IMPORT],
         "python -c pass": [sys.executable, "-c", "pass"],
     }
     if llm:

@@ -213,19 +213,20 @@ def test_a_broker_that_hangs_before_its_first_word_is_revived_and_asked_again(pa
 
 
 class Greeter:
-    """A broker that greets its first caller, then hangs: it accepts and reads no more."""
+    """A broker that greets its first caller, and may answer some requests with nothing, then hangs: it reads no more."""
 
-    def __init__(self, path: Path) -> None:
-        self.sock, self.greeted = listen(path), 0
+    def __init__(self, path: Path, answers: int = 1) -> None:
+        self.sock, self.greeted, self.answers = listen(path), 0, answers
         self._held: list[socket.socket] = []
         threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
         one, _ = self.sock.accept()
         self._held.append(one)
-        one.recv(65536)
-        self.greeted += 1
-        one.sendall(b'{"jsonrpc": "2.0", "id": 1, "result": {}}\n')
+        for number in range(1, self.answers + 1):
+            one.recv(65536)
+            self.greeted += 1
+            one.sendall(b'{"jsonrpc": "2.0", "id": %d, "result": {}}\n' % number)
 
     def close(self) -> None:
         for sock in (self.sock, *self._held):
@@ -306,6 +307,44 @@ def test_a_plan_and_the_answer_that_follows_share_a_connection(path: Path) -> No
     assert made.plan() == (ROUTE,)
     assert [*made.generate(ROUTE, ASK, CancelToken())][-1] == FINISH
     listener.close()
+
+
+def test_a_conversation_keeps_its_connection(path: Path) -> None:
+    tokens = iter(["only"])
+    listener = broker(path, Service(), token="only")
+    made = Models(Supervised(path, Reviver(), tokens), wait_s=30)
+    for _ in range(3):
+        assert made.plan() == (ROUTE,) and [*made.generate(ROUTE, ASK, CancelToken())][-1] == FINISH
+    listener.close()
+
+
+def test_an_answer_that_was_stopped_leaves_no_connection_behind(path: Path, service: Service) -> None:
+    tokens, cancel = iter(["", ""]), CancelToken()
+    made = Models(Supervised(path, Reviver(), tokens), wait_s=30)
+    pieces = made.generate(ROUTE, ASK, cancel)
+    assert next(pieces) == Piece("hoot ")
+    cancel.set()
+    try:
+        list(pieces)
+    except Cancelled:
+        pass  # the last piece may be on its way by then, or not
+    assert made.plan() == (ROUTE,) and next(tokens, None) is None
+
+
+def test_a_broker_that_hangs_behind_a_connection_that_was_kept_is_revived(path: Path) -> None:
+    """It answers the first request, and no other one."""
+    greeter, made = Greeter(path, answers=2), []
+
+    def restart(reason: str) -> None:
+        if reason != "needed" and not made:
+            greeter.close()
+            made.append(broker(path, Service()))
+
+    revive = Reviver(restart)
+    using = models(path, revive, health_s=0.5)
+    assert using.plan() == ()
+    assert using.plan() == (ROUTE,) and "broker does not answer" in revive.reasons[0]
+    made[0].close()
 
 
 def test_a_connection_that_a_broker_left_behind_is_not_asked(path: Path) -> None:

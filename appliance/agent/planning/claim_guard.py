@@ -1,8 +1,8 @@
 """An answer of a model that called no tool, without a sentence which says that it did something: nobody may read that.
 
 Text is passed on as it streams. A short first sentence ("Sure!") and one that begins as such a claim waits until it is known what
-becomes of it. What begins otherwise and turns out to be one has been read in part; what follows it never is. Knows no words:
-whether a sentence is a claim is for its caller to say.
+becomes of it; one that greets or asks does not wait. What begins otherwise and turns out to be one has been read in part; what
+follows it never is. Knows no words: whether a sentence is a claim is for its caller to say.
 """
 
 import re
@@ -16,6 +16,13 @@ BEGUN = re.compile(
     r"^\W*(?:(?:ok|okay|sure|great|alright|all right|of course|certainly|absolutely|yes|done|noted|got it)\W+)*"
     r"(?:(?:gut|klar|d'accord|vale|claro)\W+)*"
     r"(?:i(?:['’](?:ve|ll|m))?|let|your|the|a|reminder|task|alarm|timer|note|done|it|we|ich|wir|die|der|j['’]ai|je|la|le|he|hemos|voy|te)\b",
+    re.IGNORECASE,
+)
+# A first sentence that greets, asks, or says how somebody is: it is passed on word by word.
+PLAIN = re.compile(
+    r"^\W*(?:hello|hi|hey|welcome|good (?:morning|afternoon|evening|night|day)|how|what|why|where|who|which"
+    r"|i(?:['’]m| am) (?:sorry|not|an?|here)|hallo|guten (?:morgen|tag|abend)|gute nacht|wie|warum|wo"
+    r"|bonjour|bonsoir|comment|pourquoi|hola|buenos d[ií]as|buenas (?:tardes|noches))[\s,.!?]",
     re.IGNORECASE,
 )
 SOON = 24  # characters after which a sentence that does not begin as a claim is passed on
@@ -45,6 +52,8 @@ class ClaimGuard:
     def finish(self, *, is_cut: bool) -> str:
         """What is left to be shown."""
         shown = "" if self._has_claimed else self._pass_on(self._stream.finish(is_cut=is_cut), is_last=True)
+        if self._begun and not self._has_claimed:  # all of the last sentence was passed on
+            self._has_claimed = self._check(self._begun.strip())
         if self._has_claimed:
             honest = f" {self._honest}" if self.said.strip() else self._honest
             self.said += honest
@@ -55,24 +64,34 @@ class ClaimGuard:
         if self._has_claimed:
             return ""
         self._held += text
-        at = 0
-        for end in sentences.boundaries(self._held, is_open=not is_last):
-            if self._check((self._begun + self._held[at:end]).strip()):
+        whole, first = self._begun + self._held, len(self._begun)
+        start = 0  # of the sentence that is looked at
+        for end in sentences.boundaries(whole, is_open=not is_last):
+            if self._check(whole[start:end].strip()):
                 self._has_claimed = True
                 # What waits is a word such as "Sure!", which belongs to the claim.
-                shown, self._held = self._held[:at] if self._begun or self.said else "", ""
+                shown, self._held = whole[first : max(first, start)] if first or self.said else "", ""
                 self.said += shown
                 return shown
-            is_short = not self._begun and not self.said and len(self._held[:end].split()) <= FEW_WORDS
-            if is_short and not is_last:
+            is_short = not first and not self.said and len(whole[:end].split()) <= FEW_WORDS
+            if is_short and not is_last and not PLAIN.match(whole):
                 continue
-            at, self._begun = end, ""
-        rest = self._held[at:]
-        if at == 0 and len(self._held.split()) <= FEW_WORDS and not self._begun and not is_last:
-            return ""
-        if rest.strip() and not is_last and (self._begun or (len(rest) >= SOON and not BEGUN.match(rest))):
-            self._begun += rest
-            at = len(self._held)
-        shown, self._held = self._held[:at], self._held[at:]
+            start = end
+        at = max(first, start)
+        if not is_last:
+            at += self._count_begun(whole[start:first], whole[at:], is_first=not self.said and start == 0)
+        shown, self._begun, self._held = whole[first:at], whole[start:at], whole[at:]
         self.said += shown
         return shown
+
+    @staticmethod
+    def _count_begun(begun: str, rest: str, *, is_first: bool) -> int:
+        """How many characters more of a sentence that goes on are passed on already, after those of it that were."""
+        plain = PLAIN.match(rest) if is_first and not begun else None
+        if not rest.strip() or (is_first and len(rest.split()) <= FEW_WORDS and not begun and plain is None):
+            return 0
+        if plain is None and not begun and (len(rest) < SOON or BEGUN.match(rest)):
+            return 0
+        said, more = (plain[0], rest[plain.end() :]) if plain is not None else (begun, rest)
+        waits = said.rstrip().endswith(",") and BEGUN.match(more)  # "Hello, I have ..."
+        return len(rest) - len(more) if waits else len(rest)
