@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts root-cuts bundle docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -142,8 +142,11 @@ bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: fo
 image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts, PLAYED=1: no model)
 	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") $(if $(PLAYED),--played) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
-image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES)
-	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES, CORES=2)
+	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) --cores $(or $(CORES),2) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+
+image-sandbox: install ## the sandbox's tests inside an emulated box with the image (ARCH, FILES="tests/...": some)
+	$(bin)/python image-build/sandbox_test.py "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)" $(FILES)
 
 root-cuts: install ## power cuts of the root of an image for this kind of machine, without an emulator (ARCH, KEY, CUTS=60, SEED=n); as root
 	$(bin)/python image-build/root_cuts.py --cuts $(or $(CUTS),60) --seed $(or $(SEED),0) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"

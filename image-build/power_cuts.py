@@ -1,6 +1,6 @@
 """Pulls the plug of an emulated box and looks at what the next start makes of it: what `make image-test KILLS=50` runs.
 
-    .venv/bin/python image-build/power_cuts.py IMAGE [--cuts 50] [--seed 0] [--key SIGNING_KEY] [--minutes N]
+    .venv/bin/python image-build/power_cuts.py IMAGE [--cuts 50] [--seed 0] [--key SIGNING_KEY] [--minutes N] [--cores 2]
 
 A cut is a SIGKILL of the emulator, whose card is a file written through the host's cache: what the emulator had not written yet is
 gone. Of a first start and of an update, which take minutes, several cuts are made of one run: the card is copied with the emulator
@@ -130,8 +130,8 @@ class Record:
 class Cuts:
     """Cuts of one card's boxes until there are enough; `key` is the private one of updates, without it there are none of those."""
 
-    def __init__(self, card: Card, record: Record, port: int, key: bytes, say: Say) -> None:
-        self.card, self.record, self._port, self._key, self._say = card, record, port, key, say
+    def __init__(self, card: Card, record: Record, port: int, key: bytes, say: Say, cores: int = 2) -> None:
+        self.card, self.record, self._port, self._key, self._say, self._cores = card, record, port, key, say, cores
 
     def run(self, count: int, end_s: float) -> None:
         """Cut until there are `count`, or until a moment of the monotonic clock; SystemExit when a card is not whole."""
@@ -147,6 +147,9 @@ class Cuts:
                 self._add([self._cut_start(str(self.card.layer(f"again-{len(self.record.cuts)}", settled)), [])])
             self._look_at(shots[0], is_last=len(self.record.cuts) + 1 >= count)
 
+    def _box(self, disk: Path) -> Box:
+        return Box(self.card, disk, self._port, cores=self._cores, has_firmware=False)
+
     def _choose(self) -> str:
         """The phase that has had the fewest cuts for its share."""
         shares = {FIRST: 1, UPDATE: 1 if self._key else 0, LOADED: 3}
@@ -159,7 +162,7 @@ class Cuts:
     def _settle(self, settled: Path) -> None:
         """A card after its first start, shut down in good order, whose model is a script."""
         disk = self.card.layer("settling")
-        box = Box(self.card, disk, self._port, has_firmware=False)
+        box = self._box(disk)
         try:
             self.record.first_s = box.start()
             self._say(f"first start: login after {self.record.first_s:.0f} s")
@@ -176,7 +179,7 @@ class Cuts:
         """Cuts between power on and a while after the first login."""
         chance, disk = self.record.chance(), self.card.layer("first")
         moments = sorted(chance.uniform(1, self.record.first_s * 1.3) for _ in range(AT_ONCE))
-        box = Box(self.card, disk, self._port, has_firmware=False)
+        box = self._box(disk)
         box.power_on()
         try:
             began_s, shots = time.monotonic(), list[Shot]()
@@ -191,7 +194,7 @@ class Cuts:
     def _cut_update(self) -> None:
         """Cuts while an update is applied to a box that was told things before; it may take as long as it does."""
         chance, disk = self.record.chance(), self.card.layer("update", self.card.folder / "settled.qcow2")
-        box = Box(self.card, disk, self._port, has_firmware=False)
+        box = self._box(disk)
         shots = list[Shot]()
         try:
             box.start()
@@ -216,7 +219,7 @@ class Cuts:
     def _cut_start(self, disk: str, promised: list[str]) -> Shot:
         """A cut while a card starts."""
         at_s = self.record.chance().uniform(0.5, self.record.first_s)
-        box = Box(self.card, Path(disk), self._port, has_firmware=False)
+        box = self._box(Path(disk))
         box.power_on()
         time.sleep(at_s)
         box.kill()
@@ -232,7 +235,7 @@ class Cuts:
 
     def _look_at(self, shot: Shot, *, is_last: bool) -> None:
         """Start a card, note what was found, and cut it again unless others wait."""
-        box = Box(self.card, Path(shot.disk), self._port, has_firmware=False)
+        box = self._box(Path(shot.disk))
         try:
             up_s = box.start()
             failed = box.ssh("admin", SETTLED, check=False).stdout.split()
@@ -306,13 +309,15 @@ def look_over(box: Box, card: Card) -> dict[str, Any]:
     return told
 
 
-def cut_power(image: Path, arch: str, port: int, count: int, *, seed: int = 0, key: bytes = b"", minutes: float = 600) -> Record:
+def cut_power(
+    image: Path, arch: str, port: int, count: int, *, seed: int = 0, key: bytes = b"", minutes: float = 600, cores: int = 2
+) -> Record:
     """Cut boxes with an image off until there are `count` cuts of it, or for so many minutes; SystemExit when one is not whole."""
     place = image.absolute().with_name(f"power-cuts-{arch}")
     place.mkdir(exist_ok=True)
     record = Record(place.with_suffix(".json"), image, seed)
     card = Card(image, place, arch)
-    Cuts(card, record, port, key, lambda line: print(line, flush=True)).run(count, time.monotonic() + minutes * 60)
+    Cuts(card, record, port, key, lambda line: print(line, flush=True), cores).run(count, time.monotonic() + minutes * 60)
     by_phase = Counter(str(one["phase"]) for one in record.cuts)
     told = ", ".join(f"{number} {phase}" for phase, number in sorted(by_phase.items()))
     print(f"{len(record.cuts)} of {count} power cuts, each followed by a whole start: {told}")
@@ -329,10 +334,11 @@ def main() -> int:
     words.add_argument("--key", type=Path, help="the private key of updates that the image takes")
     words.add_argument("--minutes", type=float, default=600, help="how long; a further call goes on")
     words.add_argument("--port", type=int, default=22023)
+    words.add_argument("--cores", type=int, default=2, help="of the emulated box; 1 leaves more of this machine to others")
     chosen = words.parse_args()
     arch = chosen.arch or ("arm64" if "arm64" in chosen.image.name else "amd64")
     key = base64.b64decode(chosen.key.read_text("ascii")) if chosen.key else b""
-    given = {"seed": chosen.seed, "key": key, "minutes": chosen.minutes}
+    given = {"seed": chosen.seed, "key": key, "minutes": chosen.minutes, "cores": chosen.cores}
     return 0 if len(cut_power(chosen.image, arch, chosen.port, chosen.cuts, **given).cuts) >= chosen.cuts else 1
 
 
