@@ -227,3 +227,23 @@ def test_what_the_imager_wrote_goes_after_its_copies_are_whole(tmp_path: Path) -
     read_imager(boot, programs)
     first = "network-config: authorized_keys hostname network-config timezone user-data wifi.txt"
     assert log.read_text().splitlines() == [first, "user-data: authorized_keys hostname timezone user-data wifi.txt"]
+
+
+FSTAB_READER = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
+
+
+@pytest.mark.skipif(not FSTAB_READER.exists(), reason="needs systemd")
+def test_a_boot_partition_that_does_not_come_keeps_nobody_out(tmp_path: Path) -> None:
+    """A slow emulator ended in the emergency shell, which asks for a password that nobody has, 2026-11-27."""
+    folders = [tmp_path / name for name in ("normal", "early", "late")]
+    for folder in folders:
+        folder.mkdir()
+    overlay = ROOT / "image-build/overlay/etc"
+    subprocess.run([FSTAB_READER, *folders], env={"SYSTEMD_FSTAB": str(overlay / "fstab")}, check=True, timeout=60)
+    needed, wanted = (folders[0] / f"local-fs.target.{kind}" for kind in ("requires", "wants"))
+    assert {path.name for path in needed.iterdir()} == {"-.mount"}
+    assert (wanted / "boot-firmware.mount").is_symlink()
+    unit = (overlay / "systemd/system/owlbox-first-boot.service").read_text()
+    required = [line for line in unit.splitlines() if line.startswith(("Requires", "BindsTo"))]
+    assert required == ["RequiresMountsFor=/var/lib"]
+    assert "After=boot-firmware.mount" in unit.splitlines() and "Wants=boot-firmware.mount" in unit.splitlines()
