@@ -113,6 +113,7 @@ PLACE = (
 )
 NAME = r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜÉ][\w'’-]+"
 LABEL = r"^[\w' -]{2,30}: "  # "Fuse box: hall"
+NAMED = r"(?:[A-ZÄÖÜÉ][\w'’-]+ ?){1,3}: "  # and one that may be somebody: "Lea: 7 September"
 STREET = r"\b(?:street|road|lane|avenue|square|rue|calle|platz)\b|\w(?:straße|strasse|str\.|gasse|weg|platz)\b"
 JOB = (
     r"\b(?:works?|worked|working|job|profession|retired|employed|studies|teaches|student|arbeitet|beruf|rentner\w*|travaille|métier"
@@ -191,6 +192,8 @@ def _holds_place(text: str) -> bool:
 def _holds_person(text: str) -> bool:
     """Whether a text has a word with a capital letter, or one such as "neighbour"."""
     rest = compiled(WHEN).sub(" ", compiled(A_DATE).sub(" ", compiled(LABEL).sub("", text)))
+    if re.match(NAMED, text):
+        return True
     capitals = re.findall(r"\b[A-ZÄÖÜÉ][\w'’-]*[a-zäöüéß]", rest)
     return any(word.lower() not in BEGINNINGS for word in capitals) or compiled(ROLE).search(rest) is not None
 

@@ -44,6 +44,7 @@ NAMED = 0.66  # share of the words that say what is done, which the name of a ta
 UNNAMED = frozenset("some any more one ones".split())
 REMIND_WORDS = frozenset("remind timer please it that then am pm clock".split())
 RAISED = {"priority_up": "high", "priority_down": "low"}
+HAVING_TO = re.compile(r"\b(?:i|we)(?:['’]ve)? (?:have to|need to|got to|must|should) ", re.IGNORECASE)
 LINKED = re.compile(r"(?:to|that|about|of)\b", re.IGNORECASE)
 POINTED = re.compile(r"\b(?:about|of|for|to|an|de|d') (?:it|that|this|das|ça|cela|eso)\b|\b(?:daran|dran)\b", re.IGNORECASE)
 SPAN = re.compile(
@@ -145,6 +146,8 @@ class Effects:
             return self._with_subject(f"{begun}{spoken}", intent)
         if intent.name == "remind_late" and "rest" in parts:
             at = intent.text.find(parts["rest"]) + len(parts["rest"])
+            if "what" not in parts:
+                return f"{begun}{HAVING_TO.sub('to ', _without_courtesy(intent.text[:at]), count=1)}"
             link = "" if not is_english or LINKED.match(parts["what"]) else "to "
             return f"{begun}{_without_courtesy(intent.text[:at])} {link}{parts['what']}"
         if intent.name == "remind_late":

@@ -180,6 +180,8 @@ class Router:
                 if any(one.match(text, plain) for one in language.refusals.get(name, ())):
                     break
                 parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
+                if name not in TEXTS and not all(_says_anything(part) for part in parts.values()):
+                    continue
                 if _is_meant(name, parts, language):
                     return Intent(name, language, parts, text)
         return None
@@ -240,6 +242,11 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         did = words_in(parts["deed"])[:1]
         return bool(did) and (did[0].endswith("ed") or did[0] in language.words["past"])
     return "level" not in parts or bool(language.level(parts["level"]))
+
+
+def _says_anything(text: str) -> bool:
+    """Whether a part of a sentence is more than its full stop."""
+    return any(letter.isalnum() for letter in text)
 
 
 def says_when(text: str, language: Language) -> bool:
