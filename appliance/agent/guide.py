@@ -30,7 +30,7 @@ from appliance.agent.planning.plans import (
     closed,
     tool_call,
 )
-from appliance.knowledge import evidence
+from appliance.knowledge import word_forms
 from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Evidence, Finder, Sentence
@@ -46,7 +46,7 @@ from appliance.text.references import display
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
-NEAREST, NEAREST_WORLD = 0.25, 0.42  # the second for what looks like a question about the world and names a thing of one's own
+NEAREST, NEAREST_PLAIN, NEAREST_WORLD = 0.25, 0.38, 0.42  # for one's own things, where the examples do not tell, and for the world
 SECOND = 0.85  # of the best score, for a second sentence among the nearest
 FEW_SHOWN = 30  # words of both
 SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
@@ -129,9 +129,9 @@ class Guide:
 
     def _means_last(self, scene: Scene, intent: Intent, effect: Effect) -> bool:
         """Whether a request that points to something means the last effect, rather than what is said around it."""
-        words = evidence.content_words(intent.context, self.ignored)
+        words = word_forms.content_words(intent.context, self.ignored)
         named = " ".join(map(str, effect.arguments.values()))
-        if not words or any(evidence.has_stem(evidence.stem(word), named) for word in words):
+        if not words or any(word_forms.has_stem(word_forms.stem(word), named) for word in words):
             return True
         return effect.turns == 1 and intent.name != "done_it"
 
@@ -184,7 +184,7 @@ class Guide:
         if not question:
             return self._plan_answer(scene)
         kind = kind_of(question)
-        named = set(evidence.content_words(question, self.ignored)) - (kind.words if kind is not None else frozenset())
+        named = set(word_forms.content_words(question, self.ignored)) - (kind.words if kind is not None else frozenset())
         texts = [question] if named or not rest else []
         texts += [f"{question.rstrip('?')}, {rest}?"] if rest else []
         plans = []
@@ -194,7 +194,7 @@ class Guide:
                 return plans[-1]
         if plans and isinstance(plans[0], Say) and plans[0].is_near:
             return plans[0]
-        is_whole = len(evidence.content_words(question, self.ignored)) >= WHOLE_QUESTION
+        is_whole = len(word_forms.content_words(question, self.ignored)) >= WHOLE_QUESTION
         if plans and is_whole and isinstance(plans[0], Chat) and question == texts[0] and scene.tier == "tiny":
             return plans[0]  # what stands beside a question leads such a model astray
         if not plans or scene.text.endswith("?"):
@@ -265,8 +265,8 @@ class Guide:
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
         ):
             return self._quote_nearest(found, language) if found.score >= NEAREST else self._say_nothing(found, language)
-        if is_question and not is_you and not is_definition and kind == "world" and found.score >= NEAREST_WORLD:
-            if own or found.known or DEFINITE.search(scene.text):
+        if is_question and not is_you and found.score >= self._least_near(scene, kind, language):
+            if own or found.known or kind != "world" or DEFINITE.search(scene.text):
                 return self._quote_nearest(found, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":
@@ -274,16 +274,23 @@ class Guide:
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
+    @staticmethod
+    def _least_near(scene: Scene, kind: str, language: Language) -> float:
+        """From which score a sentence is shown as the nearest; a tiny model could say nothing else in a language it does not know."""
+        if scene.tier == "tiny" and "no_talk" in language.phrases:
+            return NEAREST
+        return NEAREST_WORLD if kind == "world" else NEAREST_PLAIN
+
     def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
         """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""
         kind = kind_of(question)
-        if kind is None or set(evidence.content_words(question, self.ignored)) - kind.words:
+        if kind is None or set(word_forms.content_words(question, self.ignored)) - kind.words:
             return ()
         return tuple(one for one in found.best if one.ref == subject and kind.holds(one.text))
 
     def _last_statement(self, scene: Scene) -> str:
         """What the person said just before, where a question that names nothing asks for the kind of thing it holds."""
-        words = set(evidence.content_words(scene.text, self.ignored)) - {"sorry"}
+        words = set(word_forms.content_words(scene.text, self.ignored)) - {"sorry"}
         kind, last = kind_of(scene.text), scene.last_question.strip()
         is_meant = kind is not None and last and not last.endswith("?") and len(words) <= 1 and kind.holds(last)
         return last if is_meant and self._router.cue(last) is None else ""
@@ -426,8 +433,8 @@ class Guide:
         """A note whose title stands in a message, such as "shopping" in "what is on my shopping list?"; None for none."""
         found = self._finder.find_evidence(scene.text)
         for one in found.best:
-            words = evidence.content_words(one.title, self.ignored)
-            if one.ref and words and all(evidence.has_stem(evidence.stem(word), scene.text) for word in words):
+            words = word_forms.content_words(one.title, self.ignored)
+            if one.ref and words and all(word_forms.has_stem(word_forms.stem(word), scene.text) for word in words):
                 return self._quote_best(scene, replace(found, best=(one,)), language)
         return None
 

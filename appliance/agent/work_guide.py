@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from appliance.agent import reports
 from appliance.agent.guide import DEFINITE, LEAST, Guide
 from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
-from appliance.knowledge import evidence
+from appliance.knowledge import word_forms
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
 from appliance.prompt.routing import router
@@ -186,13 +186,13 @@ class WorkGuide(Guide):
 
     def _find_named(self, query: str) -> tuple[str, str] | None:
         """The note that a text names: its reference and its body."""
-        stems = [evidence.stem(word) for word in evidence.content_words(query, self.ignored)]
+        stems = [word_forms.stem(word) for word in word_forms.content_words(query, self.ignored)]
         best: tuple[float, str, str] | None = None
         for ref in dict.fromkeys(one.ref for one in self._finder.collect(query, least=0.4)):
             entry = self._entries.find(ref)
             if entry is None or not entry.body.strip():
                 continue
-            title = {evidence.stem(word) for word in evidence.content_words(entry.title or "", ())}
+            title = {word_forms.stem(word) for word in word_forms.content_words(entry.title or "", ())}
             share = sum(stem in title for stem in stems) / len(stems) if stems else 0.0
             if best is None or share > best[0]:
                 best = (share, ref, entry.body)
@@ -211,7 +211,7 @@ class WorkGuide(Guide):
         return self._quote_best(replace(scene, tier="tiny"), found, language)
 
     def _say_missing(self, query: str, language: Language) -> Say:
-        words = evidence.content_words(query, self.ignored)
+        words = word_forms.content_words(query, self.ignored)
         said = language.say("nothing", words=", ".join(words[:6])) if words else language.say("nothing_plain")
         return Say(said, "failed")
 

@@ -242,7 +242,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "job",
-        (r"\bfor a living\b|\bwhat (?:.{1,30} )?\b(?:job|profession|occupation)\b|\b(?:welchen beruf|von beruf)\b"),
+        (r"\bfor (?:a living|work)\b|\bwhat (?:.{1,30} )?\b(?:job|profession|occupation)\b|\b(?:welchen beruf|von beruf)\b"),
         _fits(JOB),
         frozenset("living job profession occupation beruf".split()),
     ),
@@ -257,11 +257,11 @@ KINDS: tuple[Kind, ...] = (
         (
             r"\b(?:(?:tele)?phone|mobile|cell|telefon|handy)[ -]?(?:number|nummer)|\b(?:his|her|their) number\b"
             r"|numéro de (?:téléphone|portable)"
-            r"|número de (?:teléfono|móvil)"
+            r"|número de (?:teléfono|móvil)|^\W*cuál es (?:el|su) (?:teléfono|móvil)\b|^\W*quel est (?:le|son) (?:téléphone|numéro)\b"
             r"|what(?:'s| is) .{1,40}\b(?:phone|mobile)\W*$|^\W*how (?:can|do) (?:i|we) (?:reach|call|phone)\b"
         ),
         _fits(PHONE),
-        frozenset("phone telephone mobile number".split()),
+        frozenset("phone telephone mobile number telefon handy nummer telefonnummer telefono movil numero telephone portable".split()),
     ),
     Kind("account number", (r"\biban\b"), _fits(r"\b[A-Z]{2}\d{2}(?:\b|[A-Z\d]{4})")),
     Kind(
@@ -319,7 +319,7 @@ KINDS: tuple[Kind, ...] = (
             r"|welche[mnrs]? (?:tag|datum)|um wie ?viel uhr|quel jour|à quelle heure|qué día|a qué hora)\b"
         ),
         _fits(WHEN),
-        frozenset("time date day weekday month year tag datum jour heure dia hora days".split()),
+        frozenset("time date day weekday month year tag datum uhr jour heure dia hora days".split()),
     ),
     Kind(
         "number",

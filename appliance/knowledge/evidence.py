@@ -9,19 +9,32 @@ vectors come.
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import mul
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.knowledge.answer_kinds import TITLES, WHEN, Kind, compiled, kind_of
+from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
 from appliance.knowledge.edit_distance import distance
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Looks, Search
+from appliance.knowledge.word_forms import (
+    JOINTS,
+    LEAST_COMPOUND,
+    LEAST_PART,
+    WORD,
+    content_words,
+    has_full_name,
+    has_stem,
+    has_word,
+    is_compound,
+    is_name,
+    stem,
+    strip_accents,
+)
 from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
@@ -45,37 +58,12 @@ UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sent
 UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
 MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
-DOUBT = 0.25  # where it is only there in what the question names itself
+DOUBT = 0.15  # where it is only there in what the question names itself
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two
-LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
-JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
 SUBJECT = 0.12  # for the note that the talk is about
-ENDINGS = (
-    *(
-        "ungen",
-        "ments",
-        "ment",
-        "ings",
-        "ing",
-        "edly",
-        "ungs",
-        "ung",
-        "ies",
-        "ied",
-        "ers",
-        "est",
-        "ness",
-        "tion",
-        "ern",
-        "es",
-        "ed",
-    ),
-    *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
-)
-WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
 WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
 NOT = re.compile(r"\b(?:not|never|no|without|kein\w*|nicht|nie|ohne|pas|jamais|sans|nunca|sin)\b|n['’]t\b", re.IGNORECASE)
 # "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
@@ -93,9 +81,6 @@ MONTHS = frozenset(
     "january february march april may june july august september october november december januar februar marz mai juni juli "
     "oktober dezember".split()
 )
-
-ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-3]\d)\b")
-MONTH_NAMES = "January February March April May June July August September October November December".split()
 
 
 class Sentence(Struct, frozen=True):
@@ -175,7 +160,7 @@ class Finder:
     def _alike(self) -> dict[str, frozenset[str]]:
         """The stems that speak of the same as a stem, built for the first question: it takes a fifth of the start of a core."""
         alike = self._alike_words()
-        stems = {word: stem(_strip_accents(word)) for word in frozenset(alike).union(*alike.values())}
+        stems = {word: stem(strip_accents(word)) for word in frozenset(alike).union(*alike.values())}
         found: dict[str, frozenset[str]] = {}
         for word, others in alike.items():
             found[stems[word]] = found.get(stems[word], frozenset()).union(stems[other] for other in others)
@@ -184,6 +169,7 @@ class Finder:
     def find_evidence(self, question: str, *, about: str = "", subjects: Sequence[str] = (), said: Sequence[str] = ()) -> Evidence:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
+        question = self._with_parts(question)
         words = content_words(question, self._ignored)
         found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
@@ -227,11 +213,6 @@ class Finder:
             known = {hit.ref for hit in hits}
             more = self._search.find(others, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
             hits = [*hits, *(hit for hit in more if hit.ref not in known)]
-        for word in content_words(query, self._ignored):
-            if parts := self._parts_of(word):
-                known = {hit.ref for hit in hits}
-                more = self._search.find(parts, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
-                hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         counts = self._search.passages.frequencies(content_words(query, self._ignored))
         alone = [word for word, count in counts.items() if count and not _is_held(word, hits)]
         for word in sorted(alone, key=lambda one: counts[one])[:MOST_ALONE]:
@@ -268,7 +249,9 @@ class Finder:
         theirs = [one for one in content_words(" ".join(f"{s.title} {s.text}" for s in found), self._ignored) if one.isalpha()]
         meant: dict[str, str] = {}
         for word in words:
-            if len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or _is_name(question, word):
+            if self._is_mistyped_function_word(word, counts):
+                meant[word] = ""
+            if word in meant or len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or is_name(question, word):
                 continue
             if stem(word) in self._alike or any(has_stem(stem(word), other) for other in theirs):
                 continue
@@ -278,19 +261,36 @@ class Finder:
                 meant[word] = min(near, key=lambda one: distance(word, one, most))
         if not meant:
             return question, words
-        mended = WORD.sub(lambda match: meant.get(_strip_accents(match[0].lower()), match[0]), question)
+        words = [word for word in words if meant.get(word) != ""] or words
+        mended = WORD.sub(lambda match: meant.get(strip_accents(match[0].lower()), match[0]), question)
         return mended, list(dict.fromkeys(meant.get(word, word) for word in words))
 
+    def _is_mistyped_function_word(self, word: str, counts: Mapping[str, int]) -> bool:
+        """Whether a word that no note has is one letter from a word that carries no meaning: "shuold"."""
+        if len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or stem(word) in self._alike:
+            return False
+        near = (one for one in self._ignored if one[0] == word[0] and len(one) >= MISTYPED_CHARS)
+        return any(distance(word, one, 1) <= 1 for one in near)
+
+    def _with_parts(self, question: str) -> str:
+        """A question with the two words of each compound in its place, as in German, where both are known and the whole is not."""
+        known = {word: parts for word in content_words(question, self._ignored) if (parts := self._parts_of(word))}
+        return WORD.sub(lambda match: known.get(strip_accents(match[0].lower()), match[0]), question) if known else question
+
     def _parts_of(self, word: str) -> str:
-        """The two words of notes that a compound is made of, as in German; "" for a word that notes have, or that is none."""
+        """The two words, of notes or of everyday life, that a compound is made of; "" for a word that is known, or that is none."""
         count = self._search.passages.frequencies
-        if len(word) < LEAST_COMPOUND or not word.isalpha() or count([word]).get(word):
+        if len(word) < LEAST_COMPOUND or not word.isalpha() or stem(word) in self._alike or count([word]).get(word):
             return ""
         splits = [(word[:at], word[at:]) for at in range(LEAST_PART, len(word) - LEAST_PART + 1)]
         firsts = {first: (first, *(first[: -len(joint)] for joint in JOINTS if first.endswith(joint))) for first, _ in splits}
         counts = count([*(one for found in firsts.values() for one in found), *(last for _, last in splits)])
+
+        def is_known(one: str) -> bool:
+            return bool(counts.get(one)) or (len(one) > LEAST_PART and stem(one) in self._alike)
+
         pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
-        return next((f"{one} {last}" for one, last in pairs if counts.get(one) and counts.get(last)), "")
+        return next((f"{one} {last}" for one, last in pairs if is_known(one) and is_known(last)), "")
 
     def _taken_apart(self, question: str, words: list[str]) -> _Question:
         counts = self._search.passages.frequencies(words)
@@ -301,8 +301,9 @@ class Finder:
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         shouted = "" if question.isupper() else question  # in which capitals mean nothing
         acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}
-        names = frozenset(w for w in words if w not in MONTHS and _is_name(question, w)) | acronyms
         stems = {word: stem(word) for word in words}
+        # A word of everyday life is no name, though German writes it with a capital letter.
+        names = frozenset(w for w in words if w not in MONTHS and is_name(question, w) and stems[w] not in self._alike) | acronyms
         return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
 
     def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
@@ -311,8 +312,8 @@ class Finder:
         found = []
         for match in WORD.finditer(question):
             word = match[0].lower()
-            if match.start() > 0 and match[0][0].isupper() and any(_strip_accents(word).startswith(w[:4]) for w in words):
-                known = [w for w in words if _strip_accents(word).startswith(w)]
+            if match.start() > 0 and match[0][0].isupper() and any(strip_accents(word).startswith(w[:4]) for w in words):
+                known = [w for w in words if strip_accents(word).startswith(w)]
                 if known and not counts.get(known[0], 0):
                     found.append(known[0])
         return tuple(dict.fromkeys(found))
@@ -325,7 +326,9 @@ class Finder:
         if self._measure_coverage(asked, found[0], found)[0] >= PLAIN:
             return
         near = found[:6]
-        missing = [w for w in asked.words if not any(has_stem(asked.stems[w], one.text) for one in near[:2])]
+        # Of somebody a near word is somebody else: "Mum" is no answer about Dad.
+        missing = [w for w in asked.words if w not in asked.names and asked.stems[w] not in self._alike]
+        missing = [w for w in missing if not any(has_stem(asked.stems[w], one.text) for one in near[:2])]
         others = list(
             dict.fromkeys(w for one in near for w in content_words(f"{one.title} {one.text}", self._ignored) if w.isalpha())
         )[:MOST_WORDS]
@@ -351,18 +354,18 @@ class Finder:
         theirs = content_words(f"{one.title} {one.text}", ()) if asked.near else []
         for word in asked.words:
             share = 0.0
-            if has_stem(asked.stems[word], one.text):
+            if word in asked.names and not has_word(word, f"{one.title} {one.text}"):
+                pass  # Piran is not Piranesi
+            elif has_stem(asked.stems[word], one.text):
                 share = 1.0
             elif has_stem(asked.stems[word], one.title):
                 share = TITLE
-            elif _is_compound(word, f"{one.title} {one.text}"):
+            elif is_compound(word, f"{one.title} {one.text}"):
                 share = TITLE
             elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
                 share = LIKE
             else:
-                near = (
-                    0.0 if word in asked.names else max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
-                )
+                near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
                     share = near * NEAR_SHARE
                 if one.ref and any(has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
@@ -387,12 +390,12 @@ class Finder:
         if asked.kind is None:
             return 0.0
         if asked.kind.name == "first name" and asked.names:
-            return 0.0 if any(_has_full_name(text, name) for name in asked.names) else MISFIT
+            return 0.0 if any(has_full_name(text, name) for name in asked.names) else MISFIT
         if not asked.kind.holds(text):
             return MISFIT
         if asked.kind.name != "place" or not asked.names:
             return 0.0
-        rest = WORD.sub(lambda at: " " if _strip_accents(at[0].lower()) in asked.names else at[0], text)
+        rest = WORD.sub(lambda at: " " if strip_accents(at[0].lower()) in asked.names else at[0], text)
         return 0.0 if asked.kind.holds(rest) else DOUBT
 
     def _weigh_sentence(
@@ -407,7 +410,7 @@ class Finder:
         if WHO.match(asked.text) and not self._adds_somebody(asked, one):
             score -= NOBODY
         of = OF.search(asked.text)
-        if asked.is_naming or (of is not None and _strip_accents(of[1].lower()) in missing):
+        if asked.is_naming or (of is not None and strip_accents(of[1].lower()) in missing):
             score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)
         elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
             score -= UNSAID * sum(word not in GENERIC and word not in asked.names for word in missing)
@@ -427,86 +430,6 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return float(sum(map(mul, a, b)))
 
 
-def content_words(text: str, ignored: Collection[str]) -> list[str]:
-    """The words that carry meaning, without accents and possessives, in order, each once."""
-    found = []
-    for match in WORD.finditer(text):
-        word = match[0].lower().replace("’", "'")
-        word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
-        if word in ignored or word.removesuffix("'s") in ignored:
-            continue
-        word = _strip_accents(word.removesuffix("'s").removesuffix("'"))
-        if len(word) > 1 or word.isdigit():
-            found.append(word)
-    return list(dict.fromkeys(found))
-
-
-def stem(word: str) -> str:
-    """A word without what is added to it, roughly, in any of the four languages."""
-    if not word.isalpha():
-        return word
-    for ending in ENDINGS:
-        if len(word) - len(ending) >= 4 and word.endswith(ending):
-            return word[: -len(ending)]
-    return word
-
-
-def has_stem(stemmed: str, text: str) -> bool:
-    """Whether a text has a word of this stem."""
-    for match in WORD.finditer(_with_spelled_dates(text)):
-        word = _strip_accents(match[0].lower())
-        if stem(word) == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
-            return True
-        if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
-            return True
-        if len(stemmed) >= 6 and stem(word)[:6] == stemmed[:6] and abs(len(word) - len(stemmed)) <= 4 and word.isalpha():
-            return True  # babysitter, babysits
-        if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
-            return True  # the last part of a compound
-    return False
-
-
 def _is_held(word: str, hits: Sequence[Hit]) -> bool:
     """Whether a passage that was found has a word."""
     return any(has_stem(stem(word), f"{hit.title} {hit.snippet}") for hit in hits)
-
-
-@lru_cache(maxsize=512)
-def _with_spelled_dates(text: str) -> str:
-    """A text with each date such as 2026-11-01 written in words behind it, as people ask for it."""
-    return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {MONTH_NAMES[int(at['month']) - 1]})", text)
-
-
-def _is_compound(word: str, text: str) -> bool:
-    """Whether a long word is made of words of a text, as in German: "garagencode" of "garage" and "code"."""
-    if len(word) < LEAST_COMPOUND or not word.isalpha():
-        return False
-    theirs = {plain for match in WORD.finditer(text) if len(plain := _strip_accents(match[0].lower())) >= LEAST_PART}
-    for first in theirs:
-        begun = first if word.startswith(first) else stem(first)
-        if not word.startswith(begun) or len(begun) < LEAST_PART:
-            continue
-        rest = word[len(begun) :]
-        if any(rest.removeprefix(joint) in theirs for joint in ("", *JOINTS)):
-            return True
-    return False
-
-
-def _is_name(question: str, word: str) -> bool:
-    """Whether a word has a capital letter inside a sentence."""
-    found = [
-        match for match in WORD.finditer(question) if _strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) == word
-    ]
-    return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
-
-
-def _has_full_name(text: str, name: str) -> bool:
-    """Whether a text has a name with another word in capitals beside it, which does not merely begin a sentence."""
-    named = rf"(?i:{re.escape(name)})"
-    after = re.search(rf"\b{named} [A-ZÄÖÜÉ][\w'’-]+", _strip_accents(text))
-    before = re.search(rf"(?<![.!?] )(?<!^)\b([A-ZÄÖÜÉ][\w'’-]+) {named}\b", _strip_accents(text))
-    return after is not None or (before is not None and before[1].lower() not in TITLES)
-
-
-def _strip_accents(word: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, both, tool_call
 from appliance.clock import new_id
-from appliance.knowledge import evidence
+from appliance.knowledge import evidence, word_forms
 from appliance.knowledge.entries import Entries
 from appliance.prompt.routing import foreign_times
 from appliance.prompt.routing.languages import words_in
@@ -225,7 +225,7 @@ class Effects:
     def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
         level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
         what = intent.parts["what"]
-        if intent.context and not evidence.content_words(what, self._ignored):  # "that task"
+        if intent.context and not word_forms.content_words(what, self._ignored):  # "that task"
             intent = replace(intent, parts={**intent.parts, "what": intent.context})
         return self._with_task(
             intent,
@@ -235,7 +235,7 @@ class Effects:
 
     def _change_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """What a request points to with what is said around it: "the ferry is booked, mark that as done"."""
-        if not evidence.content_words(intent.context, self._ignored):
+        if not word_forms.content_words(intent.context, self._ignored):
             return None
         name = {"done_it": "done", "cancel_it": "cancel", "priority_it": "priority"}[intent.name]
         return self.make(scene, replace(intent, name=name, parts={**intent.parts, "what": intent.context}))
@@ -329,8 +329,8 @@ class Effects:
         """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
         if number and (found := re.fullmatch(r"(?:no\.?|nr\.?|number|#)?\s*(\d{1,9})", what.strip(), re.IGNORECASE)):
             return [one for _, one in known if one[number] == int(found[1])]
-        words = evidence.content_words(what, self._ignored) or evidence.content_words(what, ())
-        counts = [(sum(evidence.has_stem(evidence.stem(word), text) for word in words), one) for text, one in known]
+        words = word_forms.content_words(what, self._ignored) or word_forms.content_words(what, ())
+        counts = [(sum(word_forms.has_stem(word_forms.stem(word), text) for word in words), one) for text, one in known]
         most = max((count for count, _ in counts), default=0)
         return [one for count, one in counts if count == most] if most and most >= len(words) * least else []
 

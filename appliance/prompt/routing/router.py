@@ -219,7 +219,9 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
     if name == "sum":
         return bool(arithmetic.result(parts["sum"], language.signs))
     if name == "asking_for":
-        return bool(set(words_in(parts["query"])[:1]) & language.words["definite"]) and len(parts["query"].split()) <= MOST_ASKED
+        first = words_in(parts["query"])[:3]
+        is_definite = bool(set(first[:1]) & language.words["definite"]) or any(word.endswith(("'s", "’s")) for word in first)
+        return is_definite and len(parts["query"].split()) <= MOST_ASKED
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
     if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
