@@ -513,6 +513,9 @@ class Agent:
             if not (text := answer.text):
                 text = guide.no_answer(talk.messages)
                 yield Delta(text)
+            if plan.beside:
+                text = f"{text}\n\n{plan.beside}"
+                yield Delta(f"\n\n{plan.beside}")
         else:
             text = yield from self._answer_grounded(talk, plan, guide)
             yield Delta(text)

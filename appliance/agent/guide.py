@@ -33,7 +33,7 @@ from appliance.agent.planning.plans import (
 from appliance.knowledge import word_forms
 from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.evidence import Evidence, Finder, Sentence
+from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing import arithmetic, message_parts
 from appliance.prompt.routing.languages import Language, words_in
@@ -47,8 +47,8 @@ LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
 NEAREST, NEAREST_PLAIN, NEAREST_WORLD = 0.25, 0.38, 0.42  # for one's own things, where the examples do not tell, and for the world
-SECOND = 0.85  # of the best score, for a second sentence among the nearest
-FEW_SHOWN = 30  # words of both
+MOST_NEAREST, ALSO_NEAR = 3, 0.7  # sentences that are shown as the nearest, and of the best score, for another one
+FEW_SHOWN = 34  # words of all of them
 SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
 WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
 KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
@@ -185,8 +185,11 @@ class Guide:
             return self._plan_answer(scene)
         kind = kind_of(question)
         named = set(word_forms.content_words(question, self.ignored)) - (kind.words if kind is not None else frozenset())
+        named -= GENERIC
         texts = [question] if named or not rest else []
         texts += [f"{question.rstrip('?')}, {rest}?"] if rest else []
+        if rest and set(words_in(question)) & language.words["again"]:
+            texts = texts[-1:]  # "she" is somebody who is named beside it
         plans = []
         for text in texts:
             plans.append(self._plan_answer(replace(scene, text=text)))
@@ -272,11 +275,14 @@ class Guide:
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
+        is_near = found.score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
+        if is_near and is_question and not is_you and kind != "talk":
+            return replace(chat, beside=language.say("beside", text=self._quote(found)))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
     @staticmethod
     def _least_near(scene: Scene, kind: str, language: Language) -> float:
-        """From which score a sentence is shown as the nearest; a tiny model could say nothing else in a language it does not know."""
+        """From which score a sentence is shown as the nearest: a tiny model can say nothing else in a language it does not know."""
         if scene.tier == "tiny" and "no_talk" in language.phrases:
             return NEAREST
         return NEAREST_WORLD if kind == "world" else NEAREST_PLAIN
@@ -338,15 +344,20 @@ class Guide:
             return Say(language.say("nothing_plain"))
         return Say(language.say("nothing", words=", ".join(found.words[:6])))
 
+    def _quote_nearest(self, found: Evidence, language: Language) -> Say:
+        """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
+        return Say(language.say("nearest", text=self._quote(found)), is_near=True)
+
     @staticmethod
-    def _quote_nearest(found: Evidence, language: Language) -> Say:
-        """The sentence that comes nearest to a question, and one more that is as near: they may answer it or not."""
+    def _quote(found: Evidence) -> str:
         best = [one for one in found.best if one.ref]
-        shown = best[:1] + [one for one in best[1:2] if one.score >= SECOND * best[0].score]
-        if len(shown) > 1 and sum(len(one.quoted.split()) for one in shown) > FEW_SHOWN:
-            shown = shown[:1]
-        quoted = "\n".join(f"{closed(one.quoted)} [{_source(one)}]" for one in shown)
-        return Say(language.say("nearest", text=quoted), is_near=True)
+        shown = best[:1]
+        for one in best[1:MOST_NEAREST]:
+            words = sum(len(other.quoted.split()) for other in (*shown, one))
+            if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
+                shown.append(one)
+        quoted = [f"{closed(one.quoted)} [{_source(one)}]" for one in shown]
+        return quoted[0] if len(quoted) == 1 else "".join(f"\n- {one}" for one in quoted)
 
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""

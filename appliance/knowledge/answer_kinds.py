@@ -257,11 +257,12 @@ KINDS: tuple[Kind, ...] = (
         (
             r"\b(?:(?:tele)?phone|mobile|cell|telefon|handy)[ -]?(?:number|nummer)|\b(?:his|her|their) number\b"
             r"|numéro de (?:téléphone|portable)"
-            r"|número de (?:teléfono|móvil)|^\W*cuál es (?:el|su) (?:teléfono|móvil)\b|^\W*quel est (?:le|son) (?:téléphone|numéro)\b"
+            r"|número de (?:teléfono|móvil)|^\W*cuál es (?:el|su) (?:teléfono|móvil)\b"
+            r"|^\W*quel est (?:le|son) (?:téléphone|numéro)\b"
             r"|what(?:'s| is) .{1,40}\b(?:phone|mobile)\W*$|^\W*how (?:can|do) (?:i|we) (?:reach|call|phone)\b"
         ),
         _fits(PHONE),
-        frozenset("phone telephone mobile number telefon handy nummer telefonnummer telefono movil numero telephone portable".split()),
+        frozenset("phone telephone mobile number telefon handy telefonnummer telefono movil numero portable".split()),
     ),
     Kind("account number", (r"\biban\b"), _fits(r"\b[A-Z]{2}\d{2}(?:\b|[A-Z\d]{4})")),
     Kind(

@@ -35,7 +35,7 @@ from appliance.knowledge.word_forms import (
     stem,
     strip_accents,
 )
-from appliance.text import markdown, sentences
+from appliance.text import markdown, sentences, table_rows
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 4  # and those with words that mean the same
@@ -169,13 +169,13 @@ class Finder:
     def find_evidence(self, question: str, *, about: str = "", subjects: Sequence[str] = (), said: Sequence[str] = ()) -> Evidence:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
-        question = self._with_parts(question)
+        kind, question = kind_of(question), self._with_parts(question)
         words = content_words(question, self._ignored)
         found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
         question, words = self._without_errors(question, words, found)
         found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
-        asked = self._taken_apart(question, words)
+        asked = self._taken_apart(question, words, kind)
         if not found:
             return Evidence((), tuple(words), self._unknown_names(question, words, asked))
         roughly = sorted(found, key=lambda one: -self._rank_roughly(asked, one, found))[:MOST_SENTENCES]
@@ -201,7 +201,7 @@ class Finder:
         """The sentences of all notes that speak of something, note by note, each in the order of its note."""
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
-        asked = self._taken_apart(query, words)
+        asked = self._taken_apart(query, words, kind_of(query))
         return [one for one in found if self._measure_coverage(asked, one, found)[0] >= least]
 
     # -- inside -----------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Finder:
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
-            lines = sentences.split(markdown.split(text)[1] if text.startswith("---") else text)
+            lines = table_rows.split(markdown.split(text)[1] if text.startswith("---") else text)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.strip().lower() != title.strip().lower()]
             found.extend(Sentence(line, ref, title) for line in below or lines)
@@ -292,12 +292,12 @@ class Finder:
         pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
         return next((f"{one} {last}" for one, last in pairs if is_known(one) and is_known(last)), "")
 
-    def _taken_apart(self, question: str, words: list[str]) -> _Question:
+    def _taken_apart(self, question: str, words: list[str], kind: Kind | None) -> _Question:
         counts = self._search.passages.frequencies(words)
         total = max(1, self._search.passages.counts().chunks)
-        kind = kind_of(question)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
-        words = [word for word in words if kind is None or word not in kind.words] or words
+        told = [word for word in words if kind is None or word not in kind.words]
+        words = told if len(told) > 1 else words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         shouted = "" if question.isupper() else question  # in which capitals mean nothing
         acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}

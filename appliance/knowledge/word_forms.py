@@ -14,6 +14,7 @@ from appliance.knowledge.answer_kinds import TITLES
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
 JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
 PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an ending
+LETTERS = frozenset("BCDFGHJKLMNPQRSTVWXZ")  # that name something by themselves: "bed C"
 ENDINGS = (
     *(
         "ungen",
@@ -47,10 +48,10 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
     for match in WORD.finditer(text):
         word = match[0].lower().replace("’", "'")
         word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
-        if word in ignored or word.removesuffix("'s") in ignored:
+        if match[0] not in LETTERS and (word in ignored or word.removesuffix("'s") in ignored):
             continue
         word = strip_accents(word.removesuffix("'s").removesuffix("'"))
-        if len(word) > 1 or word.isdigit():
+        if len(word) > 1 or word.isdigit() or match[0] in LETTERS:
             found.append(word)
     return list(dict.fromkeys(found))
 
@@ -84,7 +85,8 @@ def has_stem(stemmed: str, text: str) -> bool:
 
 def has_word(word: str, text: str) -> bool:
     """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one counts."""
-    theirs = (strip_accents(match[0].lower().replace("’", "'").removesuffix("'s").removesuffix("'")) for match in WORD.finditer(text))
+    said = (match[0].lower().replace("’", "'") for match in WORD.finditer(text))
+    theirs = (strip_accents(one.removesuffix("'s").removesuffix("'")) for one in said)
     return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") for one in theirs)
 
 

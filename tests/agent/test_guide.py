@@ -1,6 +1,6 @@
 """What the program decides in place of a tiny or small model, and that an effect is done once in any loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -48,23 +48,25 @@ class Once(PlayedTools):
         return [replace(spec, is_once=True) for spec in super().specs(role)]
 
 
+def of_the_world(texts: Sequence[str]) -> list[list[float]]:
+    """Vectors by which whatever is asked is a question about the world, and near to every sentence; no word is near another."""
+    examples = Languages().english.examples
+    others = {text for name, given in examples.items() if name != "world" for text in given}
+    return [[0.0, 1.0] if text in others else [1.0 if " " in text else 0.0, 0.0] for text in texts]
+
+
 @pytest.fixture
-def ask(tmp_path: Path) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
+def ask(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
     store = new_store(tmp_path / "owlbox.db")
     passages = Passages(store)
     entries = Entries(store, passages.index)
     for ref, (title, body) in NOTES.items():
         entries.set(ref, body, title=title, writer="folder")
     languages = Languages()
-    finder = Finder(
-        Search(store, passages),
-        entries,
-        lambda texts: (),
-        languages.function_words(),
-        languages.pointing_words(),
-        languages.alike_words,
-    )
-    guide = Guide(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 23, 9, 5))
+    embed = getattr(request, "param", lambda texts: ())
+    words = languages.function_words(), languages.pointing_words(), languages.alike_words
+    finder = Finder(Search(store, passages), entries, embed, *words)
+    guide = Guide(Router(languages, embed), finder, entries, lambda: datetime(2026, 11, 23, 9, 5))
 
     def run(
         *prompts: str, answers: Any = (), act: Callable[[ToolCall], Outcome] | None = None, tier: Tier = "tiny", role: Role = CHAT
@@ -164,6 +166,17 @@ def test_what_only_comes_near_is_said_to_be_no_more_than_that(ask: Any) -> None:
     said = text_of(ask("What is written on the key of our neighbour?")[0])
     assert said.startswith("Your notes do not say it in these words. Nearest: Ada, the neighbour, has the spare key.")
     assert said.endswith("[box://notes/garage.md]")
+
+
+@pytest.mark.parametrize("ask", [of_the_world], indirect=True)
+def test_what_notes_say_beside_a_question_about_the_world_stands_under_the_answer(ask: Any) -> None:
+    steps, model, _ = ask("Do ferns snore?", answers=[["No, they do not."]])
+    assert len(model.asked) == 1
+    assert text_of(steps).startswith("No, they do not.\n\nIn your notes: The fern gets water")
+
+
+def test_she_is_somebody_who_is_named_beside_the_question(ask: Any) -> None:
+    assert "36" not in text_of(ask("I'm buying Imogen shoes, which size does she take?", answers=[["None."]])[0])
 
 
 def test_other_words_for_the_same_find_it(ask: Any) -> None:

@@ -37,6 +37,7 @@ class Chat(Struct, frozen=True):
     is_silent: bool = False  # nobody sees the answer before it is checked
     may_claim: bool = False  # its answer may say that something was done, which is looked for
     forbidden: str = ""  # an instruction that is no answer, beside `system`
+    beside: str = ""  # what the program says after the model
 
 
 class Say(Struct, frozen=True):
