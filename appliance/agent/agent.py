@@ -510,12 +510,11 @@ class Agent:
         elif isinstance(plan, Chat):
             talk.plain = plan
             answer = yield from self._ask_model(talk, talk.past.turns + 1)
-            if not (text := answer.text):
-                text = guide.no_answer(talk.messages)
-                yield Delta(text)
-            if plan.beside:
-                text = f"{text}\n\n{plan.beside}"
-                yield Delta(f"\n\n{plan.beside}")
+            rest = "" if answer.text else guide.no_answer(talk.messages)
+            rest += plan.beside and f"\n\n{plan.beside}"
+            text = answer.text + rest
+            if rest:
+                yield Delta(rest)
         else:
             text = yield from self._answer_grounded(talk, plan, guide)
             yield Delta(text)

@@ -35,7 +35,7 @@ from appliance.knowledge.word_forms import (
     stem,
     strip_accents,
 )
-from appliance.text import markdown, sentences, table_rows
+from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 4  # and those with words that mean the same
@@ -234,7 +234,7 @@ class Finder:
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
-            lines = table_rows.split(markdown.split(text)[1] if text.startswith("---") else text)
+            lines = sentences.split_markdown(markdown.split(text)[1] if text.startswith("---") else text)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.strip().lower() != title.strip().lower()]
             found.extend(Sentence(line, ref, title) for line in below or lines)

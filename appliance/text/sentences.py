@@ -25,6 +25,9 @@ END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|\n+")
 LAST_WORD = re.compile(r"[\w.'’-]*$")
 ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s*#{1,6}\s+")
+ROW = re.compile(r"^\s*\|.*\|\s*$")
+RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
+CELL = re.compile(r"(?<!\\)\|")
 
 
 def boundaries(text: str, *, is_open: bool = False) -> list[int]:
@@ -51,6 +54,26 @@ def split(text: str) -> list[str]:
     return sentences
 
 
+def split_markdown(text: str) -> list[str]:
+    """The sentences of a text as `sentences.split` has them, a row of a table being one: "Bed: C; 2027: potatoes"."""
+    found: list[str] = []
+    plain: list[str] = []
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        if ROW.match(lines[at]) and at + 1 < len(lines) and RULE.match(lines[at + 1]):
+            found.extend(split("\n".join(plain)))
+            plain, headings, at = [], _cells(lines[at]), at + 2
+            while at < len(lines) and ROW.match(lines[at]):
+                if row := _said(headings, _cells(lines[at])):
+                    found.append(row)
+                at += 1
+            continue
+        plain.append(lines[at])
+        at += 1
+    return [*found, *split("\n".join(plain))]
+
+
 def whole(text: str) -> str:
     """A text up to the end of its last whole sentence; "" when not even the first is whole."""
     found = [end for end in boundaries(text) if END.search(text[:end].rstrip("\n")[-4:] + " ")]
@@ -73,3 +96,13 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
 def _next_word(text: str, match: "re.Match[str]") -> str:
     found = re.match(r"\s*(\w*)", text[match.end() :])
     return found[1].lower() if found else ""
+
+
+def _cells(line: str) -> list[str]:
+    return [" ".join(cell.replace("\\|", "|").split()) for cell in CELL.split(line.strip())[1:-1]]
+
+
+def _said(headings: list[str], cells: list[str]) -> str:
+    """A row in words; a cell without a heading stands by itself, an empty one is left out."""
+    named = [*headings, *([""] * (len(cells) - len(headings)))]
+    return "; ".join(f"{heading}: {cell}" if heading else cell for heading, cell in zip(named, cells) if cell)
