@@ -4,6 +4,7 @@ Real folders, nothing pretended. Everything made here is gone when the test ends
 """
 
 import compileall
+import gc
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 import rooms
 
+from appliance.__main__ import GC_THRESHOLD
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
@@ -40,10 +42,10 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "disk_faults tui units engine worker daemon model_check main tui_turns steps tui_terminal watcher scenarios "
-        "attacks_unit bad_input task_end_to_end chaos folder context_tools remote_end_to_end ssh taint_server "
-        "pipeline llama tui_schedules crash task launcher grammar secrets first_use real_turns worker_command "
-        "indexer search first_answer verbs spec database toolbox extract index mcp attacks providers taint_names "
+        "units tui tui_keys engine tui_turns main folder bad_input everyday daemon task_end_to_end worker owl steps model_check "
+        "tui_terminal scenarios disk_faults watcher attacks_unit chaos context_tools remote_end_to_end ssh taint_server web_page "
+        "tui_tabs fault_screens tui_live pipeline llama tui_schedules crash task launcher grammar secrets first_use real_turns "
+        "worker_command indexer search first_answer verbs spec database toolbox extract index mcp attacks providers taint_names "
         "vault patterns local_only model sd_notify drop_folder web_tools delivery files_tools mcp_real tools "
         "schedules_live layers race edits doctor inbox sql"
     ).split()
@@ -60,6 +62,7 @@ def hear() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
     hear()
+    gc.set_threshold(GC_THRESHOLD)
     sys.path[:0] = rooms.FOLDERS
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(paths.__file__).parent, quiet=2)

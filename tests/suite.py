@@ -17,12 +17,14 @@ import compileall
 import contextlib
 import ctypes
 import gc
+import importlib
 import io
 import os
 import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,14 +38,18 @@ import pytest
 import quick
 import stores
 from conftest import SLOW, hear
+from recorded_disk import hide_mounts
 
 TESTS = Path(__file__).parent
 LIMIT_S = 1200.0  # a file that takes longer hangs
+HEAVY = ("hypothesis", "screens", "process")  # what many files would import, each for itself
+LEAST_MB = 8000  # of free memory, for tests to write there
 SECOND_LOOKS = 5  # tests that may be run once more; where more fail, it is no accident
 PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
 LOOK_TICKS = 100 * (os.cpu_count() or 1)  # a second
 WORDS = ["-q", "-rfEs", "--tb=short", "--color=no", "--same-examples"]
 WORDS += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:xdist.looponfail"]
+WORDS += ["-W", "ignore:Module already imported"]  # by us, for all files
 
 
 @dataclass
@@ -254,6 +260,7 @@ def _test(running: Running, options: list[str], has_costs: bool) -> None:
         output = os.open(running.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(output, 1)
         os.dup2(output, 2)
+        quick.have_children()
         results = os.open(running.results, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         arguments = [*WORDS, f"--basetemp={running.folder / 'tmp'}", *options]
         wanted = [f"{running.path.resolve()}::{name}" for name in running.only] or [str(running.path)]
@@ -278,7 +285,9 @@ def _load() -> None:
     hear()
     compileall.compile_dir(TESTS.parent / "appliance", quiet=2)
     quick.load()
-    stores.fresh()
+    for name in HEAVY:
+        importlib.import_module(name)
+    stores.with_skills()
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([*WORDS, str(TESTS / "conftest.py")])
     gc.collect()
@@ -297,12 +306,32 @@ def _end_all() -> None:
             os.waitpid(pid, 0)
 
 
+def _scratch_folder() -> Path:
+    """Where the tests write: in memory, where we may mount and there is plenty, because they wait for a disk most of all.
+
+    Mounted for us and our children alone, so that it is gone with us, however we end. What a test proves of disks it proves on
+    disks of its own; a file that is run by itself, by `pytest`, writes to the disk that is there.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="owl-tests-", dir="/tmp"))
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free_mb = int(lines["MemAvailable"].split()[0]) >> 10
+    if os.geteuid() == 0 and free_mb >= LEAST_MB:
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            hide_mounts()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={free_mb // 2}m,mode=0700", "tmpfs", str(folder)], check=True)
+    return folder
+
+
 def _runtime_folders() -> set[Path]:
     """What a process of ours makes that was not told where its sockets belong."""
     return set(Path("/tmp").glob(f"owlbox-{os.getuid()}-*"))
 
 
 def main() -> int:
+    if quick.PADDING not in sys.argv:  # room for the words of processes that are forked from here
+        os.execve(sys.executable, [*sys.orig_argv, quick.PADDING], {**os.environ, "PADDING": quick.PADDING})
+    os.environ.pop("PADDING", None)
+    sys.argv.remove(quick.PADDING)
     parser = argparse.ArgumentParser(description="run every test file in a process of its own")
     parser.add_argument(
         "-n", type=int, default=4, metavar="COUNT", help="how many at once (4); twice as many while the machine is idle"
@@ -317,17 +346,18 @@ def main() -> int:
     _load()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in good order
     ctypes.CDLL(None).prctl(costs.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    quick.nest()  # one for all
     before = _runtime_folders()
     if given.costs:
         given.costs.write_text("")
-    scratch = Path(tempfile.mkdtemp(prefix="owl-tests-", dir="/tmp"))
+    scratch = _scratch_folder()
+    quick.nest()  # one for all
     suite = Suite(given.files or list(TESTS.rglob("test_*.py")), options, scratch, given.costs)
     try:
         suite.run(given.n)
     finally:
         quick.nest().close()
         _end_all()
+        subprocess.run(["umount", "-l", str(scratch)], capture_output=True)  # where it was mounted
         shutil.rmtree(scratch, ignore_errors=True)
     for folder in sorted(_runtime_folders() - before):
         print(f"left behind, by a test or by somebody else: {folder}")

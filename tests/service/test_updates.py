@@ -328,10 +328,11 @@ def test_a_machine_that_stops_at_any_moment_starts_with_a_version_that_works(tmp
     assert number > 15 and found[__version__] > 8 and bool(found.get("9.0.0")) == (not behaviour), (number, found)
 
 
-def test_a_real_environment_is_built_and_asked(tmp_path: Path) -> None:
+def test_a_real_environment_is_built_and_asked(tmp_path: Path, runtime: Path) -> None:
     versions, home = installation(tmp_path, "versions/")
     stick = make_bundle(tmp_path / "stick")
-    done = Updater(versions, home, Host(home, os.environ)).apply(stick, PUBLIC, __version__)
+    host = Host(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+    done = Updater(versions, home, host).apply(stick, PUBLIC, __version__)
     assert done.is_applied, done
     assert state(versions, home) == (f"versions/{NEW[0]}", *NEW[1:])
     said = subprocess.run(

@@ -10,7 +10,6 @@ A process keeps its number until its end was looked at here, and is only ever si
 
 import atexit
 import contextlib
-import ctypes
 import fcntl
 import functools
 import gc
@@ -29,6 +28,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import siblings
+
 ROOT = Path(__file__).parents[2]
 ENVIRON = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 PADDING = " " * 60_000  # in arguments and variables of the nest: room for those of its children
@@ -40,10 +41,14 @@ LEFT_OUT = (
     *("models/encoder_conversion", "knowledge/vss_index", "cli/screen"),
     *("mcp/bridge", "mcp/connection", "mcp/stdio_transport", "mcp/http_transport"),
 )
+# Of other packages, what the product imports where it is needed first: in nearly every process.
+LATER = ("yaml", "encodings.ascii", "encodings.utf_8_sig")
 # Variables that mean something before a program's first line: those tests have to start a new interpreter.
 EARLY = ("PYTHON", "LD_", "LC_", "FAKETIME", "MALLOC")
 HARMLESS = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 LANG = "C.UTF-8"
+# Commands that may start processes of ours, a broker most of all.
+HAVE_CHILDREN = {"serve", "ask", "chat", "worker", "tui", "doctor", "heartbeat", "maintain"}
 
 
 # -- the tests' side ----------------------------------------------------------------------------------
@@ -104,14 +109,20 @@ class Popen(subprocess.Popen[Any]):
 
 def is_quick(command: list[str], environ: Mapping[str, str] | None) -> bool:
     """True when a fork is as good as a new interpreter."""
-    if environ is None or command[:1] != [sys.executable] or command[1:2] not in (["-m"], ["-c"]):
+    words = _plain(command)
+    if environ is None or words[:1] != [sys.executable] or words[1:2] not in (["-m"], ["-c"]):
         return False
-    if command[1] == "-m" and command[2] != "appliance":
+    if words[1] == "-m" and words[2] != "appliance":
         return False
     if sum(map(len, command)) + sum(len(key) + len(value) for key, value in environ.items()) > len(PADDING) // 2:
         return False
     early = {key: value for key, value in environ.items() if key.startswith(EARLY)}
     return all(HARMLESS.get(key) == value for key, value in early.items()) and environ.get("LANG") == LANG
+
+
+def _plain(command: list[str]) -> list[str]:
+    """Without `-P`: nothing is imported from the folder it works in, here or there."""
+    return [*command[:1], *command[2:]] if command[1:2] == ["-P"] else command
 
 
 def popen(command: list[str], **more: Any) -> "subprocess.Popen[Any]":
@@ -206,8 +217,15 @@ def load() -> None:
         name = path.relative_to(package).with_suffix("")
         if name.stem != "__init__" and not any(name.is_relative_to(one) for one in LEFT_OUT):
             importlib.import_module(".".join(("appliance", *name.parts)))
+    for name in LATER:
+        importlib.import_module(name)
     for language in sys.modules["appliance.prompt.routing.languages"].Languages().all:
         language.patterns, language.refusals  # noqa: B018 - half a second that every first message would cost
+
+
+def have_children() -> None:
+    """Let this process, loaded and with one thread, start processes of ours at the price of a fork."""
+    siblings.provide(lambda found: _hatch(found, is_last=True), is_quick)
 
 
 def brood(orders: socket.socket) -> int:
@@ -230,7 +248,7 @@ def brood(orders: socket.socket) -> int:
             reply = socket.socket(fileno=found[0])
             pid = os.fork()
             if pid == 0:
-                _hatch(found[1], found[2:])
+                _hatch(found[1:])
             for handle in found[1:]:
                 os.close(handle)
             eggs[reply.fileno()] = Egg(pid, reply)
@@ -243,12 +261,14 @@ def _leave(eggs: dict[int, Egg]) -> int:
     return 0
 
 
-def _hatch(text: int, given: list[int]) -> None:
-    """Become the process that was ordered, in a child just forked; does not return."""
-    code = 1
+def _hatch(found: list[int], is_last: bool = False) -> None:
+    """Become the process that was ordered, in a child just forked; does not return. The last has ordinary children."""
+    code, (text, *given) = 1, found
     try:
         order = json.loads(os.pread(text, os.fstat(text).st_size, 0))
         _settle(order, given)
+        if not is_last and HAVE_CHILDREN.intersection(order["words"]):
+            have_children()
         code = _perform(order["words"])
     finally:
         if sys.exc_info()[0] is not None:
@@ -263,7 +283,8 @@ def _hatch(text: int, given: list[int]) -> None:
 
 def _settle(order: dict[str, Any], given: list[int]) -> None:
     """A session, streams, handles, folder, variables and a command line of its own."""
-    os.setsid()
+    if order.get("is_session", True):
+        os.setsid()
     wanted = [0, 1, 2, *order["fds"]]
     lowest = max(*wanted, *given) + 1
     spare = [fcntl.fcntl(handle, fcntl.F_DUPFD, lowest) for handle in given]
@@ -276,7 +297,7 @@ def _settle(order: dict[str, Any], given: list[int]) -> None:
     os.environ.clear()
     os.environ.update(order["env"])
     time.tzset()
-    _inscribe(order["words"], order["env"])
+    siblings.inscribe(order["words"], order["env"])
     kinds = (("stdin", 0, "r", "surrogateescape"), ("stdout", 1, "w", "surrogateescape"), ("stderr", 2, "w", "backslashreplace"))
     for name, number, mode, errors in kinds:
         opened = open(number, mode, encoding="utf-8", errors=errors, closefd=False)
@@ -285,21 +306,10 @@ def _settle(order: dict[str, Any], given: list[int]) -> None:
         setattr(sys, f"__{name}__", opened)
 
 
-def _inscribe(words: list[str], environ: Mapping[str, str]) -> None:
-    """Write command line and variables where the kernel shows them from: over those of the nest."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    for at, parts in ((45, words), (47, [f"{key}={value}" for key, value in environ.items()])):
-        begin, end = int(fields[at]), int(fields[at + 1])
-        text = b"".join(os.fsencode(part) + b"\0" for part in parts)
-        if len(text) >= end - begin:
-            raise ValueError(f"{len(text)} bytes of arguments or variables; the nest has room for {end - begin}")
-        ctypes.memset(begin, 0, end - begin)
-        ctypes.memmove(begin, text, len(text))
-
-
 def _perform(words: list[str]) -> int:
-    sys.argv = ["-c", *words[3:]]
     sys.orig_argv = list(words)  # who begins anew runs this
+    words = _plain(words)
+    sys.argv = ["-c", *words[3:]]
     try:
         if words[1] == "-c":
             space: dict[str, Any] = {"__name__": "__main__", "__builtins__": __builtins__}

@@ -7,8 +7,11 @@ import functools
 import tempfile
 from pathlib import Path
 
+from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
+from appliance.skills.catalog import Skills
+from appliance.skills.skill_records import SkillRecords
 from appliance.store.database import Store
 
 
@@ -21,19 +24,34 @@ def fresh() -> bytes:
         return path.read_bytes()
 
 
+@functools.cache
+def with_skills() -> bytes:
+    """A new database in which a first start has written the skills that ship; that is half of what such a start does."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        store = new_store(home.database)
+        Skills(home.box, Entries(store), SkillRecords(store), {}).sync()
+        store.close()
+        return home.database.read_bytes()
+
+
 def new_store(path: Path) -> Store:
     """What `Store.create` gives: a new, empty, private database with all tables; an existing one is opened."""
-    if not path.exists():
-        path.touch(0o600)
-        path.write_bytes(fresh())
-    return Store.open(path)
+    return _copy(fresh(), path)
 
 
 def new_home(home: Home) -> None:
-    """What `owlbox init` makes."""
+    """What `owlbox init` makes, after a first start has written the skills that ship."""
     home.root.mkdir(0o700, parents=True)
-    new_store(home.database).close()
+    _copy(with_skills(), home.database).close()
     home_setup.init(home, is_forced=True)
+
+
+def _copy(database: bytes, path: Path) -> Store:
+    if not path.exists():
+        path.touch(0o600)
+        path.write_bytes(database)
+    return Store.open(path)
 
 
 def let_chats_do_all(home: Home) -> None:

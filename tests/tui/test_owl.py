@@ -122,7 +122,7 @@ def set_screen(core: Core, key: str, value: object) -> None:
 
 def test_one_key_leaves_it_out(core: Core) -> None:
     async def without(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.until(lambda: ",___," not in seen.text() and "(o,o)" not in seen.text(), "it is left out")
         await seen.type("hello")
         await seen.shows("Hoot")
@@ -157,7 +157,7 @@ def hard_to_read(seen: Seen, ratio: float) -> list[str]:
 
 def test_everything_can_be_read_in_every_theme_and_what_is_typed_goes_before_what_is_configured(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.until(lambda: seen.app.theme == theme.DAY.name, "the configuration holds")
         await seen.type("hello")
         await seen.shows("Hoot", "context")
@@ -184,7 +184,7 @@ def test_everything_can_be_read_in_every_theme_and_what_is_typed_goes_before_wha
 
 def test_no_color_goes_before_every_theme(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("/theme dark")
         await seen.shows("NO_COLOR is set")
         assert seen.app.theme == theme.PLAIN.name

@@ -115,7 +115,7 @@ def answers(core: Core, thread: str = "") -> list[str]:
 
 def test_chat_shows_markdown_sources_and_tools(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected", "Esc Back")
+        await seen.is_connected("Esc Back")
         await seen.same_in_both("first")
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
@@ -142,7 +142,7 @@ def test_answer_can_neither_steer_the_terminal_nor_use_markup(core: Core):
     again = core.box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello")
         await seen.shows(r"a\u{1b}]0;owned\u{7} b\u{9b}2J c\u{202e}d [red]bare[/red]", "[@click=app.exit]x[/]")
         assert all(line.isprintable() for line in seen.lines())
@@ -154,7 +154,7 @@ def test_answer_can_neither_steer_the_terminal_nor_use_markup(core: Core):
 
 def test_wide_screen(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
         await seen.same_as("chat-120x40")
@@ -168,7 +168,7 @@ def test_wide_screen(core: Core):
 @pytest.mark.covers("E-325")
 def test_commands_run_here_and_messages_queue_while_an_answer_streams(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("endless please")
         await seen.shows("one two", "thinking")
         await seen.type("/status")
@@ -190,7 +190,7 @@ def test_commands_run_here_and_messages_queue_while_an_answer_streams(core: Core
 def test_input_has_lines_history_and_a_menu(core: Core):
     async def scenario(seen: Seen) -> None:
         composer = seen.app.query_one(Composer)
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("a", "ctrl+j", "b", "backslash", "enter", "c")
         assert composer.text == "a\nb\nc" and composer.size.height == 3
         await seen.press(*["ctrl+j"] * 7)
@@ -218,7 +218,7 @@ def test_input_has_lines_history_and_a_menu(core: Core):
 
 def test_reader_who_scrolled_up_is_left_there(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("long")
         await seen.shows("13", "context")
         await seen.type("endless")
@@ -235,7 +235,7 @@ def test_reader_who_scrolled_up_is_left_there(core: Core):
 
 def test_failed_answer_is_one_line(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("broken")
         await seen.shows("the script says: too_large")
         await seen.same_in_both("failed")
@@ -247,7 +247,7 @@ def test_failed_answer_is_one_line(core: Core):
 @pytest.mark.covers("E-236")
 def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("what about the garden")
         await seen.shows("peas =", "context")
         await seen.type("/new")
@@ -279,7 +279,7 @@ def test_entries_are_shown_and_searched(core: Core):
     until(lambda: core.call("entry.list", prefix="box://notes/") != [], "the note is an entry")
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.pilot.click("#tab-context")
         await seen.shows("garden.md", "entries.")
         await seen.press("slash", *"peas", "enter")
@@ -299,7 +299,7 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
         return outcome
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f4")
         await seen.shows("No tasks yet.")
         await seen.press("a", *"water the roses", "space", "minus", "space", *"both beds", "enter")
@@ -336,7 +336,7 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
 
 def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f7")
         await seen.shows("No worker has been started.")
         await seen.press("4", "a", *"say hoot", "enter")
@@ -370,7 +370,7 @@ def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
 def test_core_that_dies_loses_nothing_typed_or_queued(core: Core):
     async def scenario(seen: Seen) -> None:
         composer = seen.app.query_one(Composer)
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("endless one")
         await seen.shows("one two")
         await seen.type("second")
@@ -393,7 +393,7 @@ def test_core_that_dies_loses_nothing_typed_or_queued(core: Core):
 
 def test_answer_is_read_from_the_record_when_only_the_connection_broke(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("slow one")
         await seen.shows("one two")
         for open_one in list(seen.app.link._open):
@@ -425,7 +425,7 @@ def test_unread_thread_is_resumed_from_its_end_and_read_backwards(core: Core):
         thread = core.call("message.send", text=f"message {number}", thread=thread)["run"]
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type(f"/resume {thread}")
         await seen.shows("▌ message 34")
         for _ in range(12):  # back page by page, to where there is no earlier one
@@ -442,7 +442,7 @@ def test_unread_thread_is_resumed_from_its_end_and_read_backwards(core: Core):
 
 def test_old_messages_leave_the_screen_and_can_be_fetched_again(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         few = len(seen.app.query("*"))
         for number in range(4):
             await seen.type(f"huge {number}")
@@ -470,7 +470,7 @@ def test_tiny_terminals_do_not_break_it(core: Core):
 
 def test_an_empty_list_says_so_on_a_narrow_terminal_too(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f6")
         await seen.shows("Nothing is scheduled.", "remind me to call Ada in")
         await seen.pilot.resize_terminal(80, 24)
@@ -490,7 +490,7 @@ def test_ascii_terminal_gets_ascii_only(core: Core):
     until(lambda: core.call("entry.list", prefix="box://notes/") != [], "the note is an entry")
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("* connected")
+        await seen.is_connected()
         await seen.type("what about the garden")
         await seen.shows("peas =", "%)")
         assert seen.text().isascii()
@@ -622,7 +622,7 @@ def test_a_failed_tool_says_so_in_words_and_not_in_json():
 def test_ctrl_c_stops_then_clears_then_leaves(core: Core):
     async def scenario(seen: Seen) -> None:
         composer = seen.app.query_one(Composer)
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("endless please")
         await seen.shows("one two", "thinking")
         composer.replace_text("half a line")

@@ -116,7 +116,7 @@ def copied(seen: Seen) -> list[str]:
 def test_what_is_queued_is_chosen_edited_and_deleted(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         composer = seen.app.query_one(Composer)
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "stuck please")
         await seen.shows("thinking")
         for text in ("one more", "to be edited", "to be deleted"):
@@ -142,7 +142,7 @@ def test_what_is_queued_is_chosen_edited_and_deleted(core: Core) -> None:
 @pytest.mark.covers("A-174", "A-176", "A-173")
 def test_threads_are_gone_to_by_keys_from_any_tab(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f8", "ctrl+l")
         await seen.shows("second words", "a new thread")
         await seen.press(*"first", "enter")
@@ -173,7 +173,7 @@ def test_threads_are_gone_to_by_keys_from_any_tab(core: Core) -> None:
 @pytest.mark.covers("B-157", "A-173")
 def test_all_that_can_be_done_is_found_and_what_was_said_is_copied_without_a_mouse(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         told = copied(seen)
         await say(seen, "code please")
         await seen.shows("owls = 2", "context")
@@ -197,7 +197,7 @@ def test_all_that_can_be_done_is_found_and_what_was_said_is_copied_without_a_mou
 @pytest.mark.covers("A-173")
 def test_thoughts_are_folded_and_a_decision_is_reached_from_any_tab(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "think of owls")
         await seen.shows("… First I count the owls. Then I say so.", "Two owls.")
         order = [type(child).__name__ for child in seen.app.chat.transcript.children if not child.has_class("-hello")]
@@ -218,7 +218,7 @@ def test_thoughts_are_folded_and_a_decision_is_reached_from_any_tab(core: Core) 
 @pytest.mark.covers("B-156", "A-173")
 def test_thoughts_show_as_they_come_and_a_call_before_it_is_whole(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "prepare something")
         await seen.shows("… First I look.", "⟳ Preparing tool call: search…")
         await seen.shows("✔ search", "… First I look.", "Hoot hoot.")
@@ -247,7 +247,7 @@ def test_text_that_streams_is_passed_on_at_most_every_50_ms_and_none_is_lost() -
 @pytest.mark.covers("B-158")
 def test_title_follows_what_another_process_calls_the_thread(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "what is this called")
         await seen.shows("Hoot hoot.", "context", "· what is this called")
         with apsw.Connection(str(core.box.home.database)) as other:  # as a worker that gives it a title would
@@ -268,7 +268,7 @@ def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_th
     count = next(one for one in sessions if one["id"].startswith("local:") and not one["context"].startswith("group:"))["messages"]
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f8")
         await seen.shows("schedules         0 on", "cannot; /skills", "no connection to http://127.0.0.1:9")
         total = sum(one["messages"] for one in sessions)
@@ -302,7 +302,7 @@ def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_th
 @pytest.mark.covers("A-173")
 def test_another_role_answers_and_what_was_told_can_be_read_again(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "/notices")
         await seen.shows("you were told nothing yet")
         await say(seen, "who are you")
@@ -344,7 +344,7 @@ def test_a_thread_is_written_as_a_page_and_a_group_is_worked_for(core: Core, tmp
     page = tmp_path / "page.html"
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "/export")
         await seen.shows("/export: say something first")
         await say(seen, "hello <b>owl</b>")
@@ -378,7 +378,7 @@ def test_a_thread_is_written_as_a_page_and_a_group_is_worked_for(core: Core, tmp
 def test_the_menu_opens_only_for_a_command_and_up_brings_back_what_the_thread_was_told(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         composer = seen.app.query_one(Composer)
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("enter", "space", "enter")
         assert not seen.app.query(Said)  # nothing was typed, nothing is sent
         seen.app.resume(core.call("thread.list", type="chat", limit=50)[-1]["id"])

@@ -33,7 +33,7 @@ def test_schedules_are_made_paused_and_deleted(core: Core):
     clear(core)
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f6")
         await seen.shows("Nothing is scheduled.")
         await seen.press("o")
@@ -75,7 +75,7 @@ def test_a_schedule_of_somebody_else_s_thread_opens_where_it_was_asked_for(core:
     core.call("message.send", text="hello there")
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f6", "a", *keys("stretch - every day at 6pm"), "enter")
         await seen.shows("stretch")
         await seen.press("enter")

@@ -81,7 +81,7 @@ def test_tabs_stand_in_order_and_keep_what_was_chosen_in_them(core: Core) -> Non
     assert labels == ["Chat", "Tools", "Context", "Tasks", "Threads", "Schedules", "Workers", "Help"]
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         for label in [*labels[1:], labels[0]]:
             await seen.press("tab")
             assert seen.app._active_panel.LABEL == label
@@ -114,7 +114,7 @@ def test_every_call_is_there_in_full(core: Core, size: tuple[int, int], name: st
     thread = next(one for one in core.call("thread.list") if "garden" in one["title"])["id"]
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f2")
         await seen.shows("No thread is open in the chat.")
         seen.app.resume(thread)
@@ -137,7 +137,7 @@ def test_every_call_is_there_in_full(core: Core, size: tuple[int, int], name: st
 @pytest.mark.covers("B-165", "B-179")
 def test_an_entry_is_found_read_and_deleted_by_two_presses(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f3")
         await seen.shows("garden.md", "plain.txt")
         seen.app.action_open_ref("box://notes/plain.txt")
@@ -167,7 +167,7 @@ def test_an_entry_is_found_read_and_deleted_by_two_presses(core: Core) -> None:
 @pytest.mark.covers("B-166")
 def test_a_task_shows_what_came_before_it(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f4", "home")
         await seen.shows("2. water them", "From 1. sow the peas, complete", "SOWN: two rows of peas")
         await seen.press("p")
@@ -180,7 +180,7 @@ def test_a_task_shows_what_came_before_it(core: Core) -> None:
 @pytest.mark.covers("B-167")
 def test_threads_of_one_type_are_shown_with_what_was_said(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f5")
         await seen.shows("only a question", "what about the garden")
         await seen.press("f", "f")
@@ -197,7 +197,7 @@ def test_threads_of_one_type_are_shown_with_what_was_said(core: Core) -> None:
 @pytest.mark.covers("B-168")
 def test_a_schedule_is_switched_off_and_filtered(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f6")
         await seen.shows("read the news", "sweep")
         await seen.press("end", "e")
@@ -214,7 +214,7 @@ def test_a_schedule_is_switched_off_and_filtered(core: Core) -> None:
 @pytest.mark.covers("B-169")
 def test_a_worker_is_shown_with_its_log_which_can_be_scrolled(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.press("f7")
         await seen.shows("stopped", "does a single task", "pid", "started", "none: it ran in a terminal")
         await seen.same_in_both("workers")

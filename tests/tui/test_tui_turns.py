@@ -127,7 +127,7 @@ def text_of(core: Core, ref: str) -> str:
 @pytest.mark.covers("R-086", "R-090")
 def test_change_of_a_file_is_shown_accepted_and_the_next_one_rejected(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "plan first")
         await seen.shows("? set first.md", "+Beans in April.", "+-- at night [b]bold[/b]", "1 waiting for you")
         await seen.press("a")
@@ -183,7 +183,7 @@ def test_a_call_that_waits_is_not_taken_for_interrupted_when_its_thread_is_opene
 
 def test_wide_screen_shows_the_same_card(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("* connected")
+        await seen.is_connected()
         await say(seen, "plan ascii")
         await seen.shows("? set ascii.md", "+Beans in April.", "waiting for you")
         assert seen.text().isascii()
@@ -202,7 +202,7 @@ def test_wide_screen_shows_the_same_card(core: Core) -> None:
 @pytest.mark.covers("R-092")
 def test_question_is_answered_by_typing_by_number_and_by_key(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "which colour")
         await seen.shows("The owl asks", "Which [b]colour[/b]?", "1. red", "type the answer below")
         await seen.same_in_both("question")
@@ -225,7 +225,7 @@ def test_question_is_answered_by_typing_by_number_and_by_key(core: Core) -> None
 
 def test_several_are_leafed_through_and_those_decided_elsewhere_disappear(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "make two")
         await seen.shows("? set one.txt")
         await say(seen, "/approve")
@@ -255,7 +255,7 @@ def test_several_are_leafed_through_and_those_decided_elsewhere_disappear(core: 
 
 def test_card_that_is_hidden_gives_the_keys_to_the_input_at_once(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "plan hidden")
         await seen.shows("? set hidden.md")
         card, screen = seen.app.chat.waits, seen.app.screen
@@ -274,7 +274,7 @@ def test_card_that_is_hidden_gives_the_keys_to_the_input_at_once(core: Core) -> 
 
 def test_decision_of_somebody_quicker_stands(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "plan late")
         await seen.shows("? set late.md")
         core.call("run.resolve", ref="late.md", run=seen.app.chat.talk.thread, action="reject")
@@ -288,7 +288,7 @@ def test_decision_of_somebody_quicker_stands(core: Core) -> None:
 
 def test_message_that_waits_behind_a_decision_is_answered_after_it(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "plan behind")
         await seen.shows("? set behind.md")
         await say(seen, "good evening")
@@ -334,7 +334,7 @@ def test_what_waits_survives_the_core(box: Box) -> None:
     core = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "which colour")
         await seen.shows("The owl asks")
         core.kill()
@@ -368,7 +368,7 @@ def test_tiny_terminals_can_decide(core: Core, size: tuple[int, int]) -> None:
 @pytest.mark.covers("B-178")
 def test_budget_is_shown_and_follows_the_thread(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "/budget")
         await seen.shows("nothing has been said yet")
         await say(seen, "good morning")
@@ -393,7 +393,7 @@ def test_budget_is_shown_and_follows_the_thread(core: Core) -> None:
 def test_tree_goes_back_to_a_message_and_to_the_old_branch_and_forks(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         chat = seen.app.chat
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "tulips")
         await seen.shows("Hoot hoot.")
         await say(seen, "roses")
@@ -426,7 +426,7 @@ def test_tree_goes_back_to_a_message_and_to_the_old_branch_and_forks(core: Core)
 
 def test_thread_is_forked_renamed_found_by_its_name_and_compacted_with_an_error(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "daisies")
         await seen.shows("Hoot hoot.")
         await say(seen, "/rename two words")
@@ -461,7 +461,7 @@ def test_thread_is_forked_renamed_found_by_its_name_and_compacted_with_an_error(
 
 def test_word_to_a_working_owl_and_the_end_of_its_answer(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, "slow please")
         await seen.shows("one two")
         await say(seen, "/inject by the way")
@@ -478,7 +478,7 @@ def test_archived_session_says_so_and_comes_back(core: Core) -> None:
     thread = core.call("message.send", text="for later")["run"]
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await say(seen, f"/resume {thread}")
         await seen.shows("▌ for later")
         await say(seen, "/archive")
@@ -507,7 +507,7 @@ IMPOSSIBLE = (
 
 def test_command_that_cannot_be_says_why(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         for typed, told in IMPOSSIBLE:
             await say(seen, typed)
             await seen.shows(told)
@@ -523,7 +523,7 @@ def test_skills_are_offered_beside_commands_and_called(core: Core) -> None:
     core.call("core.reload")
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         seen.app.query_one(Composer).focus()
         seen.app.query_one(Composer).replace_text("/bre")  # at once, as a paste
         await seen.shows("/brew [sort]")

@@ -81,7 +81,7 @@ def test_a_full_disk(small: Box) -> None:
     core = small.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         with (small.home.root.parent / "filling").open("wb", buffering=0) as file:
             while True:
                 try:
@@ -139,7 +139,7 @@ def test_a_core_of_somebody_else_that_is_gone(box: Box) -> None:
     core = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         core.kill()
         await seen.until(lambda: last_line(seen).endswith("owlbox doctor says why"), "what to do")
         assert last_line(seen).startswith("○ core away · next try in ")
@@ -154,7 +154,7 @@ def test_a_model_process_that_is_killed_in_an_answer(box: Box) -> None:
     core = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("slow one")
         await seen.shows("one two")
         send(core.broker_pid(), signal.SIGKILL)
@@ -178,7 +178,7 @@ def test_a_model_file_that_is_gone(box: Box) -> None:
     core = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello there")
         await says(seen, box, "hello there no model in HOME/models (owlbox model add smollm2)")
 
@@ -191,7 +191,7 @@ def test_no_network(box: Box) -> None:
     core = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello there")
         await seen.shows("… acme cannot be reached: waiting for the network")
         await seen.until(lambda: " · thinking " in last_line(seen), "it goes on trying")

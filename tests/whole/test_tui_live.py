@@ -51,7 +51,7 @@ def put(core: Core, key: str, text: str, run: str | None) -> None:
 @pytest.mark.covers("A-248")
 def test_what_others_say_in_the_open_thread_appears_by_itself(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello there")
         await seen.shows("Hoot hoot.", "hello there")
         thread = newest(core)
@@ -76,7 +76,7 @@ def test_what_others_say_in_the_open_thread_appears_by_itself(core: Core):
 
 def test_what_arrives_during_an_answer_is_shown_after_it_and_once(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("slow please")
         await seen.shows("one two")
         core.call("message.send", text="me too", thread=newest(core), wait=False)
@@ -90,7 +90,7 @@ def test_what_arrives_during_an_answer_is_shown_after_it_and_once(core: Core):
 
 def test_what_arrives_elsewhere_is_named_until_it_is_opened(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         core.call("message.send", text="an older talk", wait=True)
         other = newest(core)
         await seen.type("hello there")
@@ -132,7 +132,7 @@ def test_what_was_missed_while_the_core_was_away_is_shown_when_it_is_back(box: B
     first = box.serve()
 
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello there")
         await seen.shows("Hoot hoot.")
         thread = newest(first)
@@ -147,7 +147,7 @@ def test_what_was_missed_while_the_core_was_away_is_shown_when_it_is_back(box: B
 
 def test_a_held_call_names_whose_text_it_was_and_d_lets_the_like_pass(core: Core):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("● connected")
+        await seen.is_connected()
         await seen.type("hello there")
         await seen.shows("Hoot hoot.")
         with core.box.store() as store:

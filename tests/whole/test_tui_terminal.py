@@ -66,6 +66,11 @@ class Terminal:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.text()}") from None
 
+    def is_connected(self, *words: str) -> None:
+        """Wait until the core is there, and these words."""
+        until(lambda: re.search(r"[●*] (connected|script)\b", self.text()) is not None, "a core")
+        self.shows(*words)
+
     def written(self) -> int:
         """How many bytes have been written to it by now."""
         return self._record.stat().st_size if self._record.exists() else 0
@@ -130,7 +135,7 @@ def rss_mb(pid: int) -> int:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: Terminal, size: tuple[int, int]):
     terminal.open(*size)
-    terminal.shows("● connected", "I am your owl")
+    terminal.is_connected("I am your owl")
     terminal.keys("hello there", "Enter")
     terminal.shows("▌ hello there", "Hoot hoot, see [box://notes/garden.md].", "context")
     terminal.keys("still typing")
@@ -167,7 +172,7 @@ def test_core_of_somebody_else_is_neither_started_nor_stopped(terminal: Terminal
 
 def test_keys_of_a_terminal(terminal: Terminal):
     terminal.open(80, 24)
-    terminal.shows("● connected")
+    terminal.is_connected()
     terminal.keys("one", "C-j", "two", "M-Enter", "three\\", "Enter", "four")
     terminal.shows("│ one", "│ two", "│ three ", "│ four")
     terminal.keys("Enter")
@@ -191,7 +196,7 @@ def test_keys_of_a_terminal(terminal: Terminal):
 @pytest.mark.covers("A-248", "A-257")
 def test_a_reminder_rings_on_an_open_screen(terminal: Terminal):
     terminal.open(80, 24)
-    terminal.shows("● connected")
+    terminal.is_connected()
     assert terminal.box.run("remind", "nap", "in", "2", "seconds").returncode == 0
     terminal.shows("Reminder: nap  (Esc closes)")
     assert terminal.is_rung()
@@ -201,7 +206,7 @@ def test_a_reminder_rings_on_an_open_screen(terminal: Terminal):
 
 def test_hang_up_ends_screen_and_core(terminal: Terminal):
     terminal.open(80, 24)
-    terminal.shows("● connected")
+    terminal.is_connected()
     screen, core = terminal.pid(), core_pid(terminal.box)
     terminal.close()
     until(lambda: is_gone(screen) and is_gone(core), "both are gone")
@@ -209,7 +214,7 @@ def test_hang_up_ends_screen_and_core(terminal: Terminal):
 
 def test_ascii_terminal_without_colours(terminal: Terminal):
     terminal.open(80, 24, LC_ALL="C", NO_COLOR="1")
-    terminal.shows("* connected", "+------")
+    terminal.is_connected("+------")
     terminal.keys("hello", "Enter")
     terminal.shows("| hello", "Hoot hoot, see")
     assert terminal.text().isascii()
@@ -228,7 +233,7 @@ def test_core_that_cannot_start_says_why(terminal: Terminal):
     terminal.open(120, 24)
     terminal.shows("○ connecting", "systen")
     terminal.box.home.config.write_text("")
-    terminal.shows("● connected")
+    terminal.is_connected()
 
 
 def test_in_a_pipe_it_is_plain_lines(box: Box):
