@@ -2,6 +2,7 @@
 
 import logging
 import re
+import wave
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 from channel_rig import LONG, SAID, Rig
 from cutting import LOST_ANSWER, relay
 from homeserver import Someone, Synapse, synapse
+from msgspec.structs import replace
 from process import until
 
-from appliance.channels.connectors.matrix import picture_size
 from appliance.errors import BadInput
 from appliance.records import Outbound
 from appliance.sessions.outbox import Notification
@@ -151,6 +152,15 @@ def test_files_come_and_go(place: Place) -> None:
     *_, picture, text = place.answers(place.ben, room, 4)
     assert picture["content"]["info"] == {"mimetype": "image/png", "size": len(PNG), "w": 7, "h": 5}
     assert (picture["content"]["msgtype"], text["content"]["body"]) == ("m.image", "behind it")
+    with wave.open(str(folder / "c.wav"), "wb") as sound:
+        sound.setparams((1, 1, 8000, 0, "NONE", ""))
+        sound.writeframes(bytes(12_000))
+    place.rig.core.outbox.put(replace(note, key="sound", attachment="c.wav"), durable=True)
+    *_, heard, _ = place.answers(place.ben, room, 6)
+    size = (folder / "c.wav").stat().st_size
+    mime = heard["content"]["info"].pop("mimetype")  # of which systems have several
+    assert heard["content"]["msgtype"] == "m.audio" and mime.startswith("audio/")
+    assert heard["content"]["info"] == {"size": size, "duration": 1500}
 
 
 @pytest.mark.covers("S-110")
@@ -298,10 +308,10 @@ def test_killed_while_an_answer_is_shown_its_end_takes_the_place_of_what_was_sho
     another.greet(tmp_path)
     another.ben.say(another.room, "something long")
     with channel_rig.serving(tmp_path, another.environ) as child:
-        until(lambda: len(another.stands()) > 1, "it is shown", 20)
+        until(lambda: len(another.stands()) > 1, "it is shown", 60)
         child.kill()
     with channel_rig.running(tmp_path, another.environ):
-        until(lambda: is_ended(another.stands()[1:]), f"it ends: {another.stands()}", 20)
+        until(lambda: is_ended(another.stands()[1:]), "it ends", 60)
 
 
 def test_a_network_that_is_cut_in_the_middle_of_a_send_costs_no_answer_and_makes_no_repeat(place: Place, tmp_path: Path) -> None:
@@ -316,9 +326,5 @@ def test_a_network_that_is_cut_in_the_middle_of_a_send_costs_no_answer_and_makes
         assert another.stands() == [SAID] * 4 and len(wire.done) == 3
 
 
-def test_the_test_of_the_channel_and_pictures_of_every_kind(place: Place) -> None:
+def test_the_test_of_the_channel_says_whose_the_token_is(place: Place) -> None:
     assert place.rig.core.connections.test("matrix")["tried"] == [f"{place.server.url} knows the token as {place.owl.user}"]
-    assert picture_size(b"GIF89a\x03\0\x04\0") == (3, 4) and picture_size(
-        b"\xff\xd8\xff\xe0\0\x04xx\xff\xc0\0\x0b\x08\0\x02\0\x09\x01"
-    ) == (9, 2)
-    assert picture_size(b"\xff\xd8\xff") is picture_size(b"text") is None

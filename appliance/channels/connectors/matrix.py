@@ -10,7 +10,6 @@ import json
 import logging
 import mimetypes
 import re
-import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from appliance.channels.matrix_api import Homeserver
 from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
 from appliance.channels.matrix_encryption.encrypted_rooms import KIND as ENCRYPTION
 from appliance.channels.matrix_encryption.setup import EncryptionSetup
+from appliance.channels.media_headers import film_size, length_ms, picture_size
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Refused, TooLarge
 from appliance.records import Outbound
@@ -351,8 +351,10 @@ class MatrixChannel(Connection):
     def _keep_file(self, room: str, name: str, data: bytes) -> dict[str, Any]:
         mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
         kind = {"image": "m.image", "video": "m.video", "audio": "m.audio"}.get(mime.partition("/")[0], "m.file")
-        size = picture_size(data) if kind == "m.image" else None
+        size = picture_size(data) if kind == "m.image" else film_size(data) if kind == "m.video" else None
+        lasts_ms = length_ms(data) if kind in ("m.video", "m.audio") else None
         info = {"mimetype": mime, "size": len(data), **({"w": size[0], "h": size[1]} if size else {})}
+        info |= {"duration": lasts_ms} if lasts_ms else {}
         content = {"msgtype": kind, "body": name, "filename": name, "info": info}
         if self._encryption.rooms.find(room) is None:
             return {**content, "url": self._server.upload(name, mime, data)}
@@ -471,21 +473,6 @@ def fit_text(text: str, most_bytes: int) -> tuple[dict[str, Any], str]:
         at = text.rfind("\n", size // 2, size)
         size = at if at > 0 else size
     return content, text[size:].lstrip("\n")
-
-
-def picture_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height of a PNG, GIF or JPEG; None for what is none or is broken."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n") and len(data) >= 24:
-        return struct.unpack(">II", data[16:24])
-    if data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
-        return struct.unpack("<HH", data[6:10])
-    at = 2
-    while data.startswith(b"\xff\xd8") and at + 9 < len(data) and data[at] == 0xFF:
-        if 0xC0 <= data[at + 1] <= 0xCF and data[at + 1] not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
-            return width, height
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
 
 
 def _find_room(message: Outbound) -> tuple[str, dict[str, Any]]:
