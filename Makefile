@@ -112,7 +112,7 @@ bench-roles: dev ## a delegation beside a plain call, and the tokens of a task o
 bench-mcp: dev servers ## a call of a server's tool through the bridge beside the protocol's own client, and idle cost
 	$(python) tests/bench/bench_mcp.py
 
-servers: ## fetch the servers of tools that tests talk to into the cache
+servers: ## fetch the servers of tools that tests talk to, and the command llm, into the cache
 	@tests/servers/fetch.sh >/dev/null
 
 bench-remote: dev ## what asking a remote model costs beside the provider, beside llm and the openai client

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The real servers that tests talk to, in the user's cache: made anew when one of the lists here changes.
-# Prints the folder: venv/bin/mcp-server-*, and node_modules/.bin/* where there is npm. A registry that does not answer in
+# The real servers that tests talk to, and the command llm, which talks to ours, in the user's cache: made anew when one of the lists
+# here changes. Prints the folder: venv/bin/mcp-server-*, venv/bin/llm, and node_modules/.bin/* where there is npm. A registry that does not answer in
 # time is said on standard error and no failure: who needs what it has looks whether it is there, and the next run asks again.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

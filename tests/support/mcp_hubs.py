@@ -121,7 +121,7 @@ def void(value: object) -> None:
 
 
 def real() -> Path:
-    """The folder of the real servers; fetched the first time."""
+    """The folder of the real servers and of the command llm; fetched the first time."""
     done = subprocess.run(["bash", str(SERVERS / "fetch.sh")], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return Path(done.stdout.strip().splitlines()[-1])

@@ -1,15 +1,20 @@
-"""Programs that speak OpenAI's interface, by the official client: over the core's Unix socket, and at the HTTP server's port."""
+"""Programs that speak OpenAI's interface, the official client and the command llm: over the core's socket, and at a port."""
 
 import json
+import os
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import openai
 import pytest
+from mcp_hubs import real
+from needs import leave_out
 from test_api import Served, serving
 
 from appliance.channels.http.core_link import CoreLink
@@ -193,3 +198,98 @@ def test_a_wrong_token_at_the_unix_socket_is_refused_and_none_is_whoever_the_ker
             answer = b"".join(iter(lambda: sock.recv(65536), b""))
         assert answer.split(b" ")[1].decode() == status, answer
         assert json.loads(answer.rpartition(b"\r\n\r\n")[2])
+
+
+# -- the command llm ----------------------------------------------------------------------------------
+
+MODELS = """
+- model_id: {name}
+  model_name: {model}
+  api_base: "http://127.0.0.1:{port}/v1"
+  api_key_name: owlbox
+"""
+
+
+@dataclass
+class Llm:
+    """The command of llm.datasette.io, configured as docs/programs.md says."""
+
+    program: Path
+    environ: dict[str, str]
+
+    def run(self, *words: str) -> str:
+        """What it prints."""
+        done = subprocess.run([self.program, *words], env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def stream(self, *words: str) -> list[str]:
+        """What it prints, in the pieces in which it does."""
+        command = [self.program, *words]
+        with subprocess.Popen(command, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as child:
+            assert child.stdout is not None
+            return [piece.decode() for piece in iter(lambda: child.stdout.read(4096), b"")]  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def llm(served: Served, port: int, tmp_path_factory: pytest.TempPathFactory) -> Llm:
+    program, folder = real() / "venv/bin/llm", tmp_path_factory.mktemp("llm")
+    if not program.exists():
+        leave_out("llm is not there: make servers")
+    token = served.call("login.token", name="llm", person="cook")["token"]
+    names = {"owl": "owl", "owl-local": "local"}
+    (folder / "extra-openai-models.yaml").write_text(
+        "".join(MODELS.format(name=name, model=model, port=port) for name, model in names.items())
+    )
+    made = Llm(program, {**os.environ, "LLM_USER_PATH": str(folder), "PYTHONUNBUFFERED": "1"})
+    made.run("keys", "set", "owlbox", "--value", token)
+    return made
+
+
+def test_the_command_llm_asks_and_goes_on_in_the_same_thread(served: Served, llm: Llm) -> None:
+    assert llm.run("-m", "owl", "--no-stream", "[hoot] who calls?") == "Hoot."
+    assert llm.run("-c", "--no-stream", "[more] and then?") == "And more."
+    assert llm.run("-c", "[hoot] again?") == "Hoot.", "a conversation goes on, streamed or not"
+    asked = {e.content: e.run for e in said_by(served, "cook")}
+    runs = {asked[text] for text in ("[hoot] who calls?", "[more] and then?", "[hoot] again?")}
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("model", ["owl", "owl-local"])
+def test_the_command_llm_shows_an_answer_as_it_is_written(llm: Llm, model: str) -> None:
+    pieces = llm.stream("-m", model, "[slow] count")
+    assert "".join(pieces).strip() == SLOW["text"] and len(pieces) > 3
+
+
+def test_the_command_llm_borrows_the_local_model_and_is_told_of_a_wrong_token(served: Served, llm: Llm) -> None:
+    before = len(served.core.runs.list_runs(limit=1000))
+    words = (
+        "-m",
+        "owl-local",
+        "-s",
+        "Be brief.",
+        "-o",
+        "temperature",
+        "0.2",
+        "-o",
+        "max_tokens",
+        "20",
+        "--no-stream",
+        "[raw] who?",
+    )
+    assert llm.run(*words) == "As it is."
+    assert len(served.core.runs.list_runs(limit=1000)) == before
+    done = subprocess.run(
+        [llm.program, "-m", "owl", "--key", "owl-wrong", "[hoot]"],
+        env=llm.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and "token" in done.stderr
+
+
+def said_by(served: Served, person: str) -> list[Any]:
+    """What a person said, in all threads."""
+    runs = [one for one in served.core.runs.list_runs(limit=1000) if served.core.runs.person(one.session) == person]
+    return [event for run in runs for event in served.core.runs.events(run.id) if event.role == "user"]
