@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
-from appliance.channels.contract import Connection, Running
+from appliance.channels.contract import REPEAT, Connection, Running
 from appliance.channels.delivery import Courier
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
@@ -178,8 +178,12 @@ class Runner:
 
     def deliver(self, message: Outbound) -> None:
         """Send a message, in place of what was shown of it while it was written; what came of it is counted."""
-        shown = self._live.settle(message.key) if self._live is not None else ""
+        shown = self._live.settle(message.key) if self._live is not None else None
+        if shown == "" and not self.is_idempotent and not message.text.startswith(REPEAT):
+            message = replace(message, text=f"{REPEAT}\n{message.text}")
         try:
+            if shown == "" and self.is_idempotent:
+                shown = self.connection.show(message)  # once more: that names what stands there, or puts it there
             self.connection.deliver(replace(message, shown=shown) if shown else message)
         except Busy:
             raise  # it costs no attempt
@@ -187,7 +191,7 @@ class Runner:
             self.gateway.count("failed")
             raise
         self.gateway.count("sent")
-        if shown and self._live is not None:
+        if shown is not None and self._live is not None:
             self._live.forget(message.key)
 
     def state(self) -> ChannelState:

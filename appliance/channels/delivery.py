@@ -13,10 +13,10 @@ from functools import partial
 
 from msgspec import Struct
 
-from appliance.channels.contract import REPEAT
+from appliance.channels.contract import REPEAT, UNCERTAIN
 from appliance.channels.quiet_hours import Quiet, together
 from appliance.clock import monotonic_s, now_ms
-from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge
+from appliance.errors import BadInput, Busy, NotFound, OwlError, Refused, TooLarge
 from appliance.records import Channel, Outbound
 from appliance.runtime import log
 from appliance.runtime.crash_points import Passed, Step, nobody
@@ -26,7 +26,6 @@ from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notificatio
 
 LOG = logging.getLogger(__name__)
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
-UNCERTAIN = (Lost, DeadlineExceeded)
 EXPECTED_S = 600.0  # between two tries of a channel that is not connected; once it is, nothing waits
 LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels that people write
 

@@ -1,8 +1,10 @@
 """Answers shown while they are written, on a channel that declares it: one message for each, edited at a bounded rate.
 
 Owns the `live_answers` table: which message of a channel shows an answer that is not delivered yet, so that the whole answer
-replaces it, also after a kill. What is shown may be lost or end early; the whole answer is the outbox's business and comes all
-the same, as a message of its own where nothing is shown. One thread for a channel, which lives while something is written.
+replaces it, also after a kill. A row is written before the first call, without a name, and named after it: the beginning of an
+answer may stand there under a name that nobody knows. What is shown may be lost or end early; the whole answer is the outbox's
+business and comes all the same, as a message of its own where nothing is shown. One thread for a channel, which lives while
+something is written.
 """
 
 import logging
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.agent.loop_events import Shown
-from appliance.channels.contract import Connection
+from appliance.channels.contract import UNCERTAIN, Connection
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import Busy, OwlError
 from appliance.records import Delta, Event, LoopEnded, Outbound
@@ -145,8 +147,10 @@ class LiveAnswers:
 
     def _show(self, answer: _Answer, text: str) -> None:
         """Call the channel, outside the lock, and note what came of it."""
-        message, retry_s, is_over = answer.message, 0.0, True
+        message, retry_s, is_over, is_unknown = answer.message, 0.0, True, False
         try:
+            if not message.shown:
+                self._note(message.key, "", durable=True)
             shown = self._connection.show(replace(message, text=text))
             if shown != message.shown:
                 self._note(message.key, shown)
@@ -155,6 +159,7 @@ class LiveAnswers:
         except Busy as error:
             retry_s, is_over = max(error.retry_s, self._pace.gap_s), False
         except (OwlError, OSError) as error:
+            is_unknown = isinstance(error, (*UNCERTAIN, OSError))
             LOG.info("channel %s: an answer is not shown while it is written: %s", self._channel, error)
         finally:
             with self._state:
@@ -168,13 +173,16 @@ class LiveAnswers:
                 if is_left:
                     self._answers.pop(message.key, None)
                 self._state.notify_all()
-        if is_left and not text.endswith(UNFINISHED):
-            self._forget(message.key)  # it is whole, and nothing is to replace it
+        if (is_left and not text.endswith(UNFINISHED)) or (is_over and not is_unknown and not message.shown):
+            self._forget(message.key)  # it is whole, and nothing is to replace it; or nothing is shown
 
     # -- the whole answer -----------------------------------------------------------------------------
 
-    def settle(self, key: str) -> str:
-        """Show nothing more of an answer, which is to be sent: the name of the message that shows it, "" for none."""
+    def settle(self, key: str) -> str | None:
+        """Show nothing more of an answer, which is to be sent: the name of the message that shows it.
+
+        "" when there may be one whose name nobody knows, None when there is none.
+        """
         with self._state:
             answer = self._answers.get(key)
             if answer is not None:
@@ -182,15 +190,16 @@ class LiveAnswers:
                 self._state.wait_for(lambda: not answer.is_sending, SETTLE_S)
                 self._answers.pop(key, None)
         sql = "SELECT message FROM live_answers WHERE channel = ? AND key = ?"
-        return str(self._store.value(sql, (self._channel, key)) or "")
+        found = self._store.value(sql, (self._channel, key))
+        return None if found is None else str(found)
 
     def forget(self, key: str) -> None:
         """The whole answer has been sent."""
         if self._store.value("SELECT 1 FROM live_answers WHERE channel = ? AND key = ?", (self._channel, key)):
             self._forget(key)
 
-    def _note(self, key: str, shown: str) -> None:
-        with self._store.write() as execute:
+    def _note(self, key: str, shown: str, *, durable: bool = False) -> None:
+        with self._store.write(durable=durable) as execute:
             execute(
                 "INSERT INTO live_answers (channel, key, message, begun_ms) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (channel, key) DO UPDATE SET message = excluded.message",

@@ -15,12 +15,12 @@ from stores import new_store
 from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.channels import connectors
 from appliance.channels.connections import ConfigError, Connections, Runner, connect
-from appliance.channels.contract import Connection, Received, Running
-from appliance.channels.delivery import FINAL, UNCERTAIN, Courier
+from appliance.channels.contract import REPEAT, UNCERTAIN, Connection, Received, Running
+from appliance.channels.delivery import FINAL, Courier
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.live_answers import LiveAnswers, Pace
 from appliance.clock import CancelToken, now_ms
-from appliance.errors import Busy, Lost, OwlError, Unavailable
+from appliance.errors import Busy, Lost, OwlError, Refused, Unavailable
 from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
@@ -208,9 +208,37 @@ def test_a_limit_delays_what_is_shown_and_an_error_ends_it_and_the_answer_comes_
     until(lambda: len(writing.channel.calls) == 2, "it is tried again", 10)
     assert writing.end("one two") == [("show", "one …", ""), ("show", "one …", ""), ("send", "one two", "m1")]
     home.database.unlink()
-    writing = Writing(home, Written(plan=(Lost("nobody knows"),))).write(Delta("one"))
+    writing = Writing(home, Written(plan=(Refused("no"),))).write(Delta("one"))
     writing.feed.put(7, Delta(" two"))
     assert writing.end("one two") == [("show", "one …", ""), ("send", "one two", "")]
+
+
+def test_an_answer_whose_beginning_may_stand_there_is_sent_as_one_that_may_be_a_repeat(home: Home) -> None:
+    """The service did not say, or we were killed before we had noted what it said."""
+    writing = Writing(home, Written(plan=(Lost("nobody knows"),))).write(Delta("one"))
+    writing.feed.put(7, Delta(" two"))
+    assert writing.end("one two") == [("show", "one …", ""), ("send", f"{REPEAT}\none two", "")]
+    home.database.unlink()
+    killed = Writing(home, Written())
+    noted: list[Any] = []
+    killed.channel.show = lambda message: noted.extend(killed.store.rows("SELECT key, message FROM live_answers")) or "m1"  # type: ignore[method-assign,func-returns-value]
+    killed.feed.put(7, Delta("one"))
+    until(lambda: bool(noted), "it is shown", 10)
+    assert noted == [("answer:7", "")], "before the service is asked"
+    until(lambda: killed.store.rows("SELECT message FROM live_answers") == [("m1",)], "its name is noted", 10)
+    with killed.store.write() as execute:
+        execute("UPDATE live_answers SET message = ''")
+    killed.store.close()
+    again = Writing(home, Written())
+    for text in (f"{REPEAT}\none two", "later"):
+        again.runner.deliver(Outbound("a:x", text, key="answer:7"))
+    assert again.channel.calls == [("send", f"{REPEAT}\none two", ""), ("send", "later", "")], "marked once, and forgotten"
+    with again.store.write() as execute:
+        execute("INSERT INTO live_answers VALUES ('a', 'answer:7', '', 1)")
+    again.channel.is_idempotent = True
+    again.runner.deliver(Outbound("a:x", "one two", key="answer:7"))
+    assert again.channel.calls[2:] == [("show", "one two", ""), ("send", "one two", "m1")], "a service that knows repeats is asked"
+    again.store.close()
 
 
 def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_whole(home: Home) -> None:

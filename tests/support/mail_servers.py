@@ -243,7 +243,11 @@ class Receiver:
                         say(f"{step} not now")
                         continue
                     say("354 go on")
-                    lines = list(iter(talk.rfile.readline, b".\r\n"))
+                    lines = []
+                    while (read := talk.rfile.readline()) != b".\r\n":
+                        if not read:
+                            return  # half a mail is none; and at the end of a connection every further line is empty
+                        lines.append(read)
                     data = b"".join(one[1:] if one.startswith(b"..") else one for one in lines)
                     with self._guard:
                         self.mails.append(Received(sender, recipients, data))
