@@ -5,6 +5,7 @@ transaction, so that the server takes each once however often it is repeated. Kn
 """
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +19,7 @@ from appliance.text import urls
 ROOT = "/_matrix/client/v3"
 MEDIA = "/_matrix/client/v1/media/download"
 MAX_ANSWER = 16 * 1024 * 1024
-CALL_S, FILE_S, SLICE_S = 30.0, 120.0, 3.0
+CALL_S, FILE_S = 30.0, 120.0
 WAIT_MS = 60_000  # the server answers earlier when something happens
 
 
@@ -120,7 +121,7 @@ class Homeserver:
     ) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}", **({"Content-Type": mime} if body is not None else {})}
         request = Request(urls.parse(f"{self._address}{path}"), headers, body, method)
-        deadline = Deadline(monotonic_s() + limit_s, "the homeserver", cancel, slice_s=SLICE_S)
+        deadline = Deadline(monotonic_s() + limit_s, "the homeserver", cancel, slice_s=math.inf)
         with self._client.ask(request, deadline) as answer:
             data, is_cut = answer.body(most_bytes)
             if answer.status >= 400:

@@ -26,7 +26,8 @@ Resolve = Callable[[str], Sequence[str]]  # the addresses of a name
 class Deadline(Struct, frozen=True):
     """When a request ends at the latest, and the token that ends it before; `what` names it in errors.
 
-    `silence_s` is the longest wait for the next byte, `slice_s` how long it may take to notice a cancellation.
+    `silence_s` is the longest wait for the next byte, `slice_s` how long it may take to notice a cancellation; infinite for a wait
+    of minutes, which a cancellation ends by ending the connection, so that nothing wakes up meanwhile.
     """
 
     end_s: float

@@ -1,20 +1,23 @@
 """Sockets that never outlive a deadline: connection, handshake, sending and reading, each ended by time or cancellation.
 
 Every wait is made of short slices, so that a server that sends a byte now and then holds nobody, nor does one that is
-always ready. Certificates and names are always verified. Knows nothing about HTTP, nor which addresses may be reached.
+always ready; or of one slice, which a cancellation ends together with the connection. Certificates and names are always
+verified. Knows nothing about HTTP, nor which addresses may be reached.
 """
 
 import errno
+import math
 import os
 import select
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.clock import monotonic_s
+from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import DeadlineExceeded, HttpError, TooLarge
 from appliance.runtime.host_lookup import SLICE_S, Deadline
 
@@ -33,9 +36,12 @@ class Watch:
 
     def in_time(self, sock: socket.socket, act: Callable[[], T]) -> T:
         """What `act` returns, which waits on the socket: in slices, so that time and cancellation are noticed."""
-        silent_s = monotonic_s() + self.deadline.silence_s
+        deadline = self.deadline
+        if math.isinf(deadline.slice_s) and isinstance(deadline.cancel, CancelToken):
+            return _until_cancelled(sock, deadline, deadline.cancel, act)
+        silent_s = monotonic_s() + deadline.silence_s
         while True:
-            sock.settimeout(min(self.deadline.slice_s, self.deadline.left_s()))
+            sock.settimeout(min(deadline.slice_s, deadline.left_s()))
             try:
                 return act()
             except TimeoutError:
@@ -49,6 +55,28 @@ class Watch:
             self.allowed_bytes -= size
             if self.allowed_bytes < 0:
                 raise TooLarge(f"{self.deadline.what}: the server sends more than it may", hint="ask another server")
+
+
+def _until_cancelled(sock: socket.socket, deadline: Deadline, cancel: CancelToken, act: Callable[[], T]) -> T:
+    """What `act` returns in one wait; Cancelled, and the connection is of no use any more, when the token is set meanwhile."""
+    sock.settimeout(deadline.left_s())
+    forget = cancel.then(partial(_end_connection, sock))
+    try:
+        found = act()
+    except TimeoutError:
+        raise DeadlineExceeded(f"{deadline.what} took too long", hint="allow more time") from None
+    except OSError:
+        deadline.left_s()  # it failed because we ended it
+        raise
+    finally:
+        forget()
+    deadline.left_s()  # nothing came because we ended it
+    return found
+
+
+def _end_connection(sock: socket.socket) -> None:
+    with suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # not that of TLS, which another thread is in the middle of
 
 
 class Watched(socket.socket):

@@ -3,9 +3,10 @@
     python tests/bench/bench_idle.py [--minutes N] [--only WAY,WAY] [--json FILE]
 
 Boxes side by side: one with nothing switched on, one with the heartbeat on, an empty checklist and 20 schedules that are not due,
-and one for each channel or part that needs no server of others, which has those, too. Counted are requests to models, bytes by
-which the database and its log grew or changed, what all of a box's processes wrote anywhere, and how often any of their threads
-woke up. Beside them sleeps a process that does nothing. Knows nothing about what is good enough.
+and one for each channel or part, which has those, too. Counted are requests to models, bytes by
+which the database and its log grew or changed, what all of a box's processes wrote anywhere, how often any of their threads
+woke up, and how much memory they have for themselves, without the model process. Mail, Matrix and Slack have servers of their own,
+as in the tests. Beside them sleeps a process that does nothing. Knows nothing about what is good enough.
 """
 
 import argparse
@@ -17,8 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import channel_rig
 import figures
-from process import Box, Core, boxed
+from homeserver import python, synapse
+from mail_servers import dovecot, receiver
+from needs import lack
+from process import Box, Core, boxed, until
+from slack_server import workspace
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.runtime.rpc_client import Client
@@ -33,12 +39,46 @@ WAYS: dict[str, dict[str, str]] = {
     LADEN: {},
     "web page": WEB,
     "web page and programs": {**WEB, "CHANNELS__PROGRAMS__ENABLED": "true"},
+    "mail": {"CHANNELS__EMAIL__ENABLED": "true"},
+    "Matrix": {"CHANNELS__MATRIX__ENABLED": "true"},
+    "Slack": {"CHANNELS__SLACK__ENABLED": "true"},
     "webhooks": {"CHANNELS__WEBHOOK__ENABLED": "true", "CHANNELS__WEBHOOK__URL": "http://127.0.0.1:9/"},
     "figures for Prometheus": {"METRICS__PORT": "19817"},
     "two MCP servers": {f"TOOLS__MCP__{name}__COMMAND": "/bin/cat" for name in ("ONE", "TWO")},
     "audit in a file": {"AUDIT__FILE": "audit.jsonl"},
-    "another folder of skills": {"SKILLS__FOLDERS": '["/tmp"]'},
+    "another folder of skills": {"SKILLS__FOLDERS": '["/srv"]'},
 }
+
+
+def connect_mail(stack: ExitStack) -> dict[str, Any]:
+    """The table of a channel at servers of its own, which end with the stack."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="owlmail-", dir="/tmp")))
+    folder.chmod(0o755)
+    server, sink = stack.enter_context(dovecot(folder / "d")), stack.enter_context(receiver())
+    given = {"imap_host": "127.0.0.1", "imap_port": server.port, "smtp_host": "127.0.0.1", "smtp_port": sink.port}
+    return {**given, "user": "owl", "password": "secret", "from_address": "owl@example.org", "tls": False}
+
+
+def connect_matrix(stack: ExitStack) -> dict[str, Any]:
+    """The same; the account is in no room."""
+    server = stack.enter_context(synapse(Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))))
+    owl = server.someone("owl")
+    return {"homeserver": server.url, "user": owl.user, "token": owl.token}
+
+
+def connect_slack(stack: ExitStack) -> dict[str, Any]:
+    """The same; the server here sends a ping every 20 seconds."""
+    space = stack.enter_context(workspace())
+    return {"api_url": space.url, "bot_token": "xoxb", "app_token": "xapp"}
+
+
+def list_ways() -> list[str]:
+    """The ways whose servers are on this machine."""
+    lacking = {"mail": lack("dovecot"), "Matrix": "" if python() else "make servers"}
+    return [name for name in WAYS if not lacking.get(name)]
+
+
+SERVERS = {"mail": ("email", connect_mail), "Matrix": ("matrix", connect_matrix), "Slack": ("slack", connect_slack)}
 
 
 @dataclass(frozen=True)
@@ -74,6 +114,12 @@ def written(pid: int) -> int:
     return int(lines["wchar"])
 
 
+def memory_mb(pid: int) -> float:
+    """The memory that a process has for itself: what of its program's files it shares with others is left out."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
+
+
 def family(pid: int) -> list[int]:
     """A process and all that it has started."""
     found = [pid]
@@ -103,6 +149,11 @@ def _add(client: Client, number: int) -> None:
     assert outcome["status"] < 300, outcome
 
 
+def is_connected(core: Core, channel: str) -> bool:
+    """Whether a channel is."""
+    return any(one["name"] == channel and one["state"] == "connected" for one in core.call("channel.list"))
+
+
 def settled(box: Box, pids: list[int], still_s: float) -> Cost:
     """What has been counted once nothing was written for a while: a start has its own work to do."""
     before = look(box, pids)
@@ -126,14 +177,19 @@ def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
     try:
         with ExitStack() as stack:
             boxes = {name: opened(stack) for name in names}
-            pids = {}
+            pids, models = {}, set[int]()
             for name, box in boxes.items():
                 box.environ.update({f"OWLBOX__{key}": value for key, value in WAYS[name].items()})
+                if name in SERVERS:
+                    table, connect = SERVERS[name]
+                    box.environ.update(channel_rig.settings(f"channels.{table}", connect(stack)))
                 core = box.serve()
-                core.broker_pid()
+                models.add(core.broker_pid())
                 if name != BARE:
                     laden(core)
                 pids[name] = core.child.pid
+                if name in SERVERS:
+                    until(lambda: is_connected(core, SERVERS[name][0]), f"{name} is connected", 60)  # noqa: B023
             for name, box in boxes.items():
                 settled(box, family(pids[name]), 5)
             sleep_s(START_S)
@@ -147,6 +203,7 @@ def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
             for name, one in found.items():
                 one["wakes_per_s"] = round(one["wakes"] / seconds, 3)
                 one["processes"] = len(known[name])
+                one["memory_mb"] = round(sum(memory_mb(pid) for pid in known[name] if pid not in models), 1)
             return {"seconds": round(seconds), "ways": found, "sleeping_process_wakes": wakes(nothing.pid) - slept}
     finally:
         nothing.terminate()
@@ -156,14 +213,14 @@ def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--only", default=",".join(WAYS), metavar="WAY,WAY")
+    parser.add_argument("--only", default=",".join(list_ways()), metavar="WAY,WAY")
     parser.add_argument("--json", default="", metavar="FILE")
     args = parser.parse_args()
     found = measure(args.minutes, args.only.split(","))
     print(f"{found['seconds']} s; a process that sleeps woke up {found['sleeping_process_wakes']} times")
-    print(f"{'':<28}{'processes':>10}{'wake-ups':>10}{'a second':>10}{'database':>10}{'written':>10}{'model calls':>12}")
+    print(f"{'':<28}{'processes':>10}{'wake-ups':>10}{'a second':>10}{'database':>10}{'written':>10}{'model calls':>12}{'MB':>8}")
     for name, one in found["ways"].items():
-        sizes = f"{one['database_bytes']:>10}{one['written_bytes']:>10}{one['model_calls']:>12}"
+        sizes = f"{one['database_bytes']:>10}{one['written_bytes']:>10}{one['model_calls']:>12}{one['memory_mb']:>8}"
         print(f"{name:<28}{one['processes']:>10}{one['wakes']:>10}{one['wakes_per_s']:>10}{sizes}")
     figures.write(args.json, found)
 

@@ -1,6 +1,7 @@
 """The one HTTP client, attacked as a hostile server, name server or proxy would: nothing holds it, floods it or learns a key."""
 
 import gzip
+import math
 import select
 import socket
 import ssl
@@ -98,6 +99,47 @@ def test_a_cancellation_interrupts_a_blocked_read(scheme: str, sign: type[thread
     with raw_serving(silent) as url, pytest.raises(Cancelled):
         HttpClient().ask(asking(url.replace("http:", f"{scheme}:")), until(cancel=token))
     assert monotonic_s() - began_s < SOON_S
+
+
+def count_wakes(thread: int) -> int:
+    lines = Path(f"/proc/self/task/{thread}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_wait_of_minutes_wakes_nobody_and_a_cancellation_ends_it_at_once(tmp_path: Path, scheme: str) -> None:
+    cancel, errors, authority = CancelToken(), list[OwlError](), Authority(tmp_path)
+    client, context = HttpClient(authorities=authority.file, only_these=True), authority.context("127.0.0.1")
+
+    def wait(token: CancelToken, seconds: float) -> None:
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
+        try:
+            client.ask(asking(url), until(seconds, cancel=token, slice_s=math.inf))
+        except OwlError as error:
+            errors.append(error)
+
+    def serve() -> None:
+        near, _ = listener.accept()
+        with suppress(OSError), context.wrap_socket(near, server_side=True) if scheme == "https" else near as line:
+            while line.recv(65536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        thread = threading.Thread(target=wait, args=(cancel, 60))
+        thread.start()
+        sleep_s(1)
+        assert thread.native_id is not None
+        before = count_wakes(thread.native_id)
+        sleep_s(2)
+        assert count_wakes(thread.native_id) == before
+        began_s = monotonic_s()
+        cancel.set()
+        thread.join(5)
+        assert isinstance(errors[0], Cancelled) and monotonic_s() - began_s < 1
+        threading.Thread(target=serve, daemon=True).start()
+        wait(CancelToken(), 0.5)
+        assert isinstance(errors[1], DeadlineExceeded)
 
 
 def test_a_server_that_takes_no_more_of_the_request_ends_with_the_deadline() -> None:

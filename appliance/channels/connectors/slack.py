@@ -8,6 +8,7 @@ workspace is a channel of its own, with another object of this class. Needs the 
 import json
 import logging
 import re
+import socket
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +32,15 @@ from appliance.text.patterns import Pattern
 LOG = logging.getLogger(__name__)
 SECRET = "secret:"
 MAX_FRAME = 1024 * 1024
-HELLO_S, PING_S = 20.0, 30.0
+HELLO_S = 20.0
+PING_S = 600.0  # each wakes three times, and Slack asks by itself every few seconds
+# Whether the other end is still there the kernel asks, which wakes nobody: after a minute, then three times.
+KEPT_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 MAX_PART = 11_000  # characters of one message, of which Slack takes 12,000
 OWN_POSTS = 2000
 EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?")
@@ -63,28 +72,28 @@ class SlackChannel(Connection):
         while not running.stop.is_set():
             address = str(self._api.call("apps.connections.open", self._app_token()).get("url", ""))
             try:
-                with open_socket(
-                    address, open_timeout=HELLO_S, ping_interval=PING_S, max_size=MAX_FRAME, compression=None
-                ) as socket:
-                    forget = running.stop.then(socket.close)
+                with open_socket(address, open_timeout=HELLO_S, ping_interval=PING_S, max_size=MAX_FRAME, compression=None) as link:
+                    for option in KEPT_ALIVE:
+                        link.socket.setsockopt(*option)
+                    forget = running.stop.then(link.close)
                     try:
-                        if json.loads(socket.recv(HELLO_S)).get("type") != "hello":
+                        if json.loads(link.recv(HELLO_S)).get("type") != "hello":
                             raise Lost("Slack does not say hello")
                         if is_first:
                             running.connected()
                             is_first = False
-                        self._take_events(socket, running)
+                        self._take_events(link, running)
                     finally:
                         forget()
             except (WebSocketException, OSError, ValueError, EOFError, AttributeError) as error:
                 if not running.stop.is_set():
                     raise Lost(f"the socket to Slack ended: {error}") from None
 
-    def _take_events(self, socket: ClientConnection, running: Running) -> None:
+    def _take_events(self, link: ClientConnection, running: Running) -> None:
         """Until Slack wants another connection."""
         while not running.stop.is_set():
             try:
-                given = json.loads(socket.recv(self._backlog.pause_s()))
+                given = json.loads(link.recv(self._backlog.pause_s()))
             except TimeoutError:
                 self._backlog.retry(running.intake)
                 continue
@@ -93,7 +102,7 @@ class SlackChannel(Connection):
             envelope = given.get("envelope_id")
             if not isinstance(envelope, str):
                 continue
-            confirm = partial(_confirm, socket, envelope)
+            confirm = partial(_confirm, link, envelope)
             try:
                 received = self._read_envelope(given, running)
             except (TypeError, ValueError, AttributeError, OverflowError) as error:  # not confirmed it would come for ever
@@ -255,10 +264,10 @@ class SlackChannel(Connection):
         return self._secret(token.removeprefix(SECRET)) if token.startswith(SECRET) else token
 
 
-def _confirm(socket: ClientConnection, envelope: str) -> None:
+def _confirm(link: ClientConnection, envelope: str) -> None:
     """Tell Slack that an event has arrived; on a connection that has ended it is sent again, and known."""
     try:
-        socket.send(json.dumps({"envelope_id": envelope}))
+        link.send(json.dumps({"envelope_id": envelope}))
     except ConnectionClosed:
         LOG.debug("an event could not be confirmed and comes again")
 
