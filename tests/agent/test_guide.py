@@ -400,3 +400,15 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
     assert text_of(steps).startswith("I cannot translate") and model.asked == []
     steps, model, _ = ask("Ich bin heute wirklich sehr müde und traurig.")
     assert text_of(steps).startswith("Plaudern kann ich") and model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("I need an alarm for 7:10.", "set an alarm for 7:10"),
+        ("Tomorrow at 4 pm I have to pick up the parcel, remind me.", "remind me Tomorrow at 4 pm to pick up the parcel"),
+    ],
+)
+def test_a_reminder_is_handed_on_in_words_that_are_understood(ask: Any, said: str, text: str) -> None:
+    _, _, tools = ask(said)
+    assert [(call.name, call.arguments) for call in tools.called] == [("remind", {"text": text})]

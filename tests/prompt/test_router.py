@@ -333,3 +333,43 @@ def test_a_courtesy_is_told_in_four_languages(prompts: tuple[str, ...], language
 @pytest.mark.parametrize("prompt", ["Hello, who has the key?", "Danke, und wer hat den Schlüssel?", "Gracias por nada, tonto"])
 def test_what_only_begins_as_a_courtesy_is_none(prompt: str) -> None:
     assert ROUTER.cue(prompt, COURTESIES) is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name", "part"),
+    [
+        ("Can you note down a to-do: sew the button on", "task", "sew the button on"),
+        ("Note to self: the neighbours have a new dog", "remember", "the neighbours have a new dog"),
+        ("For your information, I don't like coriander.", "remember", "I don't like coriander"),
+        ("Jot down in a new note: Plumber Weiss, 555-0166", "note", "Plumber Weiss, 555-0166"),
+        ("Make a note called Paint with the text: hall white", "note", "hall white"),
+        ("Create a note about the evening: 3 December, bring cake", "note", "the evening: 3 December, bring cake"),
+        ("find every note that mentions Tom", "search", "Tom"),
+        ("Turn off tomorrow's reminder about the bins.", "cancel", "the bins"),
+        ("Forget that I like coriander, it's no longer true.", "forget", "I like coriander"),
+        ("You can forget the thing about the cellar key.", "forget", "the cellar key"),
+        ("Vergiss das mit dem Gasmann.", "forget", "dem Gasmann"),
+        ("List what you have memorised for me.", "memories", None),
+        ("Show everything I asked you to keep in mind.", "memories", None),
+        ("My mother asks when the holidays start.", "asking", "when the holidays start"),
+        ("I'd like to know who has the key.", "asking", "who has the key"),
+        ("Tell me Lea's birthday.", "asking_for", "Lea's birthday"),
+        ("I've cleared the gutter.", "done_maybe", "cleared the gutter"),
+        ("Write an excuse note for Jonas, he has a cold.", "text", "for Jonas, he has a cold"),
+    ],
+)
+def test_other_words_that_ask_for_it(prompt: str, name: str, part: str | None) -> None:
+    found = ROUTER.cue(prompt, (*COURTESIES, *ORDER), can_point=True)
+    assert found is not None and found.name == name
+    assert part is None or part in found.parts.values()
+
+
+@pytest.mark.parametrize("prompt", ["I loved it", "We talked about this, and that is that", "I know who did it."])
+def test_what_was_done_to_something_unnamed_is_no_task_that_is_done(prompt: str) -> None:
+    assert ROUTER.cue(prompt) is None
+
+
+@pytest.mark.parametrize("prompt", ["Add to my shopping note that we need candles.", 'Append "Dune" to the note about films.'])
+def test_what_would_change_a_note_is_not_left_to_a_model(prompt: str) -> None:
+    found = ROUTER.cue(prompt, ("near",))
+    assert found is not None and found.name == "near"

@@ -45,6 +45,7 @@ UNNAMED = frozenset("some any more one ones".split())
 REMIND_WORDS = frozenset("remind timer please it that then am pm clock".split())
 RAISED = {"priority_up": "high", "priority_down": "low"}
 HAVING_TO = re.compile(r"\b(?:i|we)(?:['’]ve)? (?:have to|need to|got to|must|should) ", re.IGNORECASE)
+NEEDED = re.compile(r"\W*i need\b", re.IGNORECASE)
 LINKED = re.compile(r"(?:to|that|about|of)\b", re.IGNORECASE)
 POINTED = re.compile(r"\b(?:about|of|for|to|an|de|d') (?:it|that|this|das|ça|cela|eso)\b|\b(?:daran|dran)\b", re.IGNORECASE)
 SPAN = re.compile(
@@ -137,6 +138,8 @@ class Effects:
         """What is to be reminded of and when, in one sentence, in the form that the reader of times knows."""
         parts, is_english = intent.parts, intent.language.name == self._router.languages.english.name
         begun = "remind me " if is_english else ""
+        if intent.name == "alarm" and is_english and NEEDED.match(intent.text):
+            return f"set an alarm {parts['rest']}"
         if intent.name == "alarm":
             return _without_courtesy(intent.text) if is_english else parts.get("rest") or parts["what"]
         if intent.name == "wake":

@@ -241,6 +241,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
             return False
         return name == "more_it" or bool(language.level(said)) or says_when(said, language)
     if "deed" in parts:  # what somebody did: "watered the roses"
+        if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
+            return False
         did = words_in(parts["deed"])[:1]
         return bool(did) and (did[0].endswith("ed") or did[0] in language.words["past"])
     return "level" not in parts or bool(language.level(parts["level"]))
