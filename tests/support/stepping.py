@@ -4,6 +4,7 @@
 that are passed go into a file, in their order. Knows nothing about what must hold afterwards.
 """
 
+import gc
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import quick
 from process import LIMIT_S, ROOT, until
 from record_tools import asdict
 
@@ -208,6 +210,9 @@ class Nursery:
 
 def _main() -> None:
     """Fork a process for each line of standard input and say how it ended."""
+    quick.load()
+    gc.collect()
+    gc.freeze()  # what all share is not looked at, and so not copied
     for line in sys.stdin:
         plain, life = json.loads(line)
         pid = os.fork()
