@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from needs import needs
+from process import is_gone
 
 from appliance import clock
 from appliance.clock import monotonic_s, sleep_s
@@ -416,7 +417,7 @@ def test_it_ends_when_its_caller_is_killed(sandbox: Sandbox):
         caller.kill()
         caller.wait(LIMIT_S)
     until(lambda: titled(execution) == [], "the sandbox is gone")
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in tree), "and everything it had started")
+    until(lambda: all(map(is_gone, tree)), "and everything it had started")
 
 
 def namespace(execution: str) -> list[int]:

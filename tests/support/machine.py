@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import process
 import pytest
 from needs import lack, leave_out
 
@@ -62,10 +63,10 @@ class Machine:
 
     def until(self, condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
         """Return when the condition holds; fail with the journal when it does not in time."""
-        end_s = monotonic_s() + limit_s
-        while not condition():
-            assert monotonic_s() < end_s, f"not in {limit_s:g} s: {what}\n{self.journal()}"
-            sleep_s(0.1)
+        try:
+            process.until(condition, what, limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.journal()}") from None
 
     def journal(self) -> str:
         """The last lines of the machine's journal."""
