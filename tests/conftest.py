@@ -42,12 +42,12 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "units tui tui_keys engine tui_turns main folder bad_input everyday daemon task_end_to_end worker owl steps model_check "
-        "tui_terminal scenarios disk_faults watcher attacks_unit chaos context_tools remote_end_to_end ssh taint_server web_page "
-        "tui_tabs fault_screens tui_live pipeline llama tui_schedules crash task launcher grammar secrets first_use real_turns "
-        "worker_command indexer search first_answer verbs spec database toolbox extract index mcp attacks providers taint_names "
-        "vault patterns local_only model sd_notify drop_folder web_tools delivery files_tools mcp_real tools "
-        "schedules_live layers race edits doctor inbox sql"
+        "units tui engine tui_turns ssh launcher tui_keys main folder bad_input watcher web_page everyday chaos daemon "
+        "task_end_to_end worker owl steps tui_terminal scenarios model_check crash tui_tabs local_only schedules_live "
+        "context_tools disk_faults attacks_unit remote_end_to_end taint_server fault_screens tui_live pipeline llama "
+        "tui_schedules task grammar secrets first_use real_turns worker_command indexer search first_answer verbs spec "
+        "database toolbox extract index mcp attacks providers taint_names vault patterns model sd_notify drop_folder "
+        "web_tools delivery files_tools mcp_real tools layers race edits doctor inbox sql"
     ).split()
 )
 
