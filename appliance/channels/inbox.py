@@ -139,6 +139,7 @@ class Inbox:
         if called := self._parse_call(inbound):
             shown |= {"rendered": called["text"], "own": 0, "short": called["short"]}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]
+        self._passed(Step.RECEIVED)
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)

@@ -12,6 +12,7 @@ class Step(StrEnum):
     """In the order of their lives."""
 
     # a message
+    RECEIVED = "the message has come, nothing of it is recorded"
     ACCEPTED = "the message is recorded, not yet acknowledged"
     LOOP_STARTED = "its answer is begun"
     TURN_BEGUN = "the model is about to be called"

@@ -225,6 +225,7 @@ def test_the_test_of_a_channel_says_what_it_tried_and_dangerous_settings_are_nam
 
 
 STEPS = {
+    "RECEIVED": [SAID],
     "ACCEPTED": [SAID],
     "TURN_BEGUN": ["This could not be answered (interrupted)."],
     "LETTER_TAKEN": [f"(This may be a repeat.)\n{SAID}"],

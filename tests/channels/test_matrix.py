@@ -282,7 +282,7 @@ class Another:
         return list(texts.values())
 
 
-@pytest.mark.parametrize("step", ["ACCEPTED", "LETTER_DELIVERED"])
+@pytest.mark.parametrize("step", ["RECEIVED", "ACCEPTED", "LETTER_DELIVERED"])
 def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Place, step: str, tmp_path: Path) -> None:
     another = Another(place, step.lower())
     another.greet(tmp_path)

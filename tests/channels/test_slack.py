@@ -238,6 +238,7 @@ def test_marks_of_slack_are_read_as_people_do_and_the_tokens_are_tried(place: Pl
 
 NOT_ANSWERED = "This could not be answered (interrupted)."
 KILLS = {  # after which step, and what stands in the workspace in the end
+    "RECEIVED": [SAID],
     "ACCEPTED": [SAID],
     "TURN_BEGUN": [NOT_ANSWERED],
     "LETTER_DELIVERED": [SAID, f"(This may be a repeat.)\n{SAID}"],
