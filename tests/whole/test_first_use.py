@@ -1,15 +1,20 @@
-"""The first use as a person has it: a note is dropped in, ssh opens the screen, the small model answers from it."""
+"""The first use as a person has it: a note is dropped in, ssh opens the screen or a browser the page, the small model answers."""
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import browser as browsers
 import pytest
+from browser import ENTER, browsing
+from mail_servers import free_port
 from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from needs import needs
 from process import Box, clean_environ, end, until
 from sshd import looking, opened
 
+from appliance.clock import sleep_s
 from appliance.models import catalogue
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
@@ -75,3 +80,30 @@ def messages(box: Box) -> list[str]:
 def words(text: str) -> list[str]:
     """The words of a text without the marks and lines that a screen may change."""
     return re.findall(r"[A-Za-z]{2,}", text)
+
+
+@pytest.mark.covers("A-179")
+@pytest.mark.skipif(not browsers.CHROMIUM or not browsers.DRIVER, reason="no chromium with chromedriver here")
+def test_the_answer_of_the_bundled_model_streams_into_the_page(box: Box) -> None:
+    port = free_port()
+    box.environ |= {"OWLBOX__CHANNELS__WEB__ENABLED": "true", "OWLBOX__CHANNELS__WEB__PORT": str(port)}
+    core = box.serve()
+    until(lambda: is_listening(port), "the page is served")
+    with browsing() as browser:
+        browser.open(core.call("login.invite", person="ann")["address"])
+        browser.shows("New conversation")
+        browser.type("#text", "Write two sentences about owls." + ENTER)
+        newest = "return [...document.querySelectorAll('#log .assistant')].at(-1)?.textContent ?? ''"
+        seen: list[str] = []
+        while not seen or core.call("thread.list", limit=1)[0]["status"] in (100, 102):
+            text = str(browser.run(newest))
+            seen += [text] if text and text not in seen else []
+            sleep_s(0.05)
+        assert len(seen) > 3 and len(seen[-1]) > 40, f"it comes in pieces: {seen}"
+        assert browser.problems() == []
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
