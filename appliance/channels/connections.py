@@ -22,7 +22,7 @@ from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
 from appliance.channels.contract import REPEAT, Connection, Running
 from appliance.channels.delivery import Courier
-from appliance.channels.gateway import Admission, Gateway
+from appliance.channels.gateway import Admission, ChannelChanged, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import CancelToken, now_ms
@@ -152,6 +152,7 @@ class Runner:
     def start(self) -> None:
         """Begin to connect."""
         self._courier.expect(self.name)
+        self.gateway.note_state(False)
         for line in self.connection.warnings():
             LOG.warning("channel %s: %s", self.name, line)
         self._thread.start()
@@ -239,6 +240,7 @@ class Runner:
         self._change("failing", problem)
 
     def _change(self, state: str, problem: str = "") -> None:
+        self.gateway.note_state(state == "connected")
         if (state, problem) != (self._state, self._problem):
             self._state, self._problem, self._since_ms = state, problem, now_ms()
 
@@ -261,6 +263,7 @@ class Connections:
     ) -> None:
         """`services` are what files of channels may ask for by name. Without `parts` channels send and take no messages."""
         self._courier = courier
+        self._events = events
         self._parts = parts
         self._settings = settings
         self._runners: dict[str, Runner] = {}
@@ -318,6 +321,7 @@ class Connections:
         except (OwlError, OSError) as error:
             LOG.error("channel %s is not open: %s", name, error)
             self._broken[name] = str(error)
+            self._events.publish(ChannelChanged(name, False))
             return
         self._runners[name] = Runner(name, connection, gateway, self._courier, live=live)
         self._runners[name].start()
@@ -334,6 +338,7 @@ class Connections:
         self._broken.pop(name, None)
         if (runner := self._runners.pop(name, None)) is not None:
             runner.close()
+        self._events.publish(ChannelChanged(name, None))
 
     def connection(self, name: str) -> Connection:
         """The channel of this name, while it runs; NotFound when it does not."""

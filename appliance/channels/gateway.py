@@ -71,6 +71,13 @@ class MessageCounted(Struct, frozen=True):
     outcome: str
 
 
+class ChannelChanged(Struct, frozen=True):
+    """A channel that is on is connected from now on, or not any more; None when it was switched off."""
+
+    channel: str
+    is_connected: bool | None
+
+
 class Parts(Struct, frozen=True):
     """What every gateway works with; `data_folder` is where the tools of a session find files."""
 
@@ -89,7 +96,7 @@ class Typist(Protocol):
 
 
 class Gateway:
-    """Takes the messages of one channel. Publishes `MessageCounted`."""
+    """Takes the messages of one channel. Publishes `MessageCounted` and `ChannelChanged`."""
 
     def __init__(
         self,
@@ -117,6 +124,11 @@ class Gateway:
             self.counts[outcome] += 1
         if self._given is not None:
             self._given.events.publish(MessageCounted(self.channel, outcome))
+
+    def note_state(self, is_connected: bool | None) -> None:
+        """Publish whether the channel is connected."""
+        if self._given is not None:
+            self._given.events.publish(ChannelChanged(self.channel, is_connected))
 
     @property
     def _parts(self) -> Parts:

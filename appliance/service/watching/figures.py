@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance.channels.gateway import MessageCounted
+from appliance.channels.gateway import ChannelChanged, MessageCounted
 from appliance.clock import now_ms
 from appliance.errors import OwlError
 from appliance.models.client import ModelAnswered
@@ -61,6 +61,7 @@ FAMILIES = tuple(
         ("job_seconds_total", "counter", "Time from handing work over to its result"),
         ("jobs_total", "counter", "Work that was handed over, by its end"),
         ("messages_total", "counter", "Messages that were accepted, by channel"),
+        ("channel_connected", "gauge", "1 while a channel that is switched on is connected, 0 while it is not"),
         ("channel_messages_total", "counter", "Messages of channels, by what became of them: each attempt to send by itself"),
         ("sessions", "gauge", "Sessions by status"),
         ("tasks", "gauge", "Tasks by status"),
@@ -91,6 +92,7 @@ class Figures:
         events.subscribe(ModelAnswered, self._count_answer)
         events.subscribe(JobEnded, self._count_job)
         events.subscribe(MessageCounted, self._count_message)
+        events.subscribe(ChannelChanged, self._note_channel)
 
     def text(self) -> str:
         """All of them."""
@@ -138,6 +140,14 @@ class Figures:
     def _count_message(self, counted: MessageCounted) -> None:
         with self._guard:
             self._counts["channel_messages_total", (("channel", counted.channel), ("outcome", counted.outcome))] += 1
+
+    def _note_channel(self, changed: ChannelChanged) -> None:
+        key = "channel_connected", (("channel", changed.channel),)
+        with self._guard:
+            if changed.is_connected is None:
+                self._counts.pop(key, None)
+            else:
+                self._counts[key] = changed.is_connected
 
     def _count_tools(self) -> Iterable[tuple[str, Labels, float]]:
         """Results that were recorded since the last question, by any process of ours."""
