@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts bundle docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -97,8 +97,11 @@ bench-queue: dev ## claims beside huey's SqliteHuey, and 16 processes over 5,000
 bench-sandbox: dev ## a sandboxed call beside a bare subprocess and plain bubblewrap
 	$(python) tests/bench/bench_sandbox.py
 
-bench-idle: dev ## ten minutes of doing nothing: model calls, bytes written, wake-ups, beside a core without heartbeat and schedules
+bench-idle: dev servers ## ten minutes of doing nothing: model calls, bytes written, wake-ups, memory, for whatever can be switched on
 	$(python) tests/bench/bench_idle.py
+
+bench-burst: dev servers ## 1,000 messages of ten people at once through mail, Matrix and Slack: none lost or twice, memory, who waits
+	$(python) tests/bench/bench_burst.py
 
 bench-written: dev ## bytes written to the disk in an idle hour and for 100 messages, beside SQLite as it is by itself
 	$(python) tests/bench/bench_written.py

@@ -180,6 +180,7 @@ def measure(minutes: float, names: Sequence[str]) -> dict[str, Any]:
             pids, models = {}, set[int]()
             for name, box in boxes.items():
                 box.environ.update({f"OWLBOX__{key}": value for key, value in WAYS[name].items()})
+                box.environ["PYTHONHASHSEED"] = "random"  # a process from its first line on: a forked one has its parent's memory
                 if name in SERVERS:
                     table, connect = SERVERS[name]
                     box.environ.update(channel_rig.settings(f"channels.{table}", connect(stack)))
