@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import questions_back
+from appliance.agent.planning import questions_back, spelling
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, last_effect
 from appliance.agent.planning.plans import (
@@ -505,6 +505,12 @@ class Guide:
             is_order = bool(first) and first[0] not in language.words["common"] - language.words["tell"]
             if is_order and len(order) < SHORT_ORDER:
                 return Say(intent.language.say("politely", text=f"{order[:1].lower()}{order[1:]}"))
+        if intent.name == "spelling" and scene.tier == "tiny":
+            days = (intent.language.phrases[key].split() for key in ("weekdays", "months") if key in intent.language.phrases)
+            names = [day for one in days for day in one]
+            right = spelling.mended(intent.parts["text"], intent.language.name, names, self._finder.is_known)
+            if right != intent.parts["text"]:
+                return Say(closed(right))
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
         return self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
 

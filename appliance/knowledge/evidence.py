@@ -157,9 +157,13 @@ class Finder:
         self._ignored = ignored
 
     @cached_property
+    def _everyday(self) -> Mapping[str, frozenset[str]]:
+        return self._alike_words()
+
+    @cached_property
     def _alike(self) -> dict[str, frozenset[str]]:
         """The stems that speak of the same as a stem, built for the first question: it takes a fifth of the start of a core."""
-        alike = self._alike_words()
+        alike = self._everyday
         stems = {word: stem(strip_accents(word)) for word in frozenset(alike).union(*alike.values())}
         found: dict[str, frozenset[str]] = {}
         for word, others in alike.items():
@@ -185,6 +189,10 @@ class Finder:
         best = sorted(weighed, key=lambda one: -one.score)
         known = [one for one in sorted(asked.names) if any(has_stem(asked.stems[one], f"{s.title} {s.text}") for s in best)]
         return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked), tuple(known))
+
+    def is_known(self, word: str) -> bool:
+        """Whether a word stands in a note, or is one of everyday life."""
+        return word in self._everyday or bool(self._search.passages.frequencies([word]).get(word))
 
     def central(self, text: str) -> str:
         """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""

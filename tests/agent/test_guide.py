@@ -412,3 +412,10 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
 def test_a_reminder_is_handed_on_in_words_that_are_understood(ask: Any, said: str, text: str) -> None:
     _, _, tools = ask(said)
     assert [(call.name, call.arguments) for call in tools.called] == [("remind", {"text": text})]
+
+
+def test_typing_errors_are_mended_by_the_program_before_a_tiny_model(ask: Any) -> None:
+    steps, model, _ = ask("Correct the spelling: the cactuss stands in the gardn.")
+    assert text_of(steps) == "the cactus stands in the garden." and model.asked == []
+    steps, model, _ = ask("Correct the spelling: the cactus stands there.", answers=[["The cactus stands there."]])
+    assert len(model.asked) == 1

@@ -355,6 +355,10 @@ def test_what_only_begins_as_a_courtesy_is_none(prompt: str) -> None:
         ("I'd like to know who has the key.", "asking", "who has the key"),
         ("Tell me Lea's birthday.", "asking_for", "Lea's birthday"),
         ("I've cleared the gutter.", "done_maybe", "cleared the gutter"),
+        ("Keep this in mind for me: the bakery is closed today.", "remember", "the bakery is closed today"),
+        ("What have you stored about me and my things on my request?", "memories", None),
+        ("Put this into one short sentence: The bus is late. Go.", "summary", "The bus is late. Go"),
+        ("Correct this: Wensday is the busyest day.", "spelling", "Wensday is the busyest day"),
         ("Write an excuse note for Jonas, he has a cold.", "text", "for Jonas, he has a cold"),
     ],
 )
@@ -364,7 +368,9 @@ def test_other_words_that_ask_for_it(prompt: str, name: str, part: str | None) -
     assert part is None or part in found.parts.values()
 
 
-@pytest.mark.parametrize("prompt", ["I loved it", "We talked about this, and that is that", "I know who did it."])
+@pytest.mark.parametrize(
+    "prompt", ["I loved it", "We talked about this, and that is that", "I know who did it.", "I need the number of the club."]
+)
 def test_what_was_done_to_something_unnamed_is_no_task_that_is_done(prompt: str) -> None:
     assert ROUTER.cue(prompt) is None
 

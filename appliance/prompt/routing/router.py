@@ -244,7 +244,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
             return False
         did = words_in(parts["deed"])[:1]
-        return bool(did) and (did[0].endswith("ed") or did[0] in language.words["past"])
+        is_past = bool(did) and did[0].endswith("ed") and not did[0].endswith("eed")  # "need" is no past
+        return is_past or bool(set(did) & language.words["past"])
     return "level" not in parts or bool(language.level(parts["level"]))
 
 

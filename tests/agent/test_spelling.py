@@ -1,0 +1,27 @@
+"""Typing errors mended word by word."""
+
+import pytest
+
+from appliance.agent.planning.spelling import mended
+
+DAYS = ("Monday", "Wednesday")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "right"),
+    [
+        ("en", "Wensday is the busyest day in our ofice", "Wednesday is the busiest day in our office"),
+        ("en", "Tommorow we wil meet at the resturant.", "Tomorrow we will meet at the restaurant."),
+        ("en", "I recieve teh letter from Priya Okafor.", "I receive the letter from Priya Okafor."),
+        ("en", "It's 4711ab, isn't it? NASA", "It's 4711ab, isn't it? NASA"),
+        ("de", "Ich habe gestren einen Breif geschriben.", "Ich habe gestern einen Brief geschrieben."),
+        ("xx", "Whatewer it is", "Whatewer it is"),
+    ],
+)
+def test_words_are_mended_and_sentences_stay(language: str, text: str, right: str) -> None:
+    assert mended(text, language, DAYS) == right
+
+
+def test_a_word_of_the_notes_is_no_typing_error() -> None:
+    assert mended("The wifi is down", "en", (), {"wifi"}.__contains__) == "The wifi is down"
+    assert mended("The wifi is down", "en") != "The wifi is down"
