@@ -77,6 +77,7 @@ text.references: regex
 text.edits: regex
 text.gitignore: pathspec
 text.html_text: trafilatura
+agent.planning.spelling: spellchecker
 work.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography
