@@ -2,18 +2,21 @@
 
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx2
 import pytest
 import wire
-from process import clean_environ  # noqa: F401
+from process import Box, a_box  # noqa: F401
 from test_api import Served, serving
 from test_database import until
 
 from appliance.channels.connectors.webhook import Webhook, connect, sign
-from appliance.clock import now_ms
+from appliance.channels.contract import REPEAT
+from appliance.channels.gateway import BURST
+from appliance.clock import now_ms, sleep_s
 from appliance.errors import BadInput, Busy, Lost, NotFound, Refused, Unavailable
 from appliance.records import Outbound
 from appliance.runtime import paths
@@ -23,7 +26,8 @@ from appliance.service.parts.programs import open_programs
 from appliance.sessions.outbox import Notification
 
 SECRET, OURS = "the doorbell's secret", "the secret of what is sent"
-TABLE = f"[channels.webhook]\nenabled = true\nurl = '%s/in'\nkey = '{OURS}'\nsources = {{ doorbell = \"{SECRET}\" }}\n"
+TABLE = "[outbox]\nretry_s = 0.1\n"
+TABLE += f"[channels.webhook]\nenabled = true\nurl = '%s/in'\nkey = '{OURS}'\nsources = {{ doorbell = \"{SECRET}\" }}\n"
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +138,54 @@ def test_what_is_wrong_is_refused_and_begins_nothing(served: Served, given: dict
 
 
 def test_a_notification_whose_arrival_nobody_knows_comes_again_with_a_mark_and_the_same_id(served: Served, listener: Any) -> None:
+    def told() -> list[str]:
+        served.core.queue.courier.flush()
+        return [one.body["text"] for one in listener.seen if one.body.get("id") == "told-1"]
+
+    until(lambda: told() == [] and not served.core.outbox.counts().get("waiting") and not served.core.inbox.busy())
+    listener.answers.insert(0, wire.HangUp())
     served.core.queue.outbox.put(Notification("told-1", "root", "The tea is ready.", channel="webhook"), durable=True)
-    served.core.queue.courier.flush()
-    until(lambda: [one for one in listener.seen if one.body.get("id") == "told-1"])
-    assert [one.body["text"] for one in listener.seen if one.body.get("id") == "told-1"] == ["The tea is ready."]
+    until(lambda: len(told()) == 2)
+    assert told() == ["The tea is ready.", f"{REPEAT}\nThe tea is ready."]
+
+
+def test_a_burst_of_a_source_is_taken_as_fast_as_it_may_write_and_a_killed_core_takes_nothing_twice(box: Box) -> None:
+    """The sender repeats what it was not told is taken, under the same id."""
+    box.home.config.write_text(f'[channels.webhook]\nenabled = true\nsources = {{ doorbell = "{SECRET}" }}\n')
+    core = box.serve()
+    until(lambda: box.json("channel", "list")[-1]["state"] == "connected")
+    statuses: list[int] = []
+
+    def send() -> None:
+        for number in range(170):
+            while (status := _try_post(box, number)) not in (202, 409):
+                statuses.append(status)
+                sleep_s(0.1)
+            statuses.append(status)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    until(lambda: statuses.count(202) >= 60)
+    core.kill()
+    box.serve()
+    sender.join(120)
+    assert not sender.is_alive() and set(statuses) <= {0, 202, 409, 503}, statuses
+    with box.store() as store:
+        sql = "SELECT content FROM events WHERE kind = 'message' AND role = 'user' ORDER BY id"
+        assert [str(row[0]) for row in store.rows(sql)] == [f"ring {number}" for number in range(170)]
+    statuses += [_try_post(box, 1000 + number) for number in range(BURST)]
+    assert statuses[-1] == 503, "whoever writes too much is told to come later"
+
+
+def _try_post(box: Box, number: int) -> int:
+    """The status, 0 for nobody there."""
+    body, now = json.dumps({"text": f"ring {number}"}).encode(), str(now_ms() // 1000)
+    headers = {"X-Owlbox-Id": f"b{number}", "X-Owlbox-Timestamp": now, "X-Owlbox-Signature": sign(SECRET, f"b{number}", now, body)}
+    try:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(box.runtime / "programs.sock")), timeout=30) as client:
+            return client.post("http://localhost/hooks/doorbell", content=body, headers=headers).status_code
+    except httpx2.TransportError:
+        return 0
 
 
 @pytest.mark.parametrize(
