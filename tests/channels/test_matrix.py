@@ -2,9 +2,11 @@
 
 import logging
 import re
+import threading
 import wave
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -17,6 +19,7 @@ from homeserver import Someone, Synapse, synapse
 from msgspec.structs import replace
 from process import until
 
+from appliance.clock import sleep_s
 from appliance.errors import BadInput
 from appliance.records import Outbound
 from appliance.sessions.outbox import Notification
@@ -161,6 +164,21 @@ def test_files_come_and_go(place: Place) -> None:
     mime = heard["content"]["info"].pop("mimetype")  # of which systems have several
     assert heard["content"]["msgtype"] == "m.audio" and mime.startswith("audio/")
     assert heard["content"]["info"] == {"size": size, "duration": 1500}
+
+
+def test_waiting_for_messages_wakes_nobody(place: Place) -> None:
+    [thread] = [one for one in threading.enumerate() if one.name == "channel-matrix"]
+    counts = []
+    for _ in range(6):  # the server answers once a minute, and what other tests did may still come
+        counts.append(count_wakes(thread))
+        sleep_s(4)
+    assert 0 in [later - earlier for earlier, later in pairwise(counts)], counts
+
+
+def count_wakes(thread: threading.Thread) -> int:
+    """How often a thread of ours has woken up by itself."""
+    lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 @pytest.mark.covers("S-110")
