@@ -269,7 +269,8 @@ class Guide:
         ):
             return self._quote_nearest(found, language) if found.score >= NEAREST else self._say_nothing(found, language)
         if is_question and not is_you and found.score >= self._least_near(scene, kind, language):
-            if own or found.known or kind != "world" or DEFINITE.search(scene.text):
+            is_thing = bool(DEFINITE.search(scene.text)) and found.best[0].nearness >= NEAR["world"]
+            if own or found.known or kind != "world" or is_thing:
                 return self._quote_nearest(found, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":

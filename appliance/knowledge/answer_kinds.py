@@ -114,6 +114,7 @@ PLACE = (
 NAME = r"(?<![.!?:] )(?<!^)\b[A-ZÄÖÜÉ][\w'’-]+"
 LABEL = r"^[\w' -]{2,30}: "  # "Fuse box: hall"
 NAMED = r"(?:[A-ZÄÖÜÉ][\w'’-]+ ?){1,3}: "  # and one that may be somebody: "Lea: 7 September"
+BELONGS = r"\b(?:belongs? to|owned by|gehör(?:t|en)|appartien(?:t|nent) à|pertenecen? a|propiedad de)\b"
 STREET = r"\b(?:street|road|lane|avenue|square|rue|calle|platz)\b|\w(?:straße|strasse|str\.|gasse|weg|platz)\b"
 JOB = (
     r"\b(?:works?|worked|working|job|profession|retired|employed|studies|teaches|student|arbeitet|beruf|rentner\w*|travaille|métier"
@@ -198,6 +199,11 @@ def _holds_person(text: str) -> bool:
     return any(word.lower() not in BEGINNINGS for word in capitals) or compiled(ROLE).search(rest) is not None
 
 
+def _holds_owner(text: str) -> bool:
+    """Whether a text names somebody, or says to what something belongs."""
+    return compiled(BELONGS).search(text) is not None or _holds_person(text)
+
+
 def _holds_full_name(text: str) -> bool:
     """Whether a text has two words with capital letters in a row, the first of which is no title and begins no sentence."""
     titled = re.sub(r"\b(Mr|Mrs|Ms|Dr|Prof|Mme|Sr|Sra)\.", r"\1", text)
@@ -225,6 +231,7 @@ KINDS: tuple[Kind, ...] = (
         _holds_place,
         frozenset("place room town city street country".split()),
     ),
+    Kind("owner", r"^\W*(?:(?:and|so|und|et|y) )?(?:whose|wem gehör\w+|à qui|de quién)\b", _holds_owner),
     Kind(
         "person",
         (
