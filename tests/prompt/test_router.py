@@ -9,7 +9,7 @@ from appliance.errors import BadInput
 from appliance.prompt.routing import arithmetic, foreign_times
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import COURTESIES, EFFECTS, LAST, ORDER, Router
-from appliance.prompt.routing.sentence_templates import compiled
+from appliance.prompt.routing.sentence_templates import compiled, whole_expression
 from appliance.prompt.routing.task_arguments import task_arguments
 
 LANGUAGES = Languages()
@@ -265,12 +265,22 @@ def test_a_home_adds_sentences_of_its_own(tmp_path: Path) -> None:
     assert found is not None and found.parts == {"task": "mow the lawn"} and languages.problems == []
 
 
-def test_a_file_of_the_home_that_is_wrong_is_left_out_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrong", ["(a", "a]", "<nobody>", "<loop>"])
+def test_a_file_of_the_home_that_is_wrong_is_left_out_and_told(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "sentences").mkdir()
-    (tmp_path / "sentences" / "en.toml").write_text('[sentences]\ntask = ["jobbie: {task"]\nx = ["(a"]\n', encoding="utf-8")
+    text = f'[rules]\nloop = "a <loop>"\n[sentences]\ntask = ["jobbie: {{task}}"]\nx = ["{wrong}"]\n'
+    (tmp_path / "sentences" / "en.toml").write_text(text, encoding="utf-8")
     languages = Languages(tmp_path)
     assert "sentences/en.toml" in languages.problems[0]
     assert Router(languages, lambda texts: ()).cue("todo: mow") is not None
+
+
+def test_a_rule_stands_for_the_same_wherever_it_is_used() -> None:
+    """What rules stand for is kept: a sentence has the same expression, whichever was made before it."""
+    made = [one for found in LANGUAGES.english.patterns.values() for one in found]
+    assert len(made) > 400
+    for one in made:
+        assert one.expression == whole_expression(one.template, one.rules, one.before, one.after)
 
 
 def test_a_template_says_what_is_wrong_with_it() -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.prompt.routing import sentence_templates
-from appliance.prompt.routing.sentence_templates import Sentence, compiled_sentence
+from appliance.prompt.routing.sentence_templates import Sentence, make_sentence
 
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
@@ -132,8 +132,19 @@ class Language(Struct, frozen=True, dict=True):
         found = self.closing.search(text)
         return text[: found.start()] or text if found is not None else text
 
+    @cached_property
+    def _expanded(self) -> dict[str, str]:
+        """What its rules stand for, as far as a sentence was tried that uses them."""
+        return {}
+
+    def check(self) -> None:
+        """BadInput says which template is wrong."""
+        for found in (*self.patterns.values(), *self.refusals.values()):
+            for one in found:
+                _ = one.expression
+
     def _compile_template(self, template: str, before: str, after: str) -> Sentence:
-        return compiled_sentence(template, self.rules, before, after)
+        return make_sentence(template, self.rules, before, after, self._expanded)
 
     def level(self, text: str) -> str:
         """How urgent a word says something is; "" for one that says nothing about it."""
@@ -202,7 +213,7 @@ class Languages:
                 own = tomllib.loads(path.read_text(encoding="utf-8"))
                 _check_tables(own)
                 made = _build_language(name, _read_shipped(name), own)
-                made.patterns, made.refusals  # noqa: B018 - compiled now, so that a wrong template is told now
+                made.check()
                 return made
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, BadInput) as error:
                 self.problems.append(f"{FOLDER}/{path.name}: {error}")
@@ -211,7 +222,7 @@ class Languages:
 
 @lru_cache(maxsize=64)
 def _shipped_language(name: str) -> Language:
-    """A language without a person's own sentences; what is made of its templates, most of 0.4 s, is made once a process."""
+    """A language without a person's own sentences; what is made of its templates is made once a process."""
     return _build_language(name, _read_shipped(name), {})
 
 

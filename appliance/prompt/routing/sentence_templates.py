@@ -10,7 +10,7 @@ and more than one space between words.
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -36,19 +36,35 @@ def compiled(template: str, rules: Mapping[str, str], before: str = "", after: s
     return _compile_expression(whole_expression(template, rules, before, after))
 
 
-def whole_expression(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> str:
-    parts = [expression(part, rules) for part in (before, template, after)]
+def whole_expression(
+    template: str, rules: Mapping[str, str], before: str = "", after: str = "", known: dict[str, str] | None = None
+) -> str:
+    """That of a template for whole messages; `known` is that of `expression`."""
+    parts = [expression(part, rules, known=known) for part in (before, template, after)]
     return rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z"
 
 
-class Sentence(Struct, frozen=True):
-    """A template as a regular expression, compiled at its first use: most are never tried.
+class Sentence(Struct, frozen=True, dict=True):
+    """A template with what may stand before and after it, made into a regular expression at its first use: most are never tried.
 
-    `needs`: of each of these sets a message must have one word, or it cannot fit.
+    `needs`: of each of these sets a message must have one word, or it cannot fit. `known` is that of `expression`.
     """
 
-    expression: str
+    template: str
+    rules: Mapping[str, str]
+    before: str
+    after: str
     needs: tuple[frozenset[str], ...]
+    known: dict[str, str]
+
+    @property
+    def expression(self) -> str:
+        """Its regular expression; BadInput says what is wrong with the template."""
+        return whole_expression(self.template, self.rules, self.before, self.after, self.known)
+
+    @cached_property
+    def pattern(self) -> "re.Pattern[str]":
+        return re.compile(self.expression, re.IGNORECASE | re.DOTALL)
 
     def may_fit(self, words: Collection[str]) -> bool:
         """Whether a text with these words, of `plain_words`, may fit."""
@@ -59,11 +75,11 @@ class Sentence(Struct, frozen=True):
 
     def match(self, text: str, words: Collection[str]) -> "re.Match[str] | None":
         """How the whole text fits; `words` are those of `plain_words(text)`."""
-        return None if not self.may_fit(words) else _compile_expression(self.expression).match(text)
+        return None if not self.may_fit(words) else self.pattern.match(text)
 
 
-def compiled_sentence(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> Sentence:
-    return Sentence(whole_expression(template, rules, before, after), tuple(_needed_words(template, rules)))
+def make_sentence(template: str, rules: Mapping[str, str], before: str, after: str, known: dict[str, str]) -> Sentence:
+    return Sentence(template, rules, before, after, tuple(_needed_words(template, rules)), known)
 
 
 def plain_words(text: str) -> frozenset[str]:
@@ -91,7 +107,7 @@ def _needed_words(template: str, rules: Mapping[str, str], depth: int = 0) -> li
                         found.append(frozenset().union(*(min(one, key=len) for one in each)))
                 continue
         if level == 0:
-            if token.startswith("<") and depth < MAX_DEPTH:
+            if token.startswith("<") and depth < MAX_DEPTH and token[1:-1] in rules:
                 found += _needed_words(rules[token[1:-1]], rules, depth + 1)
             elif token[0].isalnum():
                 found.append(frozenset(_forms(token)))
@@ -108,7 +124,9 @@ def _forms(token: str) -> list[str]:
     return [plain[0], "".join(plain)] if plain else []
 
 
-def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
+def expression(template: str, rules: Mapping[str, str], depth: int = 0, known: dict[str, str] | None = None) -> str:
+    """What a template stands for; `known` keeps what each rule does, which hundreds of sentences use."""
+    known = {} if known is None else known
     if depth > MAX_DEPTH:
         raise BadInput(f"the rules of {template!r} lead to themselves", hint="a rule may not use itself")
     made: list[str] = []
@@ -131,7 +149,9 @@ def expression(template: str, rules: Mapping[str, str], depth: int = 0) -> str:
         elif token.startswith("<"):
             if token[1:-1] not in rules:
                 raise BadInput(f"{template!r} uses the rule {token}, which there is not", hint=f"there are {', '.join(rules)}")
-            made.append(f"(?:{expression(rules[token[1:-1]], rules, depth + 1)})")
+            if (name := token[1:-1]) not in known:
+                known[name] = f"(?:{expression(rules[name], rules, depth + 1, known)})"
+            made.append(known[name])
         elif token.startswith("{"):
             name, text = token[1:-1], WORD if token == "{level}" else TEXT
             made.append(text if name in ANY else rf"(?P<{name}>{text})")
