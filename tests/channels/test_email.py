@@ -38,7 +38,9 @@ class Post:
     def wait(self, count: int) -> list[str]:
         """Wait until so many mails were sent since the last call; their texts."""
         until(
-            lambda: len(self.sink.mails) >= count, f"{count} mails, there are {len(self.sink.mails)}: {self.rig.state('email')}", 12
+            lambda: len(self.sink.mails) >= count,
+            lambda: f"{count} mails, there are {len(self.sink.mails)}: {self.rig.state('email')}",
+            12,
         )
         until(self.rig.quiet, "nothing more is to be sent", 20)
         until(lambda: not self.server.unseen(), "all mails are seen", 20)
@@ -239,7 +241,7 @@ def test_killed_between_receive_and_send_it_is_answered_once_or_marked(post: Pos
     post.server.put(mail("kill", sender=FRIEND), step.lower())
     channel_rig.kill_at(step, tmp_path, environ)
     with channel_rig.running(tmp_path, environ) as rig:
-        until(lambda: len(post.sink.mails) >= len(STEPS[step]), f"it is answered: {step}", 30)
+        until(lambda: len(post.sink.mails) >= len(STEPS[step]), lambda: f"it is answered: {step}", 30)
         until(lambda: not post.server.unseen(step.lower()) and rig.quiet(), "it is marked seen", 20)
     assert [one.text for one in post.sink.mails] == STEPS[step]
 
@@ -256,7 +258,7 @@ def test_a_network_that_is_cut_in_the_middle_of_a_mail_costs_no_answer(post: Pos
                 post.sink.mails.clear()
                 wire.cuts.append((b"Subject: ", count))
                 post.server.put(mail("cut it", sender=FRIEND), "cut")
-                until(lambda: len(post.sink.mails) >= len(stands) and rig.quiet(), f"{count}: {rig.state('email')}", 20)  # noqa: B023
+                until(lambda: len(post.sink.mails) >= len(stands) and rig.quiet(), lambda: f"{count}: {rig.state('email')}", 20)  # noqa: B023
                 assert [one.text for one in post.sink.mails] == stands
             assert len(wire.done) == 2
 

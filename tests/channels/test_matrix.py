@@ -45,7 +45,7 @@ class Place:
 
     def answers(self, who: Someone, room: str, count: int) -> list[dict[str, Any]]:
         """Wait for so many answers in a room."""
-        until(lambda: len(who.heard(room, self.owl.user)) >= count, f"{count} answers: {self.rig.state('matrix')}", 20)
+        until(lambda: len(who.heard(room, self.owl.user)) >= count, lambda: f"{count} answers: {self.rig.state('matrix')}", 20)
         until(self.rig.quiet, "nothing more is sent", 20)
         return who.heard(room, self.owl.user)
 
@@ -286,7 +286,11 @@ class Another:
     def greet(self, folder: Path) -> None:
         """Go into the room and answer once: what is older than the first start of a channel is not heard."""
         with channel_rig.running(folder, self.environ) as rig:
-            until(lambda: self.owl.user in self.ben.call("GET", f"rooms/{self.room}/joined_members")["joined"], "it is there", 20)
+            until(
+                lambda: self.owl.user in self.ben.call("GET", f"rooms/{self.room}/joined_members")["joined"],
+                "it is there",
+                20,
+            )
             self.ben.say(self.room, "hello")
             until(lambda: self.stands() == [SAID] and rig.quiet(), "it answers", 20)
 
@@ -307,7 +311,7 @@ def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Plac
     another.ben.say(another.room, "kill")
     channel_rig.kill_at(step, tmp_path, another.environ)
     with channel_rig.running(tmp_path, another.environ) as rig:
-        until(lambda: len(another.stands()) > 1 and rig.quiet(), f"it is answered: {another.stands()}", 20)
+        until(lambda: len(another.stands()) > 1 and rig.quiet(), lambda: f"it is answered: {another.stands()}", 20)
         rig.until_connected("matrix")
         assert rig.messages() == ["hello", "kill"]
     assert another.stands() == [SAID, SAID]
@@ -340,7 +344,7 @@ def test_a_network_that_is_cut_in_the_middle_of_a_send_costs_no_answer_and_makes
             for number, count in enumerate((0, 300, LOST_ANSWER), 2):
                 wire.cuts.append((b"/send/m.room.message/", count))
                 another.ben.say(another.room, "cut it")
-                until(lambda: len(another.stands()) >= number and rig.quiet(), f"{count}: {another.stands()}", 20)  # noqa: B023
+                until(lambda: len(another.stands()) >= number and rig.quiet(), lambda: f"{count}: {another.stands()}", 20)  # noqa: B023
         assert another.stands() == [SAID] * 4 and len(wire.done) == 3
 
 

@@ -1,7 +1,9 @@
 """Slack from end to end: a server that speaks Socket Mode and the Web API, a core with a scripted model."""
 
+import gc
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from channel_rig import LONG, SAID, Rig
 from cutting import LOST_ANSWER, relay
 from process import until
 from slack_server import BOT, TEAM, Workspace, workspace
+from websockets.sync.client import ClientConnection
 
 from appliance.channels.connectors.slack import plain_text
 from appliance.channels.slack_api import SlackApi
@@ -29,7 +32,7 @@ class Place:
 
     def posts(self, count: int) -> list[dict[str, Any]]:
         """Wait for so many posts."""
-        until(lambda: len(self.space.posts()) >= count, f"{count} posts, {self.rig.state('slack')}", 20)
+        until(lambda: len(self.space.posts()) >= count, lambda: f"{count} posts, {self.rig.state('slack')}", 20)
         until(self.rig.quiet, "nothing more is sent", 20)
         until(lambda: not self.space.open_envelopes, "everything is confirmed", 20)
         return self.space.posts()
@@ -72,7 +75,7 @@ def test_a_talk_is_answered_once_however_often_its_event_comes(place: Place) -> 
 def test_a_long_answer_is_shown_while_it_is_written_in_one_message(place: Place) -> None:
     place.space.event("something long")
     place.posts(1)
-    until(lambda: place.space.shown() == [LONG], f"the whole answer: {place.space.shown()}", 20)
+    until(lambda: place.space.shown() == [LONG], lambda: f"the whole answer: {place.space.shown()}", 20)
     edits = [given for method, given in place.space.calls if method == "chat.update"]
     assert len(place.space.posts()) == 1 and place.space.posts()[0]["markdown_text"].endswith(" …") and 1 <= len(edits) <= 4
 
@@ -104,7 +107,7 @@ def test_each_workspace_is_a_channel_of_its_own_and_the_loss_of_one_touches_no_o
             rig.until_connected("slack-other")
             space.event("first", ts="5.1")
             other.event("second", ts="5.1")
-            until(lambda: len(space.posts()) == len(other.posts()) == 1, f"{space.calls} {other.calls}", 20)
+            until(lambda: len(space.posts()) == len(other.posts()) == 1, lambda: f"{space.calls} {other.calls}", 20)
             assert (
                 rig.session_of("first")[0] == f"slack:{TEAM}/{BEN}" and rig.session_of("second")[0] == f"slack-other:T0OTHER/{BEN}"
             )
@@ -236,6 +239,15 @@ def test_marks_of_slack_are_read_as_people_do_and_the_tokens_are_tried(place: Pl
     assert place.rig.core.connections.test("slack")["tried"] == ["the bot is owl in Birds", "the app may open a socket"]
 
 
+def test_the_kernel_asks_whether_slack_is_there_and_we_ask_seldom(place: Place) -> None:
+    place.rig.until_connected("slack")
+    links = [one for one in gc.get_objects() if type(one) is ClientConnection and one.close_code is None]
+    assert links and {one.ping_interval for one in links} == {600.0}  # a ping wakes three threads
+    for one in links:
+        assert one.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert one.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 NOT_ANSWERED = "This could not be answered (interrupted)."
 KILLS = {  # after which step, and what stands in the workspace in the end
     "RECEIVED": [SAID],
@@ -251,7 +263,7 @@ def test_killed_between_receive_and_send_it_is_answered_once_or_marked(step: str
         space.event("kill")
         channel_rig.kill_at(step, tmp_path, keys(space))
         with channel_rig.running(tmp_path, keys(space)) as rig:
-            until(lambda: len(space.shown()) >= len(KILLS[step]), f"it is answered: {space.shown()}", 20)
+            until(lambda: len(space.shown()) >= len(KILLS[step]), lambda: f"it is answered: {space.shown()}", 20)
             until(lambda: rig.quiet() and not space.open_envelopes, "nothing more is sent", 20)
             assert rig.messages() == ["kill"]
         assert space.shown() == KILLS[step]
@@ -294,7 +306,7 @@ def test_a_network_that_is_cut_in_the_middle_of_a_post_costs_no_answer(tmp_path:
                 space.calls.clear()
                 wire.cuts.append((b"chat.postMessage", count))
                 space.event("cut it")
-                until(lambda: len(space.shown()) >= len(stands), f"{count}: {space.shown()}", 20)  # noqa: B023
+                until(lambda: len(space.shown()) >= len(stands), lambda: f"{count}: {space.shown()}", 20)  # noqa: B023
                 until(rig.quiet, "nothing more is sent", 20)
                 assert space.shown() == stands, count
             assert wire.done == [(b"chat.postMessage", count) for count in CUTS]

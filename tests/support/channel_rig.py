@@ -55,7 +55,7 @@ class Rig:
 
     def until_connected(self, name: str) -> None:
         """Wait for it."""
-        until(lambda: self.state(name).state == "connected", f"{name}: {self.state(name)}", 30)
+        until(lambda: self.state(name).state == "connected", lambda: f"{name}: {self.state(name)}", 30)
 
     def quiet(self) -> bool:
         """Whether nothing is answered and nothing waits to be sent."""

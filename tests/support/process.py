@@ -235,15 +235,15 @@ def end(child: "subprocess.Popen[bytes]") -> None:
             stream.close()
 
 
-def until(is_so: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
-    """Wait until something is so; what takes long to see is looked at less often."""
+def until(is_so: Callable[[], bool], what: str | Callable[[], str], limit_s: float = LIMIT_S) -> None:
+    """Wait until something is so; what takes long to see is looked at less often. `what` may say how it stands at the end."""
     end_s = monotonic_s() + limit_s
     while True:
         began_s = monotonic_s()
         if is_so():
             return
         now_s = monotonic_s()
-        assert now_s < end_s, f"not in {limit_s:g} s: {what}"
+        assert now_s < end_s, f"not in {limit_s:g} s: {what if isinstance(what, str) else what()}"
         sleep_s(min(MOST_PAUSE_S, max(LEAST_PAUSE_S, TIMES * (now_s - began_s))))
 
 
