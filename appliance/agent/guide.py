@@ -278,7 +278,7 @@ class Guide:
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         is_near = found.score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
         if is_near and is_question and not is_you and kind != "talk":
-            return replace(chat, beside=language.say("beside", text=self._quote(found)))
+            return replace(chat, beside=self._quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
     @staticmethod
@@ -347,10 +347,11 @@ class Guide:
 
     def _quote_nearest(self, found: Evidence, language: Language) -> Say:
         """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
-        return Say(language.say("nearest", text=self._quote(found)), is_near=True)
+        return Say(self._quote("nearest", found, language), is_near=True)
 
     @staticmethod
-    def _quote(found: Evidence) -> str:
+    def _quote(phrase: str, found: Evidence, language: Language) -> str:
+        """A phrase with the best sentences; several are a list below it."""
         best = [one for one in found.best if one.ref]
         shown = best[:1]
         for one in best[1:MOST_NEAREST]:
@@ -358,7 +359,8 @@ class Guide:
             if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
                 shown.append(one)
         quoted = [f"{closed(one.quoted)} [{_source(one)}]" for one in shown]
-        return quoted[0] if len(quoted) == 1 else "".join(f"\n- {one}" for one in quoted)
+        listed = "".join(f"\n- {one}" for one in quoted)
+        return language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")
 
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""

@@ -419,3 +419,9 @@ def test_typing_errors_are_mended_by_the_program_before_a_tiny_model(ask: Any) -
     assert text_of(steps) == "the cactus stands in the garden." and model.asked == []
     steps, model, _ = ask("Correct the spelling: the cactus stands there.", answers=[["The cactus stands there."]])
     assert len(model.asked) == 1
+
+
+def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
+    said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
+    assert said.split("\n")[0] == "Your notes do not say it in these words. Nearest:"
+    assert all(line.startswith("- ") and line.endswith(".md]") for line in said.split("\n")[1:]) and said.count("\n") > 1
