@@ -148,8 +148,8 @@ image-test: install ## boot the image in an emulator and use it over ssh (ARCH=a
 image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES, CORES=2)
 	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) --cores $(or $(CORES),2) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
-image-sandbox: install ## the sandbox's tests inside an emulated box with the image (ARCH, FILES="tests/...": some)
-	$(bin)/python image-build/sandbox_test.py "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)" $(FILES)
+image-sandbox: install ## the sandbox's tests on an emulated processor with the image's kernel (ARCH, FILES="tests/...": some); as root
+	$(bin)/python image-build/sandbox_test.py --arch $(or $(ARCH),arm64) $(FILES)
 
 root-cuts: install ## power cuts of the root of an image for this kind of machine, without an emulator (ARCH, KEY, CUTS=60, SEED=n); as root
 	$(bin)/python image-build/root_cuts.py --cuts $(or $(CUTS),60) --seed $(or $(SEED),0) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
