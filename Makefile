@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts bundle docs captures clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -153,6 +153,9 @@ image-sandbox: install ## the sandbox's tests on an emulated processor with the 
 
 root-cuts: install ## power cuts of the root of an image for this kind of machine, without an emulator (ARCH, KEY, CUTS=60, SEED=n); as root
 	$(bin)/python image-build/root_cuts.py --cuts $(or $(CUTS),60) --seed $(or $(SEED),0) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+
+root-updates: install ## updates of the root of an image for this kind of machine, without an emulator, with the model (KEY=FILE, ARCH); as root
+	$(bin)/python image-build/root_updates.py --key "$(KEY)" "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
 captures: dev model ## pictures of the screen for README and docs/, played to a scripted and to the small model
 	$(python) tests/support/captures.py

@@ -106,20 +106,21 @@ def read_root(image: Path) -> bytes:
         return file.read(part["size"] * SECTOR)
 
 
-def prepare(place: Path) -> None:
-    """What the boot partition would bring, and nothing that this machine does not have."""
+def prepare(place: Path, *, is_played: bool = True) -> None:
+    """What the boot partition would bring, and nothing that this machine does not have; a script in place of the model."""
     boot = place / "boot/firmware"
     boot.mkdir(parents=True, exist_ok=True)
     (boot / "secrets.txt").write_text(SECRET)
-    (boot / "owlbox.toml").write_text(CONFIG)
     (boot / "hostname").write_text("barnowl\n")
-    (place / "var/lib/owlbox/models/play.toml").write_text(PLAY)
     (place / "etc/fstab").write_text("")
     (place / "var/lib/owlbox-grown").touch()
-    for model in (place / "var/lib/owlbox/models").glob("all-MiniLM*"):
-        model.unlink()
     for unit in MASKED:
         (place / "etc/systemd/system" / unit).symlink_to("/dev/null")
+    if is_played:
+        (boot / "owlbox.toml").write_text(CONFIG)
+        (place / "var/lib/owlbox/models/play.toml").write_text(PLAY)
+        for model in (place / "var/lib/owlbox/models").glob("all-MiniLM*"):
+            model.unlink()
 
 
 class Recording(NamedTuple):
@@ -163,21 +164,26 @@ def load(machine: Machine, disk: RecordedDisk, promises: list[tuple[int, str]], 
         reader.join()
 
 
-def look(place: Path, promised: set[str]) -> tuple[str, list[str]]:
+def start(place: Path, promised: set[str]) -> tuple[str, list[str]]:
     """The version that a root comes up with after a cut, and what is wrong with it."""
     machine = Machine(place)
     try:
-        failed = machine.settle()
-        done = machine.run(*PYTHON, "-", text=CHECK)
-        try:
-            told: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
-            journal = machine.run("journalctl", "-b", "--no-pager", "-n", "40").stdout
-            return "none", [f"the look said {done.stdout[-500:]}{done.stderr[-800:]}", *failed, journal]
-        lost = sorted(promised - set(told["names"]))
-        return told["version"], [*(f"lost {name}" for name in lost), *told["problems"], *(f"failed: {unit}" for unit in failed)]
+        return look(machine, promised)
     finally:
         machine.kill()
+
+
+def look(machine: Machine, promised: set[str]) -> tuple[str, list[str]]:
+    """The version that runs, and what is wrong: with the doctor, with units, and with what was acknowledged."""
+    failed = machine.settle()
+    done = machine.run(*PYTHON, "-", text=CHECK)
+    try:
+        told: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        journal = machine.run("journalctl", "-b", "--no-pager", "-n", "40").stdout
+        return "none", [f"the look said {done.stdout[-500:]}{done.stderr[-800:]}", *failed, journal]
+    lost = sorted(promised - set(told["names"]))
+    return told["version"], [*(f"lost {name}" for name in lost), *told["problems"], *(f"failed: {unit}" for unit in failed)]
 
 
 def cut(recording: Recording, image: Path, place: Path, count: int, seed: int, end_s: float) -> Iterator[dict[str, Any]]:
@@ -194,7 +200,7 @@ def cut(recording: Recording, image: Path, place: Path, count: int, seed: int, e
         promised = {name for at, name in recording.promises if at <= moment}
         began_s = time.monotonic()
         with mounted(image, place):
-            version, wrong = look(place, promised)
+            version, wrong = start(place, promised)
         sound = subprocess.run(["e2fsck", "-fn", str(image)], capture_output=True, text=True)
         wrong += [f"ext4: {sound.stdout}"] if sound.returncode else []
         took_s = time.monotonic() - began_s
