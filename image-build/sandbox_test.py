@@ -50,7 +50,7 @@ PACKAGES = (
 ).split()
 KERNELS = {"arm64": "linux-image-arm64", "amd64": "linux-image-amd64"}
 TAGS = ("_2_17", "_2_28", "_2_31", "_2_34", "2014")  # of wheels, as in packages.sh
-EXTRAS = ("mcp", "web", "mail", "slack", "docs")
+EXTRAS = ("mcp", "web", "mail", "slack", "matrix", "docs")
 LEFT_OUT = ("boot", "usr/lib/modules", "usr/lib/firmware", "usr/share/locale", "usr/share/doc", "usr/share/man")
 PYTHON = "opt/owlbox/versions/test"
 MEMORY_MB = 3072
