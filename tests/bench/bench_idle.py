@@ -34,6 +34,7 @@ SCHEDULES = 20
 START_S = 70  # a minute after its start a core looks at its model process for the last time
 BARE, LADEN = "nothing", "heartbeat and schedules"
 WEB = {"CHANNELS__WEB__ENABLED": "true", "CHANNELS__WEB__PORT": "0"}
+ENCRYPTED = "Matrix with an encrypted room"
 WAYS: dict[str, dict[str, str]] = {
     BARE: {"HEARTBEAT__ENABLED": "false"},
     LADEN: {},
@@ -41,6 +42,7 @@ WAYS: dict[str, dict[str, str]] = {
     "web page and programs": {**WEB, "CHANNELS__PROGRAMS__ENABLED": "true"},
     "mail": {"CHANNELS__EMAIL__ENABLED": "true"},
     "Matrix": {"CHANNELS__MATRIX__ENABLED": "true"},
+    ENCRYPTED: {"CHANNELS__MATRIX__ENABLED": "true"},
     "Slack": {"CHANNELS__SLACK__ENABLED": "true"},
     "webhooks": {"CHANNELS__WEBHOOK__ENABLED": "true", "CHANNELS__WEBHOOK__URL": "http://127.0.0.1:9/"},
     "figures for Prometheus": {"METRICS__PORT": "19817"},
@@ -66,6 +68,15 @@ def connect_matrix(stack: ExitStack) -> dict[str, Any]:
     return {"homeserver": server.url, "user": owl.user, "token": owl.token}
 
 
+def connect_encrypted(stack: ExitStack) -> dict[str, Any]:
+    """The same, invited to an encrypted room: it joins by itself, and makes its keys."""
+    server = stack.enter_context(synapse(Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))))
+    owl, ann = server.someone("owl"), server.someone("ann")
+    state = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+    ann.room(owl.user, initial_state=[state])
+    return {"homeserver": server.url, "user": owl.user, "token": owl.token, "policy": "open"}
+
+
 def connect_slack(stack: ExitStack) -> dict[str, Any]:
     """The same; the server here sends a ping every 20 seconds."""
     space = stack.enter_context(workspace())
@@ -74,11 +85,17 @@ def connect_slack(stack: ExitStack) -> dict[str, Any]:
 
 def list_ways() -> list[str]:
     """The ways whose servers are on this machine."""
-    lacking = {"mail": lack("dovecot"), "Matrix": "" if python() else "make servers"}
+    matrix = "" if python() else "make servers"
+    lacking = {"mail": lack("dovecot"), "Matrix": matrix, ENCRYPTED: matrix}
     return [name for name in WAYS if not lacking.get(name)]
 
 
-SERVERS = {"mail": ("email", connect_mail), "Matrix": ("matrix", connect_matrix), "Slack": ("slack", connect_slack)}
+SERVERS = {
+    "mail": ("email", connect_mail),
+    "Matrix": ("matrix", connect_matrix),
+    ENCRYPTED: ("matrix", connect_encrypted),
+    "Slack": ("slack", connect_slack),
+}
 
 
 @dataclass(frozen=True)
