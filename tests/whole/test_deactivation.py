@@ -122,6 +122,10 @@ def test_every_way_in_is_closed_and_opens_again_for_the_same_keys(ann: Ann, capl
     for making in ("login.invite", "login.token"):
         with pytest.raises(Refused, match="ann is deactivated"):
             ann.served.call(making, person="ann", **({"name": "x"} if making == "login.token" else {}))
+    acting = LocalCall(context="user:ann")
+    assert ann.core.table.call(acting, "thread.list", {"limit": 1}) == []
+    with pytest.raises(Refused, match="ann is deactivated"):
+        ann.core.table.call(acting, "message.send", {"text": "[hoot] in her name"})
     with caplog.at_level(logging.WARNING):
         taken = [
             ann.hear("[hoot] who?"),
