@@ -69,7 +69,7 @@ REFUSED = {
     "ECONNREFUSED",
 }
 Verdicts = dict[str, dict[str, str]]
-ENDED = {"x32": "SIGSYS", "i386": "SIGSYS"}
+ENDED = {"x32": "SIGSYS", "i386": "SIGSYS"} if os.uname().machine == "x86_64" else {}  # other machines do not know them at all
 # Where the way out is shown by another refusal than inside: it got as far as the arguments, which are wrong on purpose,
 # or to a network that may not be there.
 FARTHER = {
@@ -90,7 +90,7 @@ NEED_RESOURCE = {"out_of_memory_score", "raise_limits"}  # not even every root h
 # What a kernel may be built without.
 OPTIONAL = {
     *("vsock_socket", "crypto_socket", "x32", "i386", "swap", "quota", "accounting", "another_kernel", "ports"),
-    *("privilege_level", "io_uring", "userfaultfd", "interrupts", "memory_file", "fanotify"),
+    *("privilege_level", "io_uring", "userfaultfd", "interrupts", "memory_file", "fanotify", "descriptor_table"),
 }
 ABSENT = ("ENOSYS", "EAFNOSUPPORT", "ENOPKG", "ENOENT")
 
