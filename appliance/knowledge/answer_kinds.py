@@ -72,7 +72,7 @@ DURATION = (
     r"|\b(?:from|von|de|du|between|until|till|bis|jusqu|hasta)\b.*\d|\bhalf an hour\b"
 )
 AGE = (
-    rf"{A_NUMBER}[ -](?:and a half )?(?:{UNIT_OF_TIME}[ -](?:old|alt)|years?|jahre?|ans|años?)\b|\b(?:born|birth|birthday"
+    rf"{A_NUMBER}[ -](?:and a half )?(?:{UNIT_OF_TIME}[ -](?:old|alt)|years?|jahre?|ans|años?)\b|\b(?:born|hatched|birth|birthday"
     rf"|aged?|geboren|geburtstag|naissance|née?|nació|nacid[oa]|edad|turned|turns)\b"
     r"|\b(?:is|was|are|ist|wird|a|tiene) \d{1,3}\b(?=[.,;!]|$| and\b| und\b| et\b| y\b| now\b)|: \d{1,3}\.?$"
     r"|\b(?:from|since|built|made|planted|bought|founded|seit|von|gebaut|gepflanzt|gekauft|depuis|construite?|plantée?"

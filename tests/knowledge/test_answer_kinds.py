@@ -47,5 +47,6 @@ def test_an_answer_must_say_it_in_words_of_its_own() -> None:
     assert not says_what_is_asked("Who takes care of our animals?", "The vet takes care of our animals.")
     assert says_what_is_asked("Who takes care of our animals?", "Dr. Sato takes care of our animals.")
     assert says_what_is_asked("What did we decide?", "Nothing.")
+    assert says_what_is_asked("How old is the parrot?", "African grey, hatched 2011.")
     assert says_what_is_asked("Whose umbrella is the blue one?", "The blue umbrella belongs to the office.")
     assert not says_what_is_asked("Whose umbrella is the blue one?", "The blue umbrella stands in the hall.")
