@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from appliance.knowledge.entries import Entries
+from appliance.knowledge.index import Passages
 from appliance.runtime.paths import Home
 from appliance.service import home_setup
 from appliance.skills.catalog import Skills
@@ -30,7 +31,7 @@ def with_skills() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         store = new_store(home.database)
-        Skills(home.box, Entries(store), SkillRecords(store), {}).sync()
+        Skills(home.box, Entries(store, Passages(store).index), SkillRecords(store), {}).sync()
         store.close()
         return home.database.read_bytes()
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from process import Box, clean_environ, script, until
 from stores import new_home
 
 from appliance.clock import monotonic_s
+from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
 from appliance.store.database import Store
 
@@ -32,6 +34,8 @@ def a_box_on(place: Path, tmp_path: Path, runtime: Path) -> Box:
     new_home(box.home)
     script(box, '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n')
     assert box.run("remember", "the well is deep", "--title", "well").returncode == 0
+    with closing(Store.open(box.home.database)) as store:
+        Entries(store).set("late.txt", "its words wait for being indexed, which writes")
     return box
 
 
