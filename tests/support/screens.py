@@ -62,9 +62,9 @@ class Undrawn(Compositor):
 
     def render_update(self, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False) -> Any:
         """Nothing, which is what is written anywhere; a picture is made as ever."""
+        self.is_changed = True
         if full:
             return super().render_update(full, screen_stack, simplify)
-        self.is_changed = True
         self._dirty_regions.clear()
         return None
 
