@@ -150,12 +150,19 @@ def list_files(place: Place) -> list[str]:
     """The backups in the folder of a server, newest first."""
     lines = _run(place, f'ls -1 "{place.folder}"').splitlines()
     names = (line.strip().rpartition("/")[2] for line in lines if not line.startswith("sftp>"))
-    return sorted((name for name in names if NAME.fullmatch(name)), reverse=True)
+    return sorted((name for name in names if NAME.fullmatch(name)), key=in_order, reverse=True)
 
 
 def list_folder(folder: Path) -> list[str]:
     """The sealed backups in a folder, newest first."""
-    return sorted((path.name for path in folder.glob("owlbox-*") if NAME.fullmatch(path.name)), reverse=True)
+    return sorted((path.name for path in folder.glob("owlbox-*") if NAME.fullmatch(path.name)), key=in_order, reverse=True)
+
+
+def in_order(name: str) -> tuple[str, int]:
+    """What sorts the names of backups by age: of the same second the one with the higher number is newer."""
+    stem = name.partition(".")[0]
+    stamp, _, number = stem.removeprefix("owlbox-").partition("-")
+    return stamp, int(number) if number.isdigit() else 1
 
 
 def rotate(folder: Path, keep: int) -> list[str]:
