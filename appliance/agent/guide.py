@@ -267,8 +267,8 @@ class Guide:
             and not is_you
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
         ):
-            return self._quote_nearest(found, language) if found.score >= NEAREST else self._say_nothing(found, language)
-        if is_question and not is_you and found.score >= self._least_near(scene, kind, language):
+            return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
+        if is_question and not is_you and found.note_score >= self._least_near(scene, kind, language):
             is_thing = bool(DEFINITE.search(scene.text)) and found.best[0].nearness >= NEAR["world"]
             if own or found.known or kind != "world" or is_thing:
                 return self._quote_nearest(found, language)
@@ -276,7 +276,7 @@ class Guide:
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
-        is_near = found.score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
+        is_near = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
         if is_near and is_question and not is_you and kind != "talk":
             return replace(chat, beside=self._quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat

@@ -115,6 +115,11 @@ class Evidence(Struct, frozen=True):
         return self.best[0].score if self.best else 0.0
 
     @property
+    def note_score(self) -> float:
+        """The same where that is a sentence of a note, 0 for what the person said."""
+        return self.score if self.best and self.best[0].ref else 0.0
+
+    @property
     def most_covered(self) -> float:
         """How much of what the question names some sentence holds, though it may not be of the kind that is asked for."""
         return max((one.coverage for one in self.best), default=0.0)
@@ -207,6 +212,7 @@ class Finder:
 
     def collect(self, query: str, least: float = ALL_OF_IT) -> list[Sentence]:
         """The sentences of all notes that speak of something, note by note, each in the order of its note."""
+        query = self._with_parts(query)
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
         asked = self._taken_apart(query, words, kind_of(query))

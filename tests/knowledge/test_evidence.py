@@ -24,7 +24,7 @@ NOTES = {
 
 
 @pytest.fixture
-def find(tmp_path: Path) -> Callable[[str], Evidence]:
+def find(tmp_path: Path) -> Callable[..., Evidence]:
     store = new_store(tmp_path / "owlbox.db")
     passages = Passages(store)
     entries = Entries(store, passages.index)
@@ -78,3 +78,20 @@ def test_words_that_speak_of_the_same_find_it_in_another_language(
     find: Callable[[str], Evidence], question: str, held: str
 ) -> None:
     assert held in find(question).best[0].text
+
+
+def test_a_compound_is_collected_by_the_words_it_is_made_of(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "owlbox.db")
+    passages = Passages(store)
+    entries = Entries(store, passages.index)
+    entries.set("box://notes/garage.md", "The garage code is 4471.", title="Garage", writer="folder")
+    languages = Languages()
+    words = languages.function_words(), languages.pointing_words(), languages.alike_words
+    finder = Finder(Search(store, passages), entries, lambda texts: (), *words)
+    assert [one.text for one in finder.collect("Garagencode")] == ["The garage code is 4471."]
+
+
+def test_what_the_person_said_is_no_sentence_of_a_note(find: Callable[..., Evidence]) -> None:
+    found = find("Which tailor made my coat?", said=["My coat is green."])
+    assert found.best[0].ref == "" and found.score > 0 == found.note_score
+    assert find("Who has the address inside?").note_score > 0
