@@ -468,7 +468,7 @@ class Agent:
         return Answer(text, ())
 
     def _stream_of(self, talk: Talk, plain: Chat) -> SentenceStream | ClaimGuard:
-        stream = SentenceStream(f"{plain.system}\n{plain.forbidden}")
+        stream = SentenceStream(f"{plain.system}\n{plain.forbidden}", plain.echo)
         if not plain.may_claim:
             return stream
         return ClaimGuard(stream, self._guide.claims_effect, self._guide.honest_answer(talk.messages))
@@ -510,7 +510,7 @@ class Agent:
         elif isinstance(plan, Chat):
             talk.plain = plan
             answer = yield from self._ask_model(talk, talk.past.turns + 1)
-            rest = "" if answer.text else guide.no_answer(talk.messages)
+            rest = "" if answer.text else plan.instead or guide.no_answer(talk.messages)
             rest += plan.beside and f"\n\n{plan.beside}"
             text = answer.text + rest
             if rest:

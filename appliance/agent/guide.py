@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from appliance.agent.planning import questions_back, spelling
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, last_effect
+from appliance.agent.planning.note_plans import NotePlans
 from appliance.agent.planning.plans import (
     SAMPLING,
     SOURCE,
@@ -86,6 +87,7 @@ class Guide:
         self._references = References(now)
         self.effects = Effects(router, entries, now)
         self.ignored = router.languages.function_words()
+        self._notes = NotePlans(entries, self.ignored)
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
@@ -175,6 +177,7 @@ class Guide:
             sampling.temperature,
             sampling.repeat_penalty,
             may_claim=may_claim,
+            echo="" if is_text else scene.text,
         )
 
     def _plan_question(self, scene: Scene) -> Plan:
@@ -229,7 +232,7 @@ class Guide:
         if not is_question and (kind == "talk" or not is_short):
             if scene.tier == "tiny" and "no_talk" in language.phrases:
                 return Say(language.say("no_talk"))  # it answers in English, or in words that are none
-            chat = self._build_chat(scene, may_claim=True)
+            chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
             return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
         own = set(words) & language.words["own"]
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
@@ -467,6 +470,12 @@ class Guide:
 
     # -- notes ------------------------------------------------------------------------------------
 
+    def _list_notes(self, scene: Scene, intent: Intent) -> Plan:
+        return self._notes.list_notes(scene, intent)
+
+    def _read_note(self, scene: Scene, intent: Intent) -> Plan:
+        return self._notes.read_note(scene, intent) or self._describe_subject(scene, intent)
+
     def _search_notes(self, scene: Scene, intent: Intent) -> Plan:
         return self._describe_subject(scene, intent)
 
@@ -483,7 +492,13 @@ class Guide:
 
     def _translate_text(self, scene: Scene, intent: Intent) -> Plan:
         """A text in another language, which a tiny model has not learned: it makes one up."""
-        return Say(intent.language.say("no_translation")) if scene.tier == "tiny" else self._write_text(scene, intent)
+        if scene.tier == "tiny":
+            return Say(intent.language.say("no_translation"))
+        plan = self._write_text(scene, intent)
+        if not isinstance(plan, Chat):
+            return plan
+        text = scene.last_answer if self._points_back(intent) else intent.parts["text"].rpartition(":")[2]
+        return replace(plan, echo=text, instead=intent.language.say("not_translated"))
 
     def _write_text(self, scene: Scene, intent: Intent) -> Plan:
         if self._points_back(intent):
@@ -548,6 +563,8 @@ MAKERS: Mapping[str, Maker] = {
     "asking": Guide._answer_asked,
     "asking_for": Guide._answer_named,
     "done_maybe": Guide._done_perhaps,
+    "all_notes": Guide._list_notes,
+    "read_note": Guide._read_note,
     "search": Guide._search_notes,
     "about": Guide._describe_subject,
     "text": Guide._write_text,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from appliance.agent import reports
 from appliance.agent.guide import DEFINITE, LEAST, Guide
+from appliance.agent.planning import errands
 from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
 from appliance.knowledge import word_forms
 from appliance.prompt.packet import strip_notes
@@ -89,6 +90,9 @@ class WorkGuide(Guide):
                 return self._plan_intent(scene, intent, texts)
             if wording.endswith("?") and "\n" not in wording:
                 return self._answer_question(scene, self._router.languages.detect(wording)[0], wording)
+        is_bare = request.is_task and not request.description and not request.texts
+        if is_bare and errands.is_errand(request.name, self._router):
+            return Say(self._router.languages.detect(request.name)[0].say("for_you"), "unable")
         return self._say_unable(request.name)
 
     def _plan_intent(self, scene: Scene, intent: Intent, texts: str) -> Plan:

@@ -2,7 +2,7 @@
 
 The first sentence is passed on word by word, its first word as it comes, so that a person sees it at once; every later one when it
 is whole and new. A sentence that was said before, or whose runs of four words mostly were, ends the answer: what follows is never
-better. Knows nothing about models or tokens.
+better. A sentence that only says again what the person said is left out. Knows nothing about models or tokens.
 """
 
 import re
@@ -23,14 +23,19 @@ RAW = re.compile(r"^\s*(?:<\|?[a-z_]+|\{\s*\"|\[\s*\{|```json)", re.IGNORECASE)
 class SentenceStream:
     """What may be shown of an answer. `said` is all that was passed on; once `is_over`, nothing more is worth reading."""
 
-    def __init__(self, forbidden: str = "") -> None:
-        """`forbidden` is a text no sentence of which is passed on, nor one mostly made of it: the model's own instructions."""
+    def __init__(self, forbidden: str = "", echo: str = "") -> None:
+        """`forbidden` is a text no sentence of which is passed on, nor one mostly made of it: the model's own instructions.
+
+        Nor is a sentence of `echo`, what the person said, of RUN words or more.
+        """
         self._rest = ""  # behind the last whole sentence
         self._shown = 0  # characters of `_rest` that were passed on
         self._forbidden = _plain_words(forbidden)
         told = self._forbidden.split()
         self._told_words = frozenset(told)
         self._told_runs = {tuple(told[n : n + RUN]) for n in range(len(told) - RUN + 1)}
+        said = [_plain_words(one) for one in (*sentences.split(echo), echo)]
+        self._echoes = frozenset(one for one in said if one.count(" ") >= RUN - 1)
         self._runs: set[tuple[str, ...]] = set()
         self._counts: dict[str, int] = {}
         self.said = ""
@@ -85,6 +90,8 @@ class SentenceStream:
         recited = sum(run in self._told_runs for run in runs)
         if not shown and ((len(words) > RUN and key in self._forbidden) or (runs and recited > len(runs) * REPEATED)):
             return ""
+        if not shown and key in self._echoes:
+            return ""
         self._runs.update(runs)
         return text[shown:]
 
@@ -97,6 +104,9 @@ class SentenceStream:
         begun = self._rest.lstrip()
         end = self._rest.rfind(" ") if " " in begun else len(self._rest)
         words = [word.lower() for word in WORDS.findall(self._rest[:end])]
+        begun_words = " ".join(words)
+        if words and any(one.startswith(begun_words) for one in self._echoes):
+            return ""
         if words and f" {' '.join(words[: RUN + 2])}" in f" {self._forbidden}":  # the last may be half a word
             return ""
         if words and words[0] in self._told_words and sum(word not in self._told_words for word in words) <= 1:

@@ -15,6 +15,8 @@ EARLIER = "Earlier attempts at this task have done this already; go on from ther
 FORM = "Answer in this form: "
 # A reason to wait that holds this is over once a more capable model can be asked.
 NEEDS_MODEL = "(owlbox model add)"
+# And one that holds this is a person's own: it stays on their list, and nobody is told that it waits.
+FOR_PERSON = "(owlbox task done)"
 HEADINGS = re.compile(rf"^(?P<title>{'|'.join(map(re.escape, (PREDECESSORS, TEXTS, EARLIER)))}):$", re.MULTILINE)
 LIST = re.compile(r"<(?P<file>[\w.]+)>\n(?P<text>.*)\n</(?P=file)>\s*\Z", re.DOTALL)
 ITEM = re.compile(r"^\s*(?:[-*]|\d+[.)])?\s*(?:\[ \])?\s*")
@@ -28,6 +30,7 @@ class WorkRequest(Struct, frozen=True):
     name: str
     description: str = ""
     texts: str = ""
+    is_task: bool = False  # of the list, where it can stay
     has_more: bool = False  # a form for the answer, results of other tasks or of earlier attempts, which only a model can use
 
     @property
@@ -48,7 +51,7 @@ def read(text: str) -> WorkRequest:
     sections = dict(zip(parts[1::2], parts[2::2]))
     name, _, description = parts[0].strip().partition("\n\n")
     texts = REF.sub("", sections.get(TEXTS, "").strip())
-    return WorkRequest(name, description.strip(), texts, bool(count) or PREDECESSORS in sections)
+    return WorkRequest(name, description.strip(), texts, True, bool(count) or PREDECESSORS in sections)
 
 
 def listed(text: str) -> list[str]:

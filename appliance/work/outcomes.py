@@ -14,6 +14,7 @@ from appliance.runtime.settings import System
 from appliance.runtime.users import user_name
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
+from appliance.text.work_request import FOR_PERSON
 from appliance.work.effects import LOCAL, NORMAL, NOW, Effects
 from appliance.work.firing import Firing
 from appliance.work.jobs import DONE, JobEnded
@@ -126,7 +127,8 @@ class TaskNotices:
 
     def _notify_settled(self, settled: TaskSettled) -> None:
         task = settled.task
-        if not self._outcomes.task_ended(task):
+        is_told = self._outcomes.task_ended(task)
+        if not is_told or (task.status == "waiting" and FOR_PERSON in task.text):
             return
         context, channel = "", ""
         try:

@@ -421,6 +421,19 @@ def test_typing_errors_are_mended_by_the_program_before_a_tiny_model(ask: Any) -
     assert len(model.asked) == 1
 
 
+def test_a_model_that_only_repeats_what_was_said_is_not_heard(ask: Any) -> None:
+    steps, _, _ = ask("I had a long day today", answers=[["I had a long day today."]], tier="small")
+    assert text_of(steps) == "I see."
+    steps, _, _ = ask("Translate to German: Good morning, how are you?", answers=[["Good morning, how are you?"]], tier="small")
+    assert text_of(steps).startswith("This model does not manage to translate that")
+
+
+def test_a_note_is_read_out_and_what_names_none_is_searched(ask: Any) -> None:
+    steps, model, _ = ask("What does the note Jonas say?")
+    assert text_of(steps).endswith("Shoe size 36.\n\n[box://notes/jonas.md]") and model.asked == []
+    assert "Ada, the neighbour, has the spare key." in text_of(ask("Show me the note about the spare key")[0])
+
+
 def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
     assert said.split("\n")[0] == "Your notes do not say it in these words. Nearest:"

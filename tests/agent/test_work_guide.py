@@ -22,7 +22,7 @@ from appliance.prompt.roles import Role
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import Router
 from appliance.records import LoopEnded, Message, Outcome, Tier, ToolCall
-from appliance.text.work_request import NEEDS_MODEL
+from appliance.text.work_request import FOR_PERSON, NEEDS_MODEL
 
 NAMES = (
     "remind",
@@ -164,6 +164,29 @@ def test_a_job_that_was_handed_over_ends_with_why_it_is_not_done(work: Any) -> N
     assert end == LoopEnded(200, "ok")
 
 
+@pytest.mark.parametrize(
+    "name", ["call the bank", "Water the roses", "Brot kaufen", "acheter du pain", "llamar al banco", "Plan the wedding"]
+)
+def test_an_errand_of_the_person_stays_on_their_list(work: Any, name: str) -> None:
+    _, calls, asked = work(name)
+    assert names(calls) == ["wait_task"] and asked == 0
+    assert FOR_PERSON in calls[0].arguments["reason"] and NEEDS_MODEL in calls[0].arguments["reason"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Write a poem about owls", "Research the best heat pumps", "Translate the manual", "Vergleiche die Angebote"),
+        *("What is the best heat pump?", "Collect everything about the garage and email it to Ada"),
+    ],
+)
+def test_what_is_asked_of_the_box_and_too_much_for_it_is_told(work: Any, name: str) -> None:
+    _, calls, _ = work(name)
+    assert len(calls) == 1 and calls[0].name in ("wait_task", "fail_task") and FOR_PERSON not in calls[0].arguments["reason"]
+    _, calls, _ = work("call the bank\n\nAsk them for the last three statements and sum them up.")
+    assert FOR_PERSON not in calls[0].arguments["reason"]
+
+
 def test_a_list_to_look_after_is_quiet_until_a_line_finds_something(work: Any) -> None:
     role = Role("heartbeat", is_child=True)
     text = "Read it.\n\n<HEARTBEAT.md>\n- [ ] {}\n</HEARTBEAT.md>"
@@ -187,4 +210,5 @@ def test_an_able_model_keeps_its_loop(work: Any) -> None:
 def test_every_language_says_what_it_takes() -> None:
     for language in Languages().all:
         assert NEEDS_MODEL in language.say("unable"), language.name
+        assert NEEDS_MODEL in language.say("for_you") and FOR_PERSON in language.say("for_you"), language.name
         assert replace(language).sentences["collect_note"] and language.sentences["digest"], language.name

@@ -23,8 +23,8 @@ def test_a_text_is_cut_where_its_sentences_end(text: str, parts: list[str]) -> N
     assert sentences.split(text) == parts
 
 
-def shown(*pieces: str, is_cut: bool = False, forbidden: str = "") -> str:
-    stream = SentenceStream(forbidden)
+def shown(*pieces: str, is_cut: bool = False, forbidden: str = "", echo: str = "") -> str:
+    stream = SentenceStream(forbidden, echo)
     text = "".join(stream.feed(piece) for piece in pieces)
     text += stream.finish(is_cut=is_cut)
     assert text == stream.said
@@ -57,6 +57,14 @@ def test_the_first_words_are_shown_at_once() -> None:
     held = SentenceStream("You are Owlbox.")
     assert [held.feed(piece) for piece in ("You", " can", " go")] == ["", "", ""] and held.feed(" to") == "You can go"
     assert SentenceStream().feed("<") == "" and SentenceStream().feed(" {") == ""
+
+
+def test_what_the_person_said_is_no_answer() -> None:
+    said = "I had a long day today. Good night to you"
+    assert shown(*pieces("I had a long day today."), echo=said) == ""
+    assert shown(*pieces("I had a long day today. Rest well."), echo=said).strip() == "Rest well."
+    assert shown(*pieces("I had a long day, too."), echo=said).strip() == "I had a long day, too."
+    assert shown("Good night.", echo="Good night") == "Good night."  # so short an answer is one
 
 
 def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:

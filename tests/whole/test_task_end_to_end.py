@@ -184,3 +184,19 @@ def test_files_left_while_the_core_was_killed_are_done_once_however_often_it_is_
     until(lambda: len(told(owl, run)) == 10, "all are told")
     assert sorted(told(owl, run)) == [f"letter {number}" for number in range(10)]
     assert sorted(found["name"] for found in owl.json("task", "list")) == [f"task {number}" for number in range(10)]
+
+
+def test_an_errand_before_a_tiny_model_waits_on_the_list_and_nobody_is_told(owl: Box) -> None:
+    owl.environ |= {"OWLBOX__MODELS__TIER": "tiny"}
+    core = owl.serve()
+    run = thread_of(owl, "Hello!")
+    errand = ask_for(owl, run, "call the bank")
+    leave(owl, "another", {"kind": "task", "name": "Research the best heat pumps", "run": run})
+    until(lambda: len(owl.json("task", "list")) == 2, "the core has taken both")
+    work = next(int(one["id"]) for one in owl.json("task", "list") if one["id"] != errand)
+    core.call("worker.start", is_persistent=True)
+    until(lambda: {task(owl, number)["status"] for number in (errand, work)} == {"waiting"}, "both wait")
+    until(lambda: bool(told(owl, run)), "the asker is told of one")
+    assert "on your list" in task(owl, errand)["waiting_reason"]
+    assert told(owl, run) == [f"Task {work} (Research the best heat pumps) waits for you:\n{task(owl, work)['waiting_reason']}"]
+    assert core.stop() == 0

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from appliance.agent.planning import errands
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, both, tool_call
 from appliance.clock import new_id
 from appliance.knowledge import evidence, word_forms
@@ -111,7 +112,14 @@ class Effects:
         if intent.context and set(words_in(text)) & (intent.language.words["again"] | UNNAMED):
             text = f"{text} ({intent.context.strip(' .!')})"  # "buying some": what is in what was said around it
         arguments = task_arguments(text) | ({"priority": level} if level else {})
-        return Do(ToolCall(new_id(), "create_task", arguments), lambda outcome: answer_of(outcome, intent))
+        is_errand = errands.is_errand(arguments["name"], self._router)
+
+        def told(outcome: Outcome) -> Plan:
+            said = answer_of(outcome, intent)
+            has_hint = is_errand and (outcome.data or {}).get("has_worker") is False
+            return replace(said, text=said.text.rpartition("\n")[0]) if has_hint else said  # no worker would do it
+
+        return Do(ToolCall(new_id(), "create_task", arguments), told)
 
     def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
         if not (text := self._meant_text(scene, intent)):

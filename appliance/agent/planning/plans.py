@@ -38,6 +38,8 @@ class Chat(Struct, frozen=True):
     may_claim: bool = False  # its answer may say that something was done, which is looked for
     forbidden: str = ""  # an instruction that is no answer, beside `system`
     beside: str = ""  # what the program says after the model
+    echo: str = ""  # what the person said, which is no answer when it is said again
+    instead: str = ""  # what the program says when the model said nothing that can be shown
 
 
 class Say(Struct, frozen=True):

@@ -14,7 +14,7 @@ from appliance.prompt.routing.languages import Language
 from appliance.prompt.routing.router import ANSWERS, REMINDING, Intent, Router
 
 SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
-WHICH = ("done", "drop_task", "priority", "cancel", "forget")
+WHICH = ("done", "drop_task", "priority", "cancel", "forget", "read_note")
 MOST_WORDS = 12  # of an answer
 
 
@@ -65,9 +65,10 @@ def _answer_when(scene: Scene, router: Router, language: Language, text: str) ->
 def _answer_which(scene: Scene, router: Router) -> Intent | None:
     """The words or the number of one of those that were listed."""
     before = router.cue(scene.last_question, WHICH)
-    if before is None or "what" not in before.parts or scene.text.endswith("?"):
+    part = next((one for one in ("what", "query") if before is not None and one in before.parts), "")
+    if before is None or not part or scene.text.endswith("?"):
         return None
-    return replace(before, parts={**before.parts, "what": re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))})
+    return replace(before, parts={**before.parts, part: re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))})
 
 
 def _is_time(text: str, language: Language) -> bool:

@@ -26,7 +26,7 @@ FAR = 3  # function words by which another language must lead, so that a text is
 # Lists that every language has.
 WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
-    *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody"),
+    *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
 )
 ALIKE = "alike.txt"
 TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)

@@ -31,12 +31,25 @@ ORDER = (
     *("time", "date", "sum", "help", "recurring", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
-    *("priority", "priority_up", "priority_down", "task", "done", "cancel", "drop_task", "forget", "note", "search"),
+    *(
+        "priority",
+        "priority_up",
+        "priority_down",
+        "task",
+        "done",
+        "cancel",
+        "drop_task",
+        "forget",
+        "note",
+        "all_notes",
+        "read_note",
+        "search",
+    ),
     *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
     *BEYOND[1:],
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
-SPANNING = ("remember", "note", "sum", "about", "search", *TEXTS)  # of which several sentences may be one part
+SPANNING = ("remember", "note", "sum", "about", "read_note", "search", *TEXTS)  # of which several sentences may be one part
 EFFECTS = frozenset(
     (
         *POINTING,

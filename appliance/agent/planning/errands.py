@@ -1,0 +1,19 @@
+"""Tasks that a person does themselves, such as "call the bank": they stay on the list, and nobody is told that they wait."""
+
+from appliance.prompt.routing.languages import words_in
+from appliance.prompt.routing.router import ORDER, Router
+
+MOST_CHARS = 120
+OF_PEOPLE = ("beyond_call", "beyond_buy", "beyond_mail", "done_maybe")  # what a person does, though it may be asked of the box
+
+
+def is_errand(text: str, router: Router) -> bool:
+    """Whether a task is none for the program, and none in which a model would only work with words."""
+    text = text.strip()
+    if len(text) > MOST_CHARS or "\n" in text or text.endswith("?"):
+        return False
+    words = words_in(text)
+    if any(set(words[:1]) & language.words["work"] for language in router.languages.detect(text)[:1]):
+        return False
+    intent = router.cue(text, ORDER)
+    return intent is None or intent.name in OF_PEOPLE

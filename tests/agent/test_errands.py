@@ -1,0 +1,46 @@
+"""Which tasks are a person's own, and what is said when one is written down."""
+
+from typing import Any
+
+import pytest
+from test_guide import ask, text_of  # noqa: F401
+
+from appliance.agent.planning.errands import is_errand
+from appliance.prompt.routing.languages import Languages
+from appliance.prompt.routing.router import Router
+from appliance.records import Outcome
+
+ROUTER = Router(Languages(), lambda texts: ())
+HINT = "It waits until a worker runs. To start one: owlbox worker start --persist"
+
+
+@pytest.mark.parametrize(
+    "text", ["call the bank", "water the roses", "oats", "Brot kaufen", "appeler maman", "comprar pan", "book a flight"]
+)
+def test_a_persons_errand(text: str) -> None:
+    assert is_errand(text, ROUTER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Collect everything about the garden into a note", "Summarise the note about Lisbon", "write a poem", "who has the key?"),
+        *("Research heat pumps", "list my tasks", "Fasse die Notiz über Lissabon zusammen", "a\nb", "x" * 121),
+    ],
+)
+def test_what_the_box_may_do_is_none(text: str) -> None:
+    assert not is_errand(text, ROUTER)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_worker", "said"),
+    [
+        ("Add a task to call the bank", False, "Added task 1: x (medium)"),
+        ("Add a task to call the bank", True, "Added task 1: x (medium)"),
+        ("Add a task: collect everything about the garden into a note", False, f"Added task 1: x (medium)\n{HINT}"),
+    ],
+)
+def test_that_no_worker_runs_is_said_where_one_would_do_it(ask: Any, text: str, has_worker: bool, said: str) -> None:  # noqa: F811
+    message = "Added task 1: x (medium)" + ("" if has_worker else f"\n{HINT}")
+    steps, _, _ = ask(text, act=lambda call: Outcome(200, "ok", message, data={"has_worker": has_worker}))
+    assert text_of(steps) == said
