@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import questions_back, spelling
+from appliance.agent.planning import clock_plans, questions_back, spelling, talk_history
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, last_effect
 from appliance.agent.planning.note_plans import NotePlans
@@ -166,7 +166,7 @@ class Guide:
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
         spoken = scene.talked
-        kept = [] if is_text else spoken[-sampling.history :]
+        kept = [] if is_text else talk_history.for_model(scene, spoken, self._router)[-sampling.history :]
         while kept and kept[0].role != "user":
             kept = kept[1:]
         history = [Message(m.role, SOURCE.sub("", strip_notes(m.content))[:600]) for m in kept]
@@ -243,7 +243,7 @@ class Guide:
             about=scene.last_question if follows else "",
             subjects=subjects,
             # What was asked for is done, and may be undone since: it is no statement.
-            said=[text for text in scene.statements if self._router.cue(text) is None] if is_question else (),
+            said=[text for text in scene.statements if self._is_statement(text)] if is_question else (),
         )
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
         is_own = is_own or bool(own - language.words["everybody"])
@@ -283,6 +283,11 @@ class Guide:
         if is_near and is_question and not is_you and kind != "talk":
             return replace(chat, beside=self._quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
+
+    def _is_statement(self, text: str) -> bool:
+        """Whether a text tells something: it asks for nothing, and is no question without its mark."""
+        language = self._router.languages.detect(text)[0]
+        return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None
 
     @staticmethod
     def _least_near(scene: Scene, kind: str, language: Language) -> float:
@@ -387,12 +392,7 @@ class Guide:
     # -- lists and the time -----------------------------------------------------------------------
 
     def _say_time(self, scene: Scene, intent: Intent) -> Plan:
-        return Say(intent.language.say("time", time=self._now().strftime("%H:%M")))
-
-    def _say_date(self, scene: Scene, intent: Intent) -> Plan:
-        now, phrases = self._now(), intent.language.phrases
-        weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
-        return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
+        return clock_plans.MAKERS[intent.name](intent, self._now(), self._router.languages.english)
 
     def _say_sum(self, scene: Scene, intent: Intent) -> Plan:
         said = intent.parts["sum"]
@@ -507,6 +507,8 @@ class Guide:
             scene = replace(scene, text=f"{scene.text.rstrip(' .!?')}:\n\n{scene.last_answer}")
             if set(words_in(intent.text)) & intent.language.words["shorter"]:
                 return self._shorten_text(scene, scene.last_answer, intent)
+            chat = self._build_chat(scene, is_text=True)
+            return replace(chat, echo=scene.last_answer, instead=intent.language.say("no_better"))
         return self._build_chat(scene, is_text=True)
 
     @staticmethod
@@ -551,8 +553,7 @@ class Guide:
 
 Maker = Callable[[Guide, Scene, Intent], Plan]
 MAKERS: Mapping[str, Maker] = {
-    "time": Guide._say_time,
-    "date": Guide._say_date,
+    **dict.fromkeys(clock_plans.MAKERS, Guide._say_time),
     "help": Guide._say_help,
     **dict.fromkeys(COURTESIES, Guide._say_courtesy),
     "sum": Guide._say_sum,

@@ -434,6 +434,30 @@ def test_a_note_is_read_out_and_what_names_none_is_searched(ask: Any) -> None:
     assert "Ada, the neighbour, has the spare key." in text_of(ask("Show me the note about the spare key")[0])
 
 
+def test_work_on_the_last_answer_that_changes_nothing_is_said_so(ask: Any) -> None:
+    said = ("Write a poem", "The owl is a silent star tonight.", "Translate that into German")
+    steps, _, _ = ask(*said, answers=[["The owl is a silent star tonight."]], tier="small")
+    assert text_of(steps).startswith("This model does not manage to translate that")
+    said = (*said[:2], "Make it more formal")
+    steps, _, _ = ask(*said, answers=[["The owl is a silent star tonight."]])
+    assert text_of(steps).startswith("This model makes nothing else of it")
+
+
+def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
+    said = ("I like owls.", "So do I.", "Was kannst du?", "Vieles.", "What is the garage code?", "4471 [box://notes/garage.md]")
+    _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["I like owls.", "So do I.", "I like cats, too."]
+    _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]], tier="small")
+    assert len(model.asked[0][1].messages) == 7
+
+
+def test_a_question_without_its_mark_is_nothing_that_was_told(ask: Any) -> None:
+    steps, _, _ = ask("when is her wedding", "I find nothing about that in your notes.", "What did we give for her wedding?")
+    assert not text_of(steps).startswith("You told me")
+    steps, _, _ = ask("her wedding is in May", "I see.", "When is her wedding?")
+    assert text_of(steps) == "You told me: her wedding is in May"
+
+
 def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
     assert said.split("\n")[0] == "Your notes do not say it in these words. Nearest:"

@@ -29,7 +29,9 @@ WORDS = (
     *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
 )
 ALIKE = "alike.txt"
-TABLES = (*("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short"),)
+TABLES = (
+    *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
+)
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
@@ -52,6 +54,7 @@ class Language(Struct, frozen=True, dict=True):
     alike: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()  # words that speak of the same, and kinds of it
     problems: tuple[str, ...] = ()
     short: Mapping[str, str] = {}  # words as people shorten them, and what they stand for
+    places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
 
     @cached_property
     def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
@@ -269,7 +272,13 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
         tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
         short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
+        places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
     )
+
+
+def _names(listed: str) -> list[str]:
+    """Names with commas between, in small letters."""
+    return [one.strip().lower() for one in listed.split(",") if one.strip()]
 
 
 def _alike(group: str) -> tuple[frozenset[str], frozenset[str]]:

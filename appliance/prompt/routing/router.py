@@ -28,7 +28,7 @@ BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time", "date", "sum", "help", "recurring", "tasks", "reminders", "memories"),
+    *("time_in", "time", "date", "sum", "help", "recurring", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *(
