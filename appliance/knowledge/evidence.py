@@ -202,6 +202,7 @@ class Finder:
     def central(self, text: str) -> str:
         """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""
         found = sentences.split(text)[:MOST_SENTENCES]
+        found = [one for one in found if not one.endswith(",")] or found  # "Dear Petra," says nothing
         vectors = self._embed(found) if len(found) > 1 else ()
         if len(vectors) != len(found):
             return found[0] if found else ""

@@ -128,7 +128,8 @@ class TaskNotices:
     def _notify_settled(self, settled: TaskSettled) -> None:
         task = settled.task
         is_told = self._outcomes.task_ended(task)
-        if not is_told or (task.status == "waiting" and FOR_PERSON in task.text):
+        is_own = (task.status == "waiting" and FOR_PERSON in task.text) or (task.status == "complete" and not task.text)
+        if not is_told or is_own:  # what a person does, and what they did themselves
             return
         context, channel = "", ""
         try:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from test_guide import ask, text_of  # noqa: F401
 
-from appliance.agent.planning.errands import is_errand
+from appliance.agent.planning.errands import is_errand, without_hint
+from appliance.agent.planning.plans import Say
 from appliance.prompt.routing.languages import Languages
 from appliance.prompt.routing.router import Router
 from appliance.records import Outcome
@@ -30,6 +31,12 @@ def test_a_persons_errand(text: str) -> None:
 )
 def test_what_the_box_may_do_is_none(text: str) -> None:
     assert not is_errand(text, ROUTER)
+
+
+def test_it_is_not_said_again_of_one_more() -> None:
+    made = Outcome(200, "ok", f"Added task 1: x (medium)\n{HINT}", data={"has_worker": False})
+    assert without_hint(Say(made.message), made).text == "Added task 1: x (medium)"
+    assert without_hint(Say("Added."), Outcome(200, "ok", "Added.", data={"has_worker": True})).text == "Added."
 
 
 @pytest.mark.parametrize(

@@ -443,6 +443,11 @@ def test_work_on_the_last_answer_that_changes_nothing_is_said_so(ask: Any) -> No
     assert text_of(steps).startswith("This model makes nothing else of it")
 
 
+def test_a_letter_is_not_shortened_to_its_salutation(ask: Any) -> None:
+    said = ("Write a message to Petra", "Dear Petra,\n\nI cannot come on Tuesday. See you soon.", "make it shorter")
+    assert text_of(ask(*said)[0]) == "I cannot come on Tuesday."
+
+
 def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
     said = ("I like owls.", "So do I.", "Was kannst du?", "Vieles.", "What is the garage code?", "4471 [box://notes/garage.md]")
     _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]])

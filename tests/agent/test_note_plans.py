@@ -66,8 +66,11 @@ def test_a_note_is_read_out_by_its_name(entries: Entries, text: str) -> None:
     assert said(entries, text) == "# Boiler\n\nThe pressure is 1.4 bar.\n\n[box://notes/boiler.md]"
 
 
-def test_the_name_of_the_file_is_a_name_too(entries: Entries) -> None:
-    told = said(entries, "Show me the note about the apple cake")
+@pytest.mark.parametrize(
+    "text", ["Show me the note about the apple cake", "can you read me the apple cake recipe", "Montre-moi la recette apple cake"]
+)
+def test_the_name_of_the_file_is_a_name_too(entries: Entries, text: str) -> None:
+    told = said(entries, text)
     assert told is not None and told.endswith("4 eggs.\n\n[box://recipes/apple-cake.md]")
 
 

@@ -198,5 +198,12 @@ def test_an_errand_before_a_tiny_model_waits_on_the_list_and_nobody_is_told(owl:
     until(lambda: {task(owl, number)["status"] for number in (errand, work)} == {"waiting"}, "both wait")
     until(lambda: bool(told(owl, run)), "the asker is told of one")
     assert "on your list" in task(owl, errand)["waiting_reason"]
-    assert told(owl, run) == [f"Task {work} (Research the best heat pumps) waits for you:\n{task(owl, work)['waiting_reason']}"]
+    assert owl.run("task", "done", str(errand)).returncode == 0  # nor of what they did themselves
+    leave(owl, "third", {"kind": "task", "name": "Research the best lawn mowers", "run": run})
+    until(lambda: len(told(owl, run)) > 1, "the asker is told of the third")
+    third = next(int(one["id"]) for one in owl.json("task", "list") if one["id"] not in (errand, work))
+    assert told(owl, run) == [
+        f"Task {number} (Research the best {name}) waits for you:\n{task(owl, number)['waiting_reason']}"
+        for number, name in ((work, "heat pumps"), (third, "lawn mowers"))
+    ]
     assert core.stop() == 0

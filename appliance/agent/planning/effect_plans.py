@@ -116,8 +116,7 @@ class Effects:
 
         def told(outcome: Outcome) -> Plan:
             said = answer_of(outcome, intent)
-            has_hint = is_errand and (outcome.data or {}).get("has_worker") is False
-            return replace(said, text=said.text.rpartition("\n")[0]) if has_hint else said  # no worker would do it
+            return errands.without_hint(said, outcome) if is_errand else said  # no worker would do it
 
         return Do(ToolCall(new_id(), "create_task", arguments), told)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from appliance.agent.planning import errands
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, is_of, tool_call
 from appliance.prompt.routing import foreign_times
 from appliance.prompt.routing.languages import words_in
@@ -163,7 +164,8 @@ class References:
         """Another of the same kind: the same thing at another time, or another thing."""
         more = intent.parts["more"].strip(" .!?")
         if effect.tool == "create_task" and not set(words_in(more)) & intent.language.words["timelike"]:
-            return self._call(intent, tool_call("create_task", **task_arguments(more)))
+            call = tool_call("create_task", **task_arguments(more))
+            return Do(call, lambda outcome: errands.without_hint(answer_of(outcome, intent), outcome))
         if effect.tool not in ("remind", "update_schedule"):
             return None
         when = more if intent.language.name == "en" else foreign_times.translated(more, intent.language)

@@ -1,7 +1,11 @@
 """Tasks that a person does themselves, such as "call the bank": they stay on the list, and nobody is told that they wait."""
 
+from msgspec.structs import replace
+
+from appliance.agent.planning.plans import Say
 from appliance.prompt.routing.languages import words_in
 from appliance.prompt.routing.router import ORDER, Router
+from appliance.records import Outcome
 
 MOST_CHARS = 120
 OF_PEOPLE = ("beyond_call", "beyond_buy", "beyond_mail", "done_maybe")  # what a person does, though it may be asked of the box
@@ -17,3 +21,8 @@ def is_errand(text: str, router: Router) -> bool:
         return False
     intent = router.cue(text, ORDER)
     return intent is None or intent.name in OF_PEOPLE
+
+
+def without_hint(said: Say, outcome: Outcome) -> Say:
+    """What a tool said of a new task, without the last line, which names the worker that would do it."""
+    return replace(said, text=said.text.rpartition("\n")[0]) if (outcome.data or {}).get("has_worker") is False else said

@@ -7,7 +7,6 @@ from appliance.prompt.routing.router import COURTESIES, ORDER, Router
 from appliance.records import Message
 
 
-
 def for_model(scene: Scene, spoken: Sequence[Message], router: Router) -> Sequence[Message]:
     """What was spoken, and for a tiny model only what it can go on from: its own talk, in the language that it knows.
 
