@@ -58,7 +58,7 @@ from appliance.records import (
     TurnEnded,
 )
 from appliance.runtime import hook_points, log
-from appliance.text import answer_parser, support
+from appliance.text import answer_parser
 from appliance.text.answer_parser import Answer
 from appliance.text.sentence_stream import SentenceStream
 
@@ -546,8 +546,7 @@ class Agent:
         except OwlError as error:
             LOG.warning("a note is quoted, because the model did not answer: %s", error)
             return plan.otherwise
-        is_right = bool(answer.text) and says_what_is_asked(plan.question, answer.text)
-        is_right = is_right and support.is_supported(answer.text, plan.texts, plan.question, guide.ignored)
+        is_right = bool(answer.text) and says_what_is_asked(plan.question, answer.text) and plan.is_held(answer.text, guide.ignored)
         return f"{answer.text} {plan.sources}".rstrip() if is_right else plan.otherwise
 
     def _call_tool(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:

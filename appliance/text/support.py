@@ -2,16 +2,20 @@
 
 A model that is too small to be trusted puts what it was shown into a sentence of its own; here it is checked word by word, so
 that no made-up fact gets a source. Not promised: that the words stand in the same relation to each other as in the texts; an
-answer that joins two sentences wrongly is found only where its words come from different ones.
+answer that joins two sentences wrongly is found only where its words come from different ones. A summary is looked at clause by
+clause: what one sentence says of somebody it names may not be said without that name.
 """
 
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
 
+from appliance.text import sentences
+
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
 STEM = 5  # letters by which two forms of a word are told to be the same
+CLAUSE = re.compile(r"\s*(?:[,;]\s*)?\b(?:and|und|et|y)\b\s+|\s*;\s*", re.IGNORECASE)
 ADMISSION = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|did not|is not|isn['’]t|not) "
     r"(?:know|say|mention|given|mentioned|specified|provided|stated|contain)"
@@ -29,9 +33,43 @@ def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Coll
     return bool(new) and any(_holds_words(text, new) for text in texts)
 
 
+def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:
+    """True when each clause of an answer says what one sentence of a text says, and of nobody else than that does."""
+    said = [clause for one in sentences.split(answer) for clause in CLAUSE.split(one) if _new_words(clause, ignored)]
+    known, lines = _stem_words(text), sentences.split_markdown(text)
+    return bool(said) and not ADMISSION.search(answer) and all(_is_told(clause, answer, lines, known, ignored) for clause in said)
+
+
+def _is_told(clause: str, answer: str, lines: Sequence[str], known: Collection[str], ignored: Collection[str]) -> bool:
+    words = _new_words(clause, ignored)
+    if any(_is_hard(word) and _stem_word(word) not in known for word in words):
+        return False
+    return any(_says_of_same(line, words, _stem_words(answer), ignored) for line in lines)
+
+
+def _says_of_same(line: str, words: Sequence[str], answered: Collection[str], ignored: Collection[str]) -> bool:
+    """Whether a line holds nearly all words, but for names that stand elsewhere, and names nobody before them that is left out."""
+    found = [(match[0], _stem_word(match[0])) for match in WORD.finditer(line)]
+    stems, wanted = _stem_words(line), [_stem_word(word) for word in words]
+    soft = [_stem_word(word) for word in words if not word[0].isupper()] or wanted
+    if sum(one in stems for one in soft) < SHARE * len(soft):
+        return False
+    first = next((at for at, (_, one) in enumerate(found) if one in wanted), len(found))
+    return all(one in answered for word, one in found[:first] if word[0].isupper() and word.lower() not in ignored)
+
+
+def _new_words(text: str, ignored: Collection[str]) -> list[str]:
+    return [match[0] for match in WORD.finditer(text) if match[0].lower() not in ignored]
+
+
+def _is_hard(word: str) -> bool:
+    """Whether a word is a number or a name, which must be right."""
+    return any(c.isdigit() for c in word) or word[0].isupper()
+
+
 def _holds_words(text: str, words: Sequence[str]) -> bool:
     known = _stem_words(text)
-    hard = [word for word in words if any(c.isdigit() for c in word) or word[0].isupper()]
+    hard = [word for word in words if _is_hard(word)]
     soft = [word for word in words if word not in hard]
     if any(_stem_word(word) not in known for word in hard):
         return False

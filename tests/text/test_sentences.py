@@ -4,7 +4,7 @@ import pytest
 
 from appliance.text import sentences
 from appliance.text.sentence_stream import SentenceStream
-from appliance.text.support import is_supported
+from appliance.text.support import is_fair_summary, is_supported
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,28 @@ def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:
 def test_an_answer_is_supported_by_what_it_was_made_from(answer: str, is_right: bool) -> None:
     ignored = frozenset("the is of your what to i do not".split())
     assert is_supported(answer, ["The garage code is 4471."], "What is the garage code?", ignored) is is_right
+
+
+GRANDMA = """# Grandma Ilse
+Born 2 May 1938. Lives at Rosenweg 4, 76744 Wörth.
+Her neighbour Mrs Kranz has a key.
+She wanted a new radio. We gave her the Roberts one.
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("Grandma Ilse was born on 2 May 1938. She lives at Rosenweg 4.", True),
+        ("Grandma Ilse lives at Rosenweg 4 and wanted a new radio.", True),
+        ("Mrs Kranz, her neighbour, has a key.", True),
+        ("Grandma Ilse lives at Rosenweg 4. She has a key and wants a new radio.", False),  # it is Mrs Kranz who has it
+        ("Grandma Ilse was born on 3 May 1938.", False),
+        ("Grandma Ilse lives with Mrs Weber.", False),
+        ("Grandma Ilse gave her neighbour a radio at Rosenweg 4.", False),
+        ("", False),
+    ],
+)
+def test_a_summary_says_of_nobody_what_is_said_of_another(answer: str, is_right: bool) -> None:
+    ignored = frozenset("the is at of a and was on in with has she her it we an i".split())
+    assert is_fair_summary(answer, GRANDMA, ignored) is is_right

@@ -5,7 +5,7 @@ them. Plans are made by `agent.guide`, `agent.work_guide` and `agent.planning.ef
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from appliance.clock import new_id
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing.router import Intent
 from appliance.records import Message, Outcome, Tier, ToolCall
+from appliance.text import support
 
 SYSTEM: Mapping[Tier, str] = {
     # As the model was trained: any other form makes its greeting three times as long.
@@ -54,7 +55,10 @@ class Say(Struct, frozen=True):
 
 
 class Grounded(Struct, frozen=True):
-    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it."""
+    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it.
+
+    Without a question it is to sum the texts up.
+    """
 
     chat: Chat
     question: str
@@ -62,6 +66,12 @@ class Grounded(Struct, frozen=True):
     sources: str
     otherwise: str
     after: "Callable[[str], Plan] | None" = None
+
+    def is_held(self, answer: str, ignored: Collection[str]) -> bool:
+        """Whether the texts say what an answer says."""
+        if not self.question:
+            return support.is_fair_summary(answer, "\n".join(self.texts), ignored)
+        return support.is_supported(answer, self.texts, self.question, ignored)
 
 
 class Do(Struct, frozen=True):
