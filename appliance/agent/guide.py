@@ -519,6 +519,12 @@ class Guide:
 
     def _rewrite_text(self, scene: Scene, intent: Intent) -> Plan:
         """A text in other words, asked for in the form that the examples show; a tiny model is not asked for an order."""
+        if self._points_back(intent) and not scene.last_answer:
+            return Say(intent.language.say("which_text"))
+        if self._points_back(intent):
+            meant = intent.language.say(intent.name, text=closed(scene.last_answer))
+            chat = self._build_chat(replace(scene, text=meant), is_text=True, shots=intent.language.shots.get(intent.name, ()))
+            return replace(chat, echo=scene.last_answer, instead=intent.language.say("no_better"))
         if intent.name == "polite" and scene.tier == "tiny" and "politely" in intent.language.phrases:
             order, language = intent.parts["text"].strip(" .!\"'"), intent.language
             first = words_in(order)[:1]

@@ -438,9 +438,9 @@ def test_work_on_the_last_answer_that_changes_nothing_is_said_so(ask: Any) -> No
     said = ("Write a poem", "The owl is a silent star tonight.", "Translate that into German")
     steps, _, _ = ask(*said, answers=[["The owl is a silent star tonight."]], tier="small")
     assert text_of(steps).startswith("This model does not manage to translate that")
-    said = (*said[:2], "Make it more formal")
-    steps, _, _ = ask(*said, answers=[["The owl is a silent star tonight."]])
-    assert text_of(steps).startswith("This model makes nothing else of it")
+    for more in ("Make it more formal", "make it a bit funnier", "can you make that nicer?", "make it sound friendlier"):
+        steps, _, _ = ask(*said[:2], more, answers=[["The owl is a silent star tonight."]])
+        assert text_of(steps).startswith("This model makes nothing else of it"), more
 
 
 def test_a_letter_is_not_shortened_to_its_salutation(ask: Any) -> None:

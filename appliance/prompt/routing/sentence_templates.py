@@ -20,6 +20,7 @@ TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"
 TEXT, WORD = r"\S.*?", r"[^\W\d_]+"  # a part of a sentence; how urgent something is takes one word
 ANY = "xyz"  # names of parts that nobody reads
+MARKS = " .,:;!?…¿¡\"'"
 MAX_DEPTH = 8
 PLAIN_WORD = re.compile(r"[^\W_]+")
 APOSTROPHES = re.compile(r"(?<=\w)['’‘](?=\w)")
@@ -75,7 +76,9 @@ class Sentence(Struct, frozen=True, dict=True):
 
     def match(self, text: str, words: Collection[str]) -> "re.Match[str] | None":
         """How the whole text fits; `words` are those of `plain_words(text)`."""
-        return None if not self.may_fit(words) else self.pattern.match(text)
+        found = self.pattern.match(text) if self.may_fit(words) else None
+        is_empty = found is not None and any(part is not None and not part.strip(MARKS) for part in found.groupdict().values())
+        return None if is_empty else found  # "make that nicer?" names no text
 
 
 def make_sentence(template: str, rules: Mapping[str, str], before: str, after: str, known: dict[str, str]) -> Sentence:
