@@ -504,7 +504,7 @@ class Agent:
                 return _put_down(waits)
             plan = plan.then(outcome)
         if isinstance(plan, Say):
-            text = plan.text
+            text = self.hooks.filter(hook_points.RESPONSE, plan.text, talk.run)
             yield from self._turn_of_program(talk)
             yield Delta(text)
         elif isinstance(plan, Chat):
@@ -516,7 +516,7 @@ class Agent:
             if rest:
                 yield Delta(rest)
         else:
-            text = yield from self._answer_grounded(talk, plan, guide)
+            text = self.hooks.filter(hook_points.RESPONSE, (yield from self._answer_grounded(talk, plan, guide)), talk.run)
             yield Delta(text)
         talk.past = talk.past.after(Turn(text))
         yield Event(run=talk.run, kind="message", role="assistant", content=text, correlation=log.correlation())

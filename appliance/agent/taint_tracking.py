@@ -109,6 +109,11 @@ class Origins:
         """Mark a run with the passages that are shown with its message."""
         self.add(run, self.of_passages(text, run))
 
+    def quoted(self, text: str, run: str) -> str:
+        """A filter that changes nothing: marks a run whose answer quotes an entry that is marked, though no tool read it."""
+        self.add(run, self.of(SHOWN.findall(text)))
+        return text
+
     def of_passages(self, text: str, run: str = "") -> list[Mark]:
         """The marks of passages that a search found, but for those of the run itself that is shown them."""
         refs = SHOWN.findall(text)

@@ -63,7 +63,7 @@ def _list_moments() -> tuple[Moment, ...]:
         (BUDGET, "event", "Scene, Packet", "a packet fits the window"),
         (MESSAGES, "filter", "tuple of Message, run id", "the messages go to the model"),
         (REQUEST_STARTED, "event", "run id, Ask", "a model is asked"),
-        (RESPONSE, "filter", "text, run id", "it has answered; what it says is read afterwards"),
+        (RESPONSE, "filter", "text, run id", "it has answered, or the program in its place; what it says is read afterwards"),
         (REQUEST_COMPLETED, "event", "run id, Finish", "what that took is known"),
         (TURN_RESPONSE, "filter", "Answer, run id", "the answer is read: its words and its calls"),
         (RECORDING, "filter", "Recorded, scene", "a call is about to be recorded: it may be another one, or refused"),

@@ -10,6 +10,7 @@ from appliance.knowledge.verbs import Verbs
 from appliance.mcp.offers import Offers
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
+from appliance.runtime import hook_points
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.knowledge import KnowledgeParts
@@ -31,6 +32,7 @@ class TaintParts:
         self.origins = Origins(base.runs.marks, skills)
         self.checkpoint = Checkpoint(base.runs, self.grants, self.origins, held_calls, Offers(base.store))
         base.hooks.add(SHOWN, self.origins.packet, LAST)
+        base.hooks.add(hook_points.RESPONSE, self.origins.quoted, LAST)
         base.events.subscribe(MessageAccepted, self._note_message)
         base.events.subscribe(TaskRunBegun, self._note_task)
 
