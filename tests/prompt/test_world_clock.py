@@ -49,6 +49,10 @@ def test_a_country_with_several_zones_has_several_times() -> None:
     assert len({line.split()[2] for line in lines}) == len(lines)
 
 
+def test_a_city_is_written_as_it_is() -> None:
+    assert answer("what time is it in new york") == "It is 07:00 in New York, Friday."
+
+
 def test_a_day_may_have_changed_there() -> None:
     assert world_clock.times("Auckland", NOON, {})[0][1].date() > NOON.date()
 

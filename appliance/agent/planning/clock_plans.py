@@ -26,7 +26,8 @@ def say_time_in(intent: Intent, now: datetime, english: Language) -> Plan:
     if not found:
         return Say(language.say("no_place", text=place))
     days = language.phrases["weekdays"].split()
-    names = [f"{place[:1].upper()}{place[1:]}"] if len(found) == 1 else [zone for zone, _ in found]
+    is_city = len(found) > 1 or found[0][0].lower() == place.lower()
+    names = [zone for zone, _ in found] if is_city else [f"{place[:1].upper()}{place[1:]}"]
     lines = [
         language.say("time_in", time=there.strftime("%H:%M"), place=name, weekday=days[there.weekday()])
         for name, (_, there) in zip(names, found)
