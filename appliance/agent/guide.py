@@ -110,7 +110,14 @@ class Guide:
             return self._build_chat(scene, is_text=True)
         if (near := self._router.cue(text, ("near",))) is not None:
             return self._say_nothing_done(near.language)
-        return self._plan_question(scene)
+        return self._in_known_language(scene, self._plan_question(scene))
+
+    def _in_known_language(self, scene: Scene, plan: Plan) -> Plan:
+        """A question that a tiny model would be asked in a language that it has not learned is not asked: it makes something up."""
+        language = self._router.languages.detect(scene.text)[0]
+        if scene.tier != "tiny" or not isinstance(plan, Chat) or "no_world" not in language.phrases:
+            return plan
+        return Say("\n\n".join(filter(None, (language.say("no_world"), plan.beside))))
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
@@ -408,7 +415,7 @@ class Guide:
     def _answer_asked(self, scene: Scene, intent: Intent) -> Plan:
         """A question inside a request: "remind me what the code was, will you?"."""
         query = f"{intent.parts['query'].strip(' .!?')}?"
-        plan = self._plan_answer(replace(scene, text=query))
+        plan = self._in_known_language(scene, self._plan_answer(replace(scene, text=query)))
         if self._is_found(plan, intent.language) or not intent.context:
             return plan
         other = self._plan_answer(replace(scene, text=f"{query.rstrip('?')}, {intent.context.strip(' .!')}?"))
@@ -419,7 +426,8 @@ class Guide:
         question = intent.language.say("what_is", text=intent.parts["query"].strip(" .!?¿"))
         plan = self._plan_answer(replace(scene, text=question))
         is_talk = self._router.kind(scene.text, intent.language) == "talk"
-        return self._build_chat(scene) if is_talk and not self._is_found(plan, intent.language) else plan
+        plan = self._build_chat(scene) if is_talk and not self._is_found(plan, intent.language) else plan
+        return self._in_known_language(scene, plan)
 
     def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
         return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))

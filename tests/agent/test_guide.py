@@ -400,6 +400,15 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
     assert text_of(steps).startswith("I cannot translate") and model.asked == []
     steps, model, _ = ask("Ich bin heute wirklich sehr müde und traurig.")
     assert text_of(steps).startswith("Plaudern kann ich") and model.asked == []
+    for text in (
+        "Was ist die Hauptstadt von Frankreich?",
+        "Sag mir, wie viele Beine eine Spinne hat",
+        "¿Quién escribió Don Quijote?",
+    ):
+        steps, model, _ = ask(text)
+        assert model.asked == [] and any(one in text_of(steps) for one in ("nur auf Englisch", "solo puedo", "nichts")), text
+        _, model, _ = ask(text, tier="small", answers=[["Paris."]])
+        assert len(model.asked) == 1 or "Sag" in text, text
 
 
 @pytest.mark.parametrize(
