@@ -12,9 +12,9 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import clock_plans, questions_back, spelling, talk_history
+from appliance.agent.planning import computed, questions_back, spelling, talk_history
 from appliance.agent.planning.effect_plans import Effects
-from appliance.agent.planning.effect_references import Effect, References, last_effect
+from appliance.agent.planning.effect_references import Effect, References, last_effect, pointing
 from appliance.agent.planning.note_plans import NotePlans
 from appliance.agent.planning.plans import (
     SAMPLING,
@@ -29,6 +29,8 @@ from appliance.agent.planning.plans import (
     answer_of,
     both,
     closed,
+    place_of,
+    shown_source,
     tool_call,
 )
 from appliance.knowledge import word_forms
@@ -36,13 +38,12 @@ from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.prompt.packet import strip_notes
-from appliance.prompt.routing import arithmetic, message_parts
+from appliance.prompt.routing import message_parts
 from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, ORDER, Intent, Router
+from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router
 from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
 from appliance.text import sentences
-from appliance.text.references import display
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
@@ -70,7 +71,7 @@ DEFINITION = re.compile(
     re.IGNORECASE,
 )
 DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
-POINTING_BACK = ("cancel_it", "forget_it", "undo_now", "done_it", "did_it", "priority_it", "change_it", "more_it")
+POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
 REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
 FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
 POINTING = 80  # characters of a request that only points to the text it is about
@@ -84,8 +85,8 @@ class Guide:
         self._finder = finder
         self._entries = entries
         self._now = now
-        self._references = References(now)
         self.effects = Effects(router, entries, now)
+        self._references = References(now, self.effects.additions)
         self.ignored = router.languages.function_words()
         self._notes = NotePlans(entries, self.ignored)
 
@@ -94,16 +95,16 @@ class Guide:
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
         text = strip_notes(prompt.content).strip()
         own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
-        scene = Scene(tier, text, messages[: _place_of(messages, prompt)], extra, prompt.sender_id)
+        scene = Scene(tier, text, messages[: place_of(messages, prompt)], extra, prompt.sender_id)
         if own != text:
             return self._build_chat(scene, is_text=True)
         if (answer := questions_back.answered(scene, self._router)) is not None:
-            said = Say(answer.language.say("left")) if answer.name == "no" else self.make(scene, answer)
+            said = Say(answer.language.say("left")) if answer.name == "no" else self._make_all(scene, answer)
             if said is not None:
                 return said
         effect = last_effect(scene.before, scene.sender)
-        last = LAST if effect is not None and effect.turns == 1 else ()
-        intent = self._router.cue(text, (*COURTESIES, *last, *ORDER), can_point=True)
+        last = pointing(effect)
+        intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan
         if len(text) > LONG_TEXT:
@@ -126,13 +127,15 @@ class Guide:
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
             return plan
-        return both(plan, lambda: self.make(scene, also) or self._say_nothing_done(also.language))
+        return both(plan, lambda: self._make_all(scene, also) or self._say_nothing_done(also.language))
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, None for one that asks for nothing here."""
         if intent.name in POINTING_BACK and (effect := last_effect(scene.before, scene.sender)) is not None:
             if self._means_last(scene, intent, effect) and (plan := self._references.make(scene, intent, effect)) is not None:
                 return plan
+        if (said := computed.answer(intent, self._now(), self._router.languages.english)) is not None:
+            return said
         make = MAKERS.get(intent.name)
         return self.effects.make(scene, intent) if make is None else make(self, scene, intent)
 
@@ -373,7 +376,7 @@ class Guide:
             words = sum(len(other.quoted.split()) for other in (*shown, one))
             if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
                 shown.append(one)
-        quoted = [f"{closed(one.quoted)} [{_source(one)}]" for one in shown]
+        quoted = [f"{closed(one.quoted)} [{shown_source(one.ref)}]" for one in shown]
         listed = "".join(f"\n- {one}" for one in quoted)
         return language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")
 
@@ -384,7 +387,7 @@ class Guide:
             return Say(language.say("said", text=best.text))
         beside = [one for one in found.best[1:] if one.ref == best.ref and one.score >= best.score * BESIDE][:1]
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
-        source = f"[{_source(best)}]"
+        source = f"[{shown_source(best.ref)}]"
         quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"
         if scene.tier == "tiny":
             return Say(quoted)
@@ -397,13 +400,6 @@ class Guide:
         return Grounded(chat, scene.text, texts, source, quoted)
 
     # -- lists and the time -----------------------------------------------------------------------
-
-    def _say_time(self, scene: Scene, intent: Intent) -> Plan:
-        return clock_plans.MAKERS[intent.name](intent, self._now(), self._router.languages.english)
-
-    def _say_sum(self, scene: Scene, intent: Intent) -> Plan:
-        said = intent.parts["sum"]
-        return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
 
     def _say_courtesy(self, scene: Scene, intent: Intent) -> Plan:
         """A greeting, thanks, who one is, the weather: by the program where the model knows too little of it."""
@@ -453,6 +449,12 @@ class Guide:
             return self._quote_called(scene, intent.language) or Say(intent.language.say("no_tasks"))
 
         return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
+
+    def _list_note(self, scene: Scene, intent: Intent) -> Plan | None:
+        """A list that is a note; the list of tasks where no note is called so."""
+        said = self.effects.additions.read_list(intent.parts["title"], intent.language)
+        tasks = None if said else self._router.cue(scene.text, ("tasks",))
+        return Say(said) if said else None if tasks is None else self._list_tasks(scene, tasks)
 
     def _quote_called(self, scene: Scene, language: Language) -> Plan | None:
         """A note whose title stands in a message, such as "shopping" in "what is on my shopping list?"; None for none."""
@@ -565,12 +567,11 @@ class Guide:
         return Grounded(chat, "", (text,), "", chosen)
 
 
-Maker = Callable[[Guide, Scene, Intent], Plan]
+Maker = Callable[[Guide, Scene, Intent], Plan | None]
 MAKERS: Mapping[str, Maker] = {
-    **dict.fromkeys(clock_plans.MAKERS, Guide._say_time),
     "help": Guide._say_help,
     **dict.fromkeys(COURTESIES, Guide._say_courtesy),
-    "sum": Guide._say_sum,
+    "list_note": Guide._list_note,
     "tasks": Guide._list_tasks,
     "reminders": Guide._list_reminders,
     "memories": Guide._list_memories,
@@ -588,12 +589,3 @@ MAKERS: Mapping[str, Maker] = {
     "spelling": Guide._rewrite_text,
     "summary": Guide._summarize_text,
 }
-
-
-def _source(one: Sentence) -> str:
-    """The reference under a quoted sentence, as it is shown."""
-    return one.ref if one.ref.startswith("box://") else display(one.ref)
-
-
-def _place_of(messages: Sequence[Message], prompt: Message) -> int:
-    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))

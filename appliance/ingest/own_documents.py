@@ -27,6 +27,7 @@ from appliance.text.edits import LinePatch, patch_lines
 
 FENCE = markdown.FENCE
 NOTES = "notes"  # the folder of box/ that new notes are written to
+SKILLS = "skills"  # the folder of box/ whose files are skills
 MOST_SAME = 1000  # notes of one title
 LOADS = ("always", "contextual")
 
@@ -115,7 +116,36 @@ class Documents:
                 continue
         raise BadInput(f"there are {MOST_SAME} notes called {title!r}", hint="choose another title")
 
+    def change_note(self, name: str, change: Callable[[str], str], run: str = "") -> Path:
+        """A note, a Markdown file that is no prompt document, becomes what `change` makes of its text; front matter stays.
+
+        Refused where several people talk; what fails leaves the file as it was.
+        """
+        path = self._note_path(name)
+        if (count := self._people()) > 1 and not owner_of(self._box, path):
+            raise Refused(f"{count} people and groups talk here, and all see box/", hint="use remember: notes are their own")
+        text = read_text(path)
+        if "\ufffd" in text:
+            raise Refused(f"{path.name} is not UTF-8", hint="save it as UTF-8 first")
+        head, _ = _split_head(text)
+        body = text.removeprefix("\ufeff").replace("\r\n", "\n").removeprefix(head.rstrip("\n"))
+        self._put_document(path, head.rstrip("\n") + change(body), run)
+        return path
+
     # -- inside -------------------------------------------------------------------------------------
+
+    def _note_path(self, name: str) -> Path:
+        """The file of a note; NotFound for none, Refused for what prompts are made of."""
+        bare = name.removeprefix("box://").removeprefix("box/")
+        parts = Path(bare).parts
+        path = self._box / bare
+        if not parts or Path(bare).is_absolute() or ".." in parts or path.suffix != ".md" or not self._is_seen(path):
+            raise NotFound(f"no note {name}", hint="name a file below box/, such as notes/garden.md")
+        if not path.is_file() or any(one.is_symlink() for one in (path, *path.parents) if one.is_relative_to(self._box)):
+            raise NotFound(f"no note {name}", hint="write_note makes a new one")
+        if path in prompt_documents.listing(self._box) or parts[0] in (prompt_documents.ROLES, SKILLS):
+            raise Refused(f"{bare} is no note but a document that prompts are made of", hint="document_edit changes lines of it")
+        return path
 
     def _document_path(self, name: str) -> Path:
         path = prompt_documents.find(self._box, name)

@@ -1,12 +1,15 @@
-"""The tool that writes a note as a file of the person's folder: write_note."""
+"""Tools for notes as files of the person's folder: write_note, append_note, shorten_note."""
 
 from typing import Annotated
 
 from appliance.agent.toolbox import Caller, tool
+from appliance.ingest import note_lines
 from appliance.ingest.own_documents import NOTES, Documents
 from appliance.runtime.signatures import Range
 
 TITLE_WORDS = 6
+Name = Annotated[str, Range(1, 300), "the file below box/, such as notes/garden.md"]
+Lines = Annotated[str, Range(1, 20_000), "what is added: one line for each item"]
 
 
 @tool(group="notes", command="note", menu=())
@@ -22,3 +25,23 @@ def write_note(
     title = title.strip() or " ".join(words[:TITLE_WORDS]).strip(" .,:;") or "Note"
     path = documents.add_note(title[:1].upper() + title[1:], text, caller.run)
     return f"Wrote the note {path.stem} (box/{NOTES}/{path.name})"
+
+
+@tool(group="notes", menu=())
+def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
+    """Add lines to the end of a note, in the form it has: a list gets items."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    path = documents.change_note(name, lambda body: note_lines.added(body, lines), caller.run)
+    return f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
+
+
+@tool(group="notes", menu=())
+def shorten_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
+    """Take lines off the end of a note again; refused where it does not end in them."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    path = documents.change_note(name, lambda body: note_lines.taken_off(body, lines), caller.run)
+    return f"Took off the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
+
+
+def name_in_box(name: str) -> str:
+    return f"box/{name.removeprefix('box://').removeprefix('box/')}"

@@ -72,7 +72,7 @@ def calls_of(plan: Plan) -> list[tuple[str, Any]]:
         ("remind", "never mind", ("delete_schedule", {"id": "ab12cd34"})),
         ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
         ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
-        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "on friday at 08:00"})),
+        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "on 27 November 2026 at 08:00"})),
         ("remind", "Lösch das wieder.", ("delete_schedule", {"id": "ab12cd34"})),
         ("remember", "no that was wrong, please forget it again", ("context_delete", {"path": "memory:/notes/cat-called-figaro"})),
     ],

@@ -348,7 +348,7 @@ def test_a_time_beyond_all_calendars_is_left_for_the_tool_to_refuse() -> None:
     before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "Reminder 1a2b is set.", (), "c"))
     intent, effect = Router(Languages(), lambda texts: ()).cue("make it 99999999 days later", LAST), last_effect(before)
     assert intent is not None and effect is not None
-    plan = References(lambda: datetime(2026, 11, 23, 9, 5)).make(Scene("tiny", intent.text, before), intent, effect)
+    plan = References(lambda: datetime(2026, 11, 23, 9, 5), None).make(Scene("tiny", intent.text, before), intent, effect)
     assert isinstance(plan, Do)
     moved = plan.then(Outcome(200, "ok", "", data={"schedules": [{"id": "1a2b", "next_ms": 1_800_000_000_000}]}))
     assert isinstance(moved, Do) and moved.call.arguments["frequency"] == "99999999 days later"

@@ -13,7 +13,7 @@ from appliance import tools
 from appliance.agent.capabilities import BESIDE, SUBJECTS, Ability, fault, server_lines, static_lines
 from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken
-from appliance.errors import Conflict, Refused
+from appliance.errors import Conflict, NotFound, Refused
 from appliance.ingest import notes, prompt_documents
 from appliance.ingest.own_documents import Documents
 from appliance.knowledge.entries import Entries
@@ -101,6 +101,54 @@ def test_where_several_people_talk_no_note_is_written_that_all_would_see(tmp_pat
     with pytest.raises(Refused):
         writing(tmp_path, 2).add_note("Secret", "Ada's present")
     assert not (tmp_path / "notes").exists()
+
+
+def test_lines_are_added_to_a_note_in_its_form_and_taken_off_again(stage: Stage) -> None:
+    core, run = stage.core, stage.ask("[hi] Hello.", CHAT).run
+    path = core.home.box / "notes/shopping.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("---\ntitle: Shopping\n---\n\n- milk\n")
+    assert write(stage, "append_note", run, name="notes/shopping.md", text="eggs\nbread").status == 200
+    assert path.read_text() == "---\ntitle: Shopping\n---\n\n- milk\n- eggs\n- bread\n"
+    assert "- bread" in core.entries.get("box://notes/shopping.md").body
+    assert write(stage, "shorten_note", run, name="notes/shopping.md", text="bread").status == 200
+    assert path.read_text().endswith("- milk\n- eggs\n")
+    path.write_text("- milk\n- eggs\n- mine\n")
+    assert write(stage, "shorten_note", run, name="notes/shopping.md", text="eggs").status == 409
+    assert path.read_text() == "- milk\n- eggs\n- mine\n"
+
+
+def test_an_undo_takes_added_lines_back(stage: Stage) -> None:
+    core, run = stage.core, stage.ask("[hi] Hello.", CHAT).run
+    path = core.home.box / "notes/shopping.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("- milk\n")
+    assert write(stage, "append_note", run, name="notes/shopping.md", text="eggs").status == 200
+    undone(core, run)
+    assert path.read_text() == "- milk\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["SOUL.md", "GOALS.md", "../owlbox.md", "/etc/hosts.md", "notes/none.md", "roles/chat/SOUL.md", "users/ben/USER.md"]
+)
+def test_only_notes_get_lines(stage: Stage, name: str) -> None:
+    run = stage.ask("[hi] Hello.", CHAT).run
+    before = {path: path.read_bytes() for path in stage.core.home.box.rglob("*.md")}
+    assert write(stage, "append_note", run, name=name, text="mine").is_error
+    assert {path: path.read_bytes() for path in stage.core.home.box.rglob("*.md")} == before
+
+
+def test_neither_a_link_nor_a_note_of_several_people_nor_another_encoding_is_changed(tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    (box / "notes").mkdir(parents=True)
+    (tmp_path / "outside.md").write_text("mine\n")
+    (box / "notes/link.md").symlink_to(tmp_path / "outside.md")
+    (box / "notes/latin.md").write_bytes("Käse".encode("latin-1"))
+    (box / "notes/plain.md").write_text("- milk\n")
+    for name, people in (("link", 1), ("latin", 1), ("plain", 2)):
+        with pytest.raises((Refused, NotFound)):
+            writing(box, people).change_note(f"notes/{name}.md", lambda body: body + "x")
+    assert (tmp_path / "outside.md").read_text() == "mine\n" and (box / "notes/plain.md").read_text() == "- milk\n"
 
 
 def test_an_undo_takes_a_note_file_back_and_brings_it_back(stage: Stage) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.agent.planning import errands
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, both, tool_call
+from appliance.agent.planning.note_additions import Additions
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, both, tool_call
 from appliance.clock import new_id
 from appliance.knowledge import evidence, word_forms
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing import foreign_times
+from appliance.prompt.routing import foreign_times, items
 from appliance.prompt.routing.languages import words_in
 from appliance.prompt.routing.router import REMINDING, Intent, Router, says_when
 from appliance.prompt.routing.task_arguments import task_arguments
@@ -41,6 +42,7 @@ COURTESY = re.compile(
 )
 WITHOUT_TIME = 400
 FEW_WORDS = 5
+MOST_ASKED = 5  # tasks of which it is asked which one is done, where somebody only says that it is
 NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
 UNNAMED = frozenset("some any more one ones".split())
 REMIND_WORDS = frozenset("remind timer please it that then am pm clock".split())
@@ -67,6 +69,7 @@ class Effects:
         self._now = now
         self._entries = entries
         self._ignored = router.languages.function_words()
+        self.additions = Additions(entries, self._ignored)
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""
@@ -104,6 +107,9 @@ class Effects:
             given = [{"task": intent.parts[key]} for key in ("task", "second")]
             first, second = (replace(intent, parts=parts, context="") for parts in given)
             return both(self._add_task(scene, first), lambda: self._add_task(scene, second))
+        named = items.tasks(intent.parts["task"], intent.language, is_several="several" in intent.parts)
+        if len(named) > 1:
+            return self._add_each(scene, intent, named)
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
         if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
             text, level = text[: found.start()], said
@@ -120,13 +126,45 @@ class Effects:
 
         return Do(ToolCall(new_id(), "create_task", arguments), told)
 
+    def _add_each(self, scene: Scene, intent: Intent, named: Sequence[str]) -> Plan:
+        """A task for each thing, with what else was said of them."""
+        kept = {key: value for key, value in intent.parts.items() if key not in ("task", "several")}
+        ones = [replace(intent, parts={**kept, "task": one}, context="") for one in named]
+        return all_of([lambda one=one: self._add_task(scene, one) for one in ones])  # type: ignore[misc]
+
     def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
         if not (text := self._meant_text(scene, intent)):
             return None
-        text = self._router.duty(intent.language.without_opening(text), intent.language)
-        return self._add_task(scene, replace(intent, parts={**intent.parts, "task": text}, context=""))
+        is_several = items.says_several(intent.text, intent.language)
+        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several)
+        several = {"several": "yes"} if is_several else {}
+        return self._add_task(scene, replace(intent, parts={**intent.parts, **several, "task": text}, context=""))
+
+    def _append(self, scene: Scene, intent: Intent) -> Plan | None:
+        """More for a note; things for a list that is no note are tasks."""
+
+        def as_tasks() -> Plan | None:
+            if not self._is_of_tasks(intent):
+                return None
+            return self._add_each(scene, intent, items.listed(intent.parts["items"], intent.language))
+
+        return self.additions.append(intent, as_tasks)
+
+    def _is_of_tasks(self, intent: Intent) -> bool:
+        """Whether the list that is named may be that of the tasks, as the shopping list is where no note is called so."""
+        return set(words_in(intent.parts["title"])) & intent.language.words["todo"] != set()
+
+    def _append_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := self._meant_text(scene, intent)):
+            return None
+        is_several = items.says_several(intent.text, intent.language)
+        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several).strip(" .!")
+        return self._append(scene, replace(intent, parts={**intent.parts, "items": text}, context=""))
 
     def _set_reminder(self, scene: Scene, intent: Intent) -> Plan:
+        if "second" in intent.parts:
+            ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
+            return all_of([lambda one=one: self._set_reminder(scene, one) for one in ones])  # type: ignore[misc]
         said = self._reminder_text(intent)
         if intent.context and not says_when(said, intent.language) and says_when(intent.context, intent.language):
             return self._remind_in_context(scene, intent, said)
@@ -137,6 +175,8 @@ class Effects:
         def told(outcome: Outcome) -> Plan:
             if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
                 return Say(intent.language.say("when", text=_trim_subject(subject)))
+            if outcome.status == WITHOUT_TIME and "but not of what" in outcome.message:
+                return Say(intent.language.say("of_what", when=said.removeprefix("remind me ").rstrip(" .!?")))
             return answer_of(outcome, intent)
 
         return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
@@ -211,6 +251,8 @@ class Effects:
         what, when = foreign_times.parted(said, intent.language)
         if not when:
             return Say(intent.language.say("when", text=what))
+        if not what and not intent.context:
+            return Say(intent.language.say("of_what", when=said.strip(" .!?¡¿")))
         call = tool_call("remind", text=what or intent.context or intent.text.strip(" .!?¡¿"), when=when)
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
@@ -272,6 +314,8 @@ class Effects:
         def chosen(outcome: Outcome) -> Plan:
             tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
             found = self._find_meant(what, [(one["name"], one) for one in tasks], least=NAMED)
+            if 1 < len(found) <= MOST_ASKED:
+                return _ask_which(intent, found)
             if len(found) != 1:
                 return otherwise()
             if "deed" in intent.parts:
@@ -297,8 +341,7 @@ class Effects:
             if not found:
                 return Say(intent.language.say("no_task", text=what))
             if len(found) > 1:
-                lines = [f"{one['id']}. {one['name']}" for one in found[:8]]
-                return Say("\n".join([intent.language.say("which"), *lines]))
+                return _ask_which(intent, found)
             task = found[0]
             return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
 
@@ -366,8 +409,17 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
     "cancel": Effects._cancel_reminder,
     "forget": Effects._forget_memory,
-    "note": Effects._write_note,
+    **dict.fromkeys(("note", "titled_note"), Effects._write_note),
+    "append": Effects._append,
+    "append_bare": Effects._append,
+    "append_it": Effects._append_that,
+    "append_maybe": lambda self, scene, intent: self.additions.append_perhaps(intent),
 }
+
+
+def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
+    """Which of these tasks is meant."""
+    return Say("\n".join([intent.language.say("which"), *(f"{one['id']}. {one['name']}" for one in tasks[:8])]))
 
 
 def _without_courtesy(text: str) -> str:

@@ -11,17 +11,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.agent.planning import errands
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, is_of, tool_call
-from appliance.prompt.routing import foreign_times
+from appliance.agent.planning.note_additions import Additions
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, is_of, tool_call
+from appliance.prompt.routing import dates, foreign_times, items
 from appliance.prompt.routing.languages import words_in
-from appliance.prompt.routing.router import Intent
+from appliance.prompt.routing.router import LAST, Intent
 from appliance.prompt.routing.task_arguments import task_arguments
 from appliance.records import Message, Outcome, ToolCall
 from appliance.text.references import display
 
-MADE = ("create_task", "remind", "create_schedule", "remember", "write_note")
+MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
 MOST_TURNS = 3  # of the person since the effect
 FAILED = '{"is_error"'
@@ -30,7 +32,8 @@ FILE = re.compile(r"\bbox/\S+?\.md\b")
 ADDED = re.compile(r"\bAdded task (\d+):")  # how the result of create_task begins
 TIME_PARTS = r"(?P<h>\d{1,2})(?:(?:[:.h]| uhr )(?P<m>\d{2}))?"
 CLOCK = re.compile(
-    rf"(?:^|\b(?:at|to|um|à|a las|auf) )\s*{TIME_PARTS}\s*(?P<half>[ap]\.?m\.?)?\s*(?:uhr|h|heures|o'clock)?\W*$", re.IGNORECASE
+    rf"(?:^|\b(?:at|to|um|à|a las|las|la|auf) )\s*{TIME_PARTS}\s*(?P<half>[ap]\.?m\.?)?\s*(?:uhr|h|heures|o'clock)?\W*$",
+    re.IGNORECASE,
 )
 SHIFT = re.compile(
     r"^(?P<n>\d+|an?|half an|one|two|three)\s+(?P<unit>minutes?|mins?|hours?|days?|weeks?)\s+(?P<way>later|earlier|sooner)$",
@@ -46,6 +49,13 @@ DAY = re.compile(
 )
 
 
+REGULAR = re.compile(
+    r"\bevery\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days\b|\b(?:hourly|daily|weekly|monthly)\b", re.IGNORECASE
+)
+WEEKDAY = re.compile(r"(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
+LINKED = re.compile(r"^.*?\d.*? (?:to|about|that|of|for) \w|^\w+day.*? (?:to|about|that|of) \w", re.IGNORECASE)
+
+
 class Effect(Struct, frozen=True):
     """A call that changed something, and what the tool said. `turns`: how often the person spoke since."""
 
@@ -53,28 +63,42 @@ class Effect(Struct, frozen=True):
     arguments: Mapping[str, Any]
     result: str
     turns: int
+    before: "tuple[Effect, ...]" = ()  # the others of the same turn, the newest first
 
 
 def last_effect(messages: Sequence[Message], sender: str = "") -> Effect | None:
     """The newest effect of a conversation that `sender` may still mean; None when there is none, or another person asked for it."""
     results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
     turns = 1
+    found: list[Effect] = []
     for at, message in reversed([*enumerate(messages)]):
         for call in reversed(message.tool_calls):
             said = results.get(call.id, "")
             if call.name in MADE + CHANGED and said and not said.startswith(FAILED):
-                return Effect(call.name, call.arguments, said, turns) if is_of(sender, messages[:at]) else None
+                if not is_of(sender, messages[:at]):
+                    return None
+                found.append(Effect(call.name, call.arguments, said, turns))
+        if found and message.role == "user":
+            return replace(found[0], before=tuple(found[1:]))
         turns += message.role == "user"
         if turns > MOST_TURNS + 1:
-            return None
-    return None
+            break
+    return replace(found[0], before=tuple(found[1:])) if found else None
+
+
+def pointing(effect: Effect | None) -> tuple[str, ...]:
+    """The intents with which the message right behind an effect may mean it."""
+    if effect is None or effect.turns != 1:
+        return ()
+    return tuple(name for name in LAST if name != ("more_it" if effect.tool == "remember" else "and_fact"))
 
 
 class References:
     """Plans for what points to the last effect."""
 
-    def __init__(self, now: Callable[[], datetime]) -> None:
+    def __init__(self, now: Callable[[], datetime], additions: Additions) -> None:
         self._now = now
+        self._additions = additions
 
     def make(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """The plan of an intent that points to an effect; None where it can have nothing to do with it."""
@@ -82,6 +106,12 @@ class References:
         return None if make is None else make(self, scene, intent, effect)
 
     def _undo(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """What the last turn did is taken back, all of it, the newest first."""
+        ones = (effect, *effect.before)
+        plans = [lambda one=one: self._undo_one(intent, one) for one in ones]
+        return all_of(plans)
+
+    def _undo_one(self, intent: Intent, effect: Effect) -> Plan:
         if effect.tool == "create_task":
             return self._with_task(intent, effect, lambda task: tool_call("delete_task", id=task["id"]))
         if effect.tool in ("remind", "create_schedule", "update_schedule"):
@@ -95,6 +125,9 @@ class References:
             return Do(
                 gone, lambda done: answer_of(done, intent) if done.is_error else Say(intent.language.say("forgotten", text=text))
             )
+        if effect.tool == "append_note":
+            gone = tool_call("shorten_note", name=effect.arguments.get("name", ""), text=effect.arguments.get("text", ""))
+            return self._call(intent, gone)
         if effect.tool == "write_note" and (found := FILE.search(effect.result)):
             return Say(intent.language.say("note_stays", file=found[0]))  # what mirrors a file no tool of a model may delete
         return Say(intent.language.say("not_taken_back"))
@@ -118,7 +151,7 @@ class References:
         )
 
     def _change(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
-        change = intent.parts["change"].strip(" .!?")
+        change = (intent.parts.get("change") or intent.parts["moment"]).strip(" .!?")
         if effect.tool in ("create_task", "update_task"):
             return self._set_priority(scene, intent, effect)
         if effect.tool not in ("remind", "create_schedule", "update_schedule") or intent.language.level(change):
@@ -145,7 +178,7 @@ class References:
             except OverflowError:
                 return change  # the tool says that this is no time
         clock = CLOCK.search(change)
-        is_regular = "every" in words
+        is_regular = REGULAR.search(words) is not None
         if clock is not None and not DAY.search(change[: clock.start()]):
             hour, minute = int(clock["h"]), int(clock["m"] or 0)
             if clock["half"]:
@@ -156,19 +189,30 @@ class References:
                 if is_regular and ANY_CLOCK.search(words):
                     return ANY_CLOCK.sub(f"{hour:02}:{minute:02}", words, count=1)
                 return _moment(at.replace(hour=hour, minute=minute))
+        if not is_regular and (moment := dates.read_english(change, self._now())) is not None:
+            return _moment(moment.at if moment.has_clock else moment.at.replace(hour=at.hour, minute=at.minute))
         if DAY.search(change):
+            change = f"every {change}" if is_regular and WEEKDAY.fullmatch(change) else change
             return change if re.search(r"\d|noon|midnight|morning|evening|night", change) else f"{change} at {at:%H:%M}"
         return f"on {at.day} {at:%B} {at.year} at {change.removeprefix('at ')}"
 
     def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Another of the same kind: the same thing at another time, or another thing."""
         more = intent.parts["more"].strip(" .!?")
+        if effect.tool in ("append_note", "write_note"):
+            return self._add_to_note(intent, effect, more)
         if effect.tool == "create_task" and not set(words_in(more)) & intent.language.words["timelike"]:
-            call = tool_call("create_task", **task_arguments(more))
-            return Do(call, lambda outcome: errands.without_hint(answer_of(outcome, intent), outcome))
+            ones = items.tasks(items.without_article(more, intent.language), intent.language)
+            return all_of([lambda one=one: self._add_task(intent, one) for one in ones])  # type: ignore[misc]
         if effect.tool not in ("remind", "update_schedule"):
             return None
         when = more if intent.language.name == "en" else foreign_times.translated(more, intent.language)
+        if intent.language.name == "en" and LINKED.match(more):  # another thing at another time
+            return self._call(intent, tool_call("remind", text=f"remind me {more}"))
+        if not when:
+            what, parted = foreign_times.parted(more, intent.language)
+            if what and parted:
+                return self._call(intent, tool_call("remind", text=what, when=parted))
 
         def asked(outcome: Outcome) -> Plan:
             one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
@@ -178,7 +222,32 @@ class References:
 
         return Do(tool_call("list_schedules", status="active", limit=1000), asked)
 
+    def _add(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """Something is added to what was just written down: "add that Hugh turns pages", "eggs too"."""
+        if effect.turns != 1 or effect.tool not in ("create_task", "append_note", "write_note"):
+            return None
+        return self._again(scene, intent, effect)
+
+    def _and_fact(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """More about what was just remembered, which somebody may only tell: asked back."""
+        if effect.tool != "remember" or effect.turns != 1:
+            return None
+        return Say(intent.language.say("sure_remember", fact=intent.parts["clause"]))
+
+    def _add_to_note(self, intent: Intent, effect: Effect, more: str) -> Plan | None:
+        name = str(effect.arguments.get("name", ""))
+        if effect.tool == "write_note":
+            written = FILE.search(effect.result)
+            name = written[0].removeprefix("box/") if written else ""
+        note = self._additions.note_of_file(name)
+        return Say(intent.language.say("not_there")) if note is None else self._additions.add_to(note, more, intent)
+
     # -- what was made ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _add_task(intent: Intent, text: str) -> Do:
+        call = tool_call("create_task", **task_arguments(text))
+        return Do(call, lambda outcome: errands.without_hint(answer_of(outcome, intent), outcome))
 
     def _call(self, intent: Intent, call: ToolCall) -> Do:
         return Do(call, lambda done: answer_of(done, intent))
@@ -221,6 +290,8 @@ MAKERS: Mapping[str, Maker] = {
     "priority_it": References._set_priority,
     "change_it": References._change,
     "more_it": References._again,
+    "add_it": References._add,
+    "and_fact": References._and_fact,
 }
 
 

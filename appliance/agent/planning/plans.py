@@ -16,6 +16,7 @@ from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing.router import Intent
 from appliance.records import Message, Outcome, Tier, ToolCall
 from appliance.text import support
+from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
     # As the model was trained: any other form makes its greeting three times as long.
@@ -148,6 +149,16 @@ class Scene(Struct, frozen=True):
         return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
 
 
+def place_of(messages: Sequence[Message], prompt: Message) -> int:
+    """Where a prompt stands in a conversation."""
+    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))
+
+
+def shown_source(ref: str) -> str:
+    """The reference under a quoted sentence, as it is shown."""
+    return ref if ref.startswith("box://") else display(ref)
+
+
 def own_words(message: Message) -> str:
     """What a person wrote in a message, without a mail that it repeats or a document that follows."""
     text = strip_notes(message.content)
@@ -183,3 +194,9 @@ def both(plan: Plan, other: Callable[[], Plan], said: str = "") -> Plan:
     if isinstance(plan, Say) and not said:
         return both(other(), lambda: plan, plan.text)
     return Say(f"{said}\n{plan.text}") if isinstance(plan, Say) else plan
+
+
+def all_of(plans: Sequence[Callable[[], Plan]]) -> Plan:
+    """Several plans, one after the other; what all of them say is the answer."""
+    first, *rest = plans
+    return both(first(), lambda: all_of(rest)) if rest else first()

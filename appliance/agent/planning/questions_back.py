@@ -10,11 +10,13 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from appliance.agent.planning.plans import Scene, is_of
+from appliance.prompt.routing import items
 from appliance.prompt.routing.languages import Language
-from appliance.prompt.routing.router import ANSWERS, REMINDING, Intent, Router
+from appliance.prompt.routing.router import ANSWERS, COURTESIES, ORDER, REMINDING, Intent, Router
 
 SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
-WHICH = ("done", "drop_task", "priority", "cancel", "forget", "read_note")
+WHICH = ("done", "done_maybe", "drop_task", "priority", "cancel", "forget", "read_note", "append", "append_it", "append_bare")
+CLOCK_BEHIND = re.compile(r",? (?P<when>(?:at|um|à|a las) \d{1,2}(?:[:.h]\d{2})?\s?(?:[ap]m|uhr|h)?)$", re.IGNORECASE)
 MOST_WORDS = 12  # of an answer
 
 
@@ -38,6 +40,8 @@ def answered(scene: Scene, router: Router) -> Intent | None:
                 return _answer_sure(scene, router, Intent(name.removeprefix(SURE), language, found.groupdict()))
         if found := _pattern(language.phrases.get("when", "")).match(asked):
             return _answer_when(scene, router, language, found["text"])
+        if found := _pattern(language.phrases.get("of_what", ""), is_last=True).match(asked):
+            return _answer_of_what(scene, router, language, found["when"])
         if language.phrases.get("which") and asked.startswith(language.phrases["which"]):
             return _answer_which(scene, router)
     return None
@@ -62,13 +66,40 @@ def _answer_when(scene: Scene, router: Router, language: Language, text: str) ->
     return Intent("remind", language, {"when": f"{when} {text}"}, scene.text)
 
 
-def _answer_which(scene: Scene, router: Router) -> Intent | None:
-    """The words or the number of one of those that were listed."""
-    before = router.cue(scene.last_question, WHICH)
-    part = next((one for one in ("what", "query") if before is not None and one in before.parts), "")
-    if before is None or not part or scene.text.endswith("?"):
+def _answer_of_what(scene: Scene, router: Router, language: Language, when: str) -> Intent | None:
+    """What one wants to be reminded of, maybe with a time of day: "about the trip, at 8am"."""
+    text = scene.text.strip(" .!")
+    if text.endswith("?") or router.cue(text, (*COURTESIES, *ANSWERS, *ORDER), can_point=True) is not None:
         return None
-    return replace(before, parts={**before.parts, part: re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))})
+    if (clock := CLOCK_BEHIND.search(text)) is not None:
+        text, when = text[: clock.start()], f"{when} {clock['when']}"
+    link = "" if language.name != "en" or re.match(r"(?:to|about|of|that)\b", text, re.IGNORECASE) else "to "
+    return Intent("remind", language, {"when": f"{when} {link}{text}"}, scene.text)
+
+
+def _answer_which(scene: Scene, router: Router) -> Intent | None:
+    """The words, the number or the place of one of those that were listed, or all of them: "the second one", "both"."""
+    before = router.cue(scene.last_question, WHICH, can_point=True)
+    if before is not None and before.name == "done_maybe":
+        before = replace(before, name="done", parts={"what": before.parts.get("what") or before.parts["deed"]})
+    key = next((one for one in ("what", "query", "title") if before is not None and one in before.parts), "")
+    if before is None or not key or scene.text.endswith("?"):
+        return None
+    lines = scene.last_answer.splitlines()[1:]
+    places = items.ordinal(scene.text, before.language, len(lines))
+    if places is None:
+        text = re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))
+        return replace(before, parts={**before.parts, key: text})
+    found: Intent | None = None
+    for place in reversed(places):
+        found = replace(before, parts={**before.parts, key: _listed(lines[place])}, also=found)
+    return found
+
+
+def _listed(line: str) -> str:
+    """What names one of those that were listed: the number of a task, or the line."""
+    number = re.match(r"(\d+)\. ", line)
+    return number[1] if number else re.sub(r" \[[a-z]+:/.*\]$", "", line.removeprefix("- "))
 
 
 def _is_time(text: str, language: Language) -> bool:

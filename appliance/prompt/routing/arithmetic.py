@@ -7,17 +7,20 @@ from fractions import Fraction
 NUMBER = re.compile(r"-?\d{1,15}(?:[.,]\d{1,9})?")
 MOST_TERMS = 20
 SIGNS = {"+": "+", "-": "-", "−": "-", "–": "-", "*": "*", "x": "*", "×": "*", "·": "*", "/": "/", "÷": "/"}
+PERCENT, SEPARATOR = "%", "separator"  # what words may stand for beside signs: "percent of", the comma in 1,000
 APART = frozenset("-−–/")  # these need spaces around them: 555-0182 and 2026-11-23 are no sums
 
 
 def result(text: str, words: Mapping[str, str]) -> str:
     """What a sum comes to, "" for anything that is none; `words` are those for signs in the person's language."""
-    known = {**SIGNS, **words}
-    apart = "|".join(
-        re.escape(name) for name in sorted(known, key=len, reverse=True) if name in APART or name.isalpha() or " " in name
+    known = {**SIGNS, **{name: sign for name, sign in words.items() if sign != SEPARATOR}}
+    is_apart = {name: not name.startswith("%") and (name in APART or name.isalpha() or " " in name) for name in known}
+    apart, names = (
+        "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True) if is_apart[name] is wanted)
+        for wanted in (True, False)
     )
-    names = "|".join(re.escape(name) for name in known if name not in APART and not name.isalpha() and " " not in name)
-    parts = [part for part in re.split(rf"\s+({apart})\s+|\s*({names})\s*", text.strip(" ?!.=").lower()) if part]
+    said = without_separators(text, words).strip(" ?!.=").lower()
+    parts = [part for part in re.split(rf"\s+({apart})\s+|\s*({names})\s*", said) if part]
     if not 3 <= len(parts) <= 2 * MOST_TERMS or not all(NUMBER.fullmatch(part) for part in parts[::2]):
         return ""
     numbers = [Fraction(part.replace(",", ".")) for part in parts[::2]]
@@ -26,9 +29,20 @@ def result(text: str, words: Mapping[str, str]) -> str:
     for sign, number in zip(signs, numbers[1:]):
         if sign == "/" and number == 0:
             return ""
-        if sign in "*/":
+        if sign == PERCENT:
+            terms[-1] = terms[-1] * number / 100
+        elif sign in "*/":
             terms[-1] = terms[-1] * number if sign == "*" else terms[-1] / number
         else:
             terms.append(number if sign == "+" else -number)
-    total = sum(terms)
-    return str(total.numerator) if total.denominator == 1 else f"{float(total):.6g}"
+    total = sum(terms, Fraction(0))
+    if total.denominator == 1:
+        return str(total.numerator)
+    return f"{float(total):.6g}" if abs(total) < 100_000 else f"{float(total):.2f}"
+
+
+def without_separators(text: str, words: Mapping[str, str]) -> str:
+    """A text whose numbers have no sign between thousands, "1,000" in English and "1.000" in German."""
+    for name in (name for name, sign in words.items() if sign == SEPARATOR):
+        text = re.sub(rf"(?<=\d){re.escape(name)}(?=\d{{3}}(?:\D|$))", "", text)
+    return text

@@ -27,10 +27,12 @@ FAR = 3  # function words by which another language must lead, so that a text is
 WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
     *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
+    *("lists", "notes", "about", "that", "todo", "tasks", "all", "several", "ordinals", "around", "links", "articles"),
 )
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
+    *("days", "units"),
 )
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -55,6 +57,8 @@ class Language(Struct, frozen=True, dict=True):
     problems: tuple[str, ...] = ()
     short: Mapping[str, str] = {}  # words as people shorten them, and what they stand for
     places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
+    days: Mapping[str, str] = {}  # days of the calendar by their names, as `dates` reads them
+    units: Mapping[str, str] = {}  # units of `units` by their words
 
     @cached_property
     def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
@@ -104,6 +108,7 @@ class Language(Struct, frozen=True, dict=True):
         )
         words = {word for given in lists for one in given for word in _literal_words(one)}
         words |= {word for one, _ in self.times for word in _literal_words(one)} | set().union(*self.levels.values())
+        words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
         return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
 
     @cached_property
@@ -273,6 +278,8 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
         short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
         places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
+        days={key.lower(): str(value) for rows in both("days") for key, value in rows.items()},
+        units={key.lower(): str(value) for rows in both("units") for key, value in rows.items()},
     )
 
 

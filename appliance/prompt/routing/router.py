@@ -6,6 +6,7 @@ nearest examples with the embedding model that is loaded anyway: talk, a questio
 things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
 """
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import mul
@@ -13,7 +14,7 @@ from operator import mul
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.prompt.routing import arithmetic, message_parts, typing_errors
+from appliance.prompt.routing import arithmetic, dates, message_parts, note_titles, typing_errors, units
 from appliance.prompt.routing.languages import TEXTS, Language, Languages, words_in
 from appliance.prompt.routing.message_parts import Reading
 from appliance.prompt.routing.sentence_templates import Sentence, plain_words
@@ -21,51 +22,84 @@ from appliance.prompt.routing.typing_errors import Mended
 from appliance.text import sentences
 
 # That point to what was said, before or around them, or to what was done last.
-POINTING = (*("task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "remind_it", "remind_before"),)
-LAST = ("forget_it", "undo_now", "did_it", "change_it", "more_it")  # that speak of what was done just before, and of nothing else
+POINTING = (
+    *("append_it", "task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "remind_it", "remind_before"),
+)
+LAST = (
+    "forget_it",
+    "undo_now",
+    "did_it",
+    "change_it",
+    "more_it",
+    "and_fact",
+)  # that speak of what was done just before, and of nothing else
+MORE = ("add_it",)  # after an effect, for what fits nothing else
 ANSWERS = ("yes", "no")  # to a question of the program
 BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time_in", "time", "date", "sum", "help", "recurring", "tasks", "reminders", "memories"),
+    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "help"),
+    *("recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *(
         "priority",
         "priority_up",
         "priority_down",
+        "append",
         "task",
         "done",
         "cancel",
         "drop_task",
         "forget",
         "note",
+        "append_bare",
         "all_notes",
         "read_note",
         "search",
     ),
     *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
     *BEYOND[1:],
+    "append_maybe",
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
-SPANNING = ("remember", "note", "sum", "about", "read_note", "search", *TEXTS)  # of which several sentences may be one part
+SPANNING = (
+    "remember",
+    "note",
+    "append",
+    "append_bare",
+    "sum",
+    "about",
+    "read_note",
+    "search",
+    *TEXTS,
+)  # of which several sentences may be one part
+DATES = ("day_of", "days_until", "days_since", "days_between")
+APPENDING = ("append", "append_bare", "append_it", "append_maybe")
 EFFECTS = frozenset(
     (
         *POINTING,
         *LAST,
         *REMINDING,
         *("recurring", "remember", "task", "drop_task", "done", "cancel", "priority", "priority_up", "priority_down", "forget"),
-        *("note", "collect_note", "digest_note"),
+        *("note", "append", "append_bare", "collect_note", "digest_note"),
     )
 )
+MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things
+LISTING = {"task": "task", "append": "items"}  # their parts that name a thing
+CAREFUL = ("append_maybe", "add_it", "done_maybe")  # that may lead to an effect, when something is there that they name
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
 MOST_ASKED = 14  # words of what is asked for with its name alone, "tell me the code of the garage"
+MOST_TITLE, MOST_BARE = 6, 4  # words that name a note, and one with nothing else said: "shopping list: milk"
 MOST_CHANGED = 7  # words of what is to be different
+CLOCK = re.compile(
+    r"(?:(?:at|um|à|a las?|las?) )?\d{1,2}(?:[:.h ]\d{2})?\s?(?:[ap]\.?m\.?|uhr|h|heures?|o'clock)?(?: \d{2})?", re.IGNORECASE
+)
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
 Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
@@ -117,9 +151,12 @@ class Router:
                     return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context), is_guess=is_guess))
         return None
 
-    def duty(self, text: str, language: Language) -> str:
-        """What a text says that somebody has to do, "call mum" of "I keep forgetting to call mum"; else the text itself."""
-        for clause in reversed(message_parts.clauses(text)):
+    def duty(self, text: str, language: Language, *, is_whole: bool = False) -> str:
+        """What a text says that somebody has to do, "call mum" of "I keep forgetting to call mum"; else the text itself.
+
+        `is_whole`: of all of the text, which names several things.
+        """
+        for clause in (text,) if is_whole else reversed(message_parts.clauses(text)):
             for sentence in language.patterns.get("duty", ()):
                 if (found := sentence.match(clause, plain_words(clause))) is not None:
                     return found["task"].strip(" ,.!")
@@ -151,6 +188,8 @@ class Router:
 
     def _read_message(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
         """What a message asks for as a whole, or in one of its parts with the rest around it."""
+        if (two := self._read_with_more(said, language, order, can_point)) is not None:
+            return two
         bare = message_parts.without_courtesies(said, language) if len(said) <= MAX_CHARS else said
         possible = language.possible(plain_words(said), order)
         if not possible:
@@ -178,13 +217,35 @@ class Router:
             return replace(found, context=context)
         return whole
 
+    def _read_with_more(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
+        """A request whose last sentence only names another thing for it: "add it to the list. Milk too."."""
+        ends = sentences.boundaries(said) if len(said) <= MAX_CHARS else []
+        if len(ends) < 2 or said.endswith("?"):
+            return None
+        last = said[ends[-2] :].strip(" .!")
+        plain = plain_words(last)
+        fitting = (one.match(last, plain) for one in language.patterns.get("too", ()))
+        more = next((match["more"] for match in fitting if match is not None), "")
+        if (
+            not more
+            or len(more.split()) > MOST_CHANGED
+            or set(words_in(more)) & language.words["verbs"]
+            | (set(words_in(more)[:1]) & (language.words["own"] | language.words["you"] | language.words["question"]))
+        ):
+            return None
+        found = self._read_message(said[: ends[-2]].strip(), language, order, can_point)
+        if found is None or found.also is not None or found.name not in MANIFOLD:
+            return None
+        kind = found.name.removesuffix("_it").removesuffix("_bare")
+        return replace(found, also=Intent(kind, language, {**found.parts, LISTING[kind]: more}, last))
+
     def _cue_intent(self, reading: Reading, said: str, language: Language, possible: Possible) -> Intent | None:
         """What one reading of a message asks for, of the sentences that are possible."""
         bare = reading.request
         words, plain = words_in(bare[:200]), plain_words(said)
         is_question = bare.endswith("?") and not _is_put_to_assistant(words, language)
         for name, sentences_ in possible:
-            if name in EFFECTS and (is_question or len(said) > MAX_CHARS):
+            if name in (*EFFECTS, *CAREFUL) and (is_question or len(said) > MAX_CHARS):
                 continue
             text = said if name in TEXTS and not reading.context else bare
             for sentence in sentences_:
@@ -231,6 +292,18 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         return False
     if name == "sum":
         return bool(arithmetic.result(parts["sum"], language.signs))
+    if name == "units":
+        return bool(units.converted(parts["units"], language)[0])
+    if name in DATES:
+        is_named = name == "days_until"
+        return all(dates.is_moment(parts[key], language, may_be_named=is_named) for key in ("date", "second") if key in parts)
+    if name == "task" and set(words_in(parts["task"])) <= language.words["several"] | language.words["again"]:
+        return False  # "add them to the list" points
+    if name == "list_note":
+        title = parts["title"]
+        return "," not in title and note_titles.names_list(title, language) and note_titles.is_meant(title, language)
+    if name in APPENDING:
+        return _is_addition(name, parts, language)
     if name == "asking_for":
         first = words_in(parts["query"])[:3]
         is_definite = bool(set(first[:1]) & language.words["definite"]) or any(word.endswith(("'s", "’s")) for word in first)
@@ -248,6 +321,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         return parts["when"][:1].isdigit() or bool(first and first[0] in language.words["at"])
     if name == "timer":
         return says_when(parts["when"], language)
+    if "moment" in parts:  # a time and nothing else
+        return bool(CLOCK.fullmatch(parts["moment"])) or dates.is_moment(parts["moment"], language)
     if name in ("change_it", "more_it"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
@@ -260,6 +335,22 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         is_past = bool(did) and did[0].endswith("ed") and not did[0].endswith("eed")  # "need" is no past
         return is_past or bool(set(did) & language.words["past"])
     return "level" not in parts or bool(language.level(parts["level"]))
+
+
+def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> bool:
+    """Whether a sentence adds something to a note or a list that it names."""
+    title, words = parts["title"], set(words_in(parts.get("items", "")))
+    if name == "append_maybe":
+        return (
+            len(title.split()) <= MOST_TITLE and not words & language.words["tasks"] and not note_titles.says_note(title, language)
+        )
+    if name == "append_bare" and (words & (language.words["verbs"] | language.words["own"] | language.words["question"])):
+        return False  # "milk is on the shopping list" tells
+    if name == "append_bare" and (len(title.split()) > MOST_BARE or not note_titles.names_list(title, language)):
+        return False
+    if name == "append" and words <= language.words["several"] | language.words["again"]:
+        return False  # "add them to ..." points
+    return len(title.split()) <= MOST_TITLE + 2 and note_titles.is_meant(title, language)
 
 
 def _says_anything(text: str) -> bool:

@@ -18,9 +18,11 @@ from appliance.errors import BadInput
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"
-TEXT, WORD = r"\S.*?", r"[^\W\d_]+"  # a part of a sentence; how urgent something is takes one word
+TEXT, LONG_TEXT = r"\S.*?", r"\S.*"  # a part of a sentence, of as few words as possible or as many
+WORD = r"[^\W\d_]+"  # how urgent something is takes one word
 ANY = "xyz"  # names of parts that nobody reads
 MARKS = " .,:;!?…¿¡\"'"
+MOST = "items"  # the name of a part that takes as many words as it can
 MAX_DEPTH = 8
 PLAIN_WORD = re.compile(r"[^\W_]+")
 APOSTROPHES = re.compile(r"(?<=\w)['’‘](?=\w)")
@@ -156,7 +158,7 @@ def expression(template: str, rules: Mapping[str, str], depth: int = 0, known: d
                 known[name] = f"(?:{expression(rules[name], rules, depth + 1, known)})"
             made.append(known[name])
         elif token.startswith("{"):
-            name, text = token[1:-1], WORD if token == "{level}" else TEXT
+            name, text = token[1:-1], WORD if token == "{level}" else LONG_TEXT if token == f"{{{MOST}}}" else TEXT
             made.append(text if name in ANY else rf"(?P<{name}>{text})")
         elif token in (":", "?", "!"):
             made.append(rf"\s*{re.escape(token)}")
