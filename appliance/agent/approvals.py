@@ -9,7 +9,6 @@ and answers no prompt itself.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -39,8 +38,7 @@ STATES: dict[str, Decision] = {"resolved": "accept", "cancelled": "reject", "fai
 WORDS: dict[Decision, str] = {"accept": "accepted", "reject": "rejected", "error": "failed"}
 
 
-@dataclass
-class Ballot:
+class Ballot(Struct):
     """What is about to be accepted; a handler that speaks against it sets `veto` and returns False."""
 
     waiting: Waiting

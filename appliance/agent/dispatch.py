@@ -10,7 +10,6 @@ import contextvars
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -81,11 +80,10 @@ class Recorder(Protocol):
 Approve = Callable[[str, Sequence[str]], Outcome]  # run, what waits: everything is accepted at once
 
 
-@dataclass
-class Effects:
+class Effects(Struct):
     """What was done in one loop, by call: the same effect with the same arguments is done once, and its result given again."""
 
-    done: dict[str, Outcome] = field(default_factory=dict)
+    done: dict[str, Outcome] = struct_field(default_factory=dict)
     repeats: int = 0
 
     def earlier(self, call: ToolCall) -> Outcome | None:
@@ -375,8 +373,7 @@ def person_of(runs: Runs, session: str) -> str:
     return runs.person(session) or session.partition(":")[2]
 
 
-@dataclass
-class RunLog:
+class RunLog(Struct):
     """The log entries of runs that are shown their log: one for each command, `log://turn_N/NAME/SUBJECT`."""
 
     store: Store

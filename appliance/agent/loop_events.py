@@ -3,8 +3,6 @@
 Published with `runtime.events`; each class says when. Nothing here decides anything.
 """
 
-from dataclasses import dataclass
-
 from msgspec import Struct
 
 from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, Terms, Thinking
@@ -60,8 +58,7 @@ class RunFreed(Struct, frozen=True):
     run: str
 
 
-@dataclass
-class TaskDecided:
+class TaskDecided(Struct):
     """What the task of a run waited for is decided, within that transaction; with a `failure` the task ends.
 
     The owner of tasks sets `is_found` when a task waited there.

@@ -4,10 +4,9 @@ Facts that `agent.agent` works on; nothing is decided here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
@@ -86,8 +85,7 @@ class Work(Struct, frozen=True):
 WORK = Work()
 
 
-@dataclass
-class Talk:
+class Talk(Struct):
     """One loop's working state: the conversation as the model sees it, and what is counted."""
 
     run: str

@@ -8,11 +8,10 @@ for a manual, never before. Whether an example is a valid call is for a test to 
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from appliance.errors import ConfigError
 from appliance.runtime.signatures import Signature
@@ -64,8 +63,7 @@ class Manual(Struct, frozen=True):
         return found + [f"{alias!r} is no LETTER NAME" for alias in self.aliases if alias not in known]
 
 
-@dataclass
-class Shelf:
+class Shelf(Struct):
     """Manuals by the name of their tool: those that ship, read by group when asked for, and what plugins add."""
 
     added: dict[str, Manual] = field(default_factory=dict)

@@ -9,7 +9,6 @@ something is written.
 
 import logging
 import threading
-from dataclasses import dataclass
 from functools import partial
 
 from msgspec import Struct
@@ -40,8 +39,7 @@ class Pace(Struct, frozen=True):
     gap_s: float = 1.0
 
 
-@dataclass
-class _Answer:
+class _Answer(Struct):
     """An answer that is being written; `shown` names the message that shows it."""
 
     message: Outbound

@@ -11,6 +11,7 @@ from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say_json, say_line, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import Unavailable
+from appliance.runtime import garbage
 from appliance.runtime.paths import Home
 
 SCOPES = ("context", "tasks", "schedules", "threads", "all")
@@ -51,7 +52,8 @@ def init(args: argparse.Namespace, home: Home) -> int:
 
 
 def serve(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import daemon, home_setup
+    with garbage.loading():
+        from appliance.service import daemon, home_setup
 
     if args.init:
         home_setup.init(home, is_forced=True)
@@ -59,7 +61,8 @@ def serve(args: argparse.Namespace, home: Home) -> int:
 
 
 def broker(args: argparse.Namespace, home: Home) -> int:
-    from appliance.models import broker as service
+    with garbage.loading():
+        from appliance.models import broker as service
 
     # A core killed while we were starting left us before we could ask the kernel to tell us (2026-11-21).
     if os.environ.pop("OWLBOX_PARENT", str(os.getppid())) != str(os.getppid()):

@@ -15,6 +15,7 @@ from appliance.cli.console.connect import connected, refuse_root
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import NotFound
+from appliance.runtime import garbage
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -58,12 +59,13 @@ def run(args: argparse.Namespace, home: Home) -> int:
     mode: Literal["once", "persist"] = "persist" if args.persist else "once"
     check(mode, args.task_id)
     refuse_root(home)
-    from appliance.clock import new_id
-    from appliance.service.core import Core
-    from appliance.service.daemon import settle
-    from appliance.store.process_registry import STOPPED
-    from appliance.work.worker import Post
-    from appliance.work.worker_log import PhaseLog, Phases, Screen
+    with garbage.loading():
+        from appliance.clock import new_id
+        from appliance.service.core import Core
+        from appliance.service.daemon import settle
+        from appliance.store.process_registry import STOPPED
+        from appliance.work.worker import Post
+        from appliance.work.worker_log import PhaseLog, Phases, Screen
 
     settle(home, os.environ, is_worker=True)
     given, ready = os.environ.pop(ID, ""), os.environ.pop(READY, "")

@@ -10,12 +10,11 @@ owns the facts that go between whoever reads and whoever keeps. Knows nothing ab
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.clock import now_ms
@@ -127,8 +126,7 @@ class Rules(Struct, frozen=True):
     has_secrets: bool = False
 
 
-@dataclass
-class Counts:
+class Counts(Struct):
     """What a walk left out."""
 
     hidden: int = 0

@@ -10,9 +10,8 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.contents import FOLDER
@@ -93,8 +92,7 @@ class Tree(Struct, frozen=True):
     hint: str = ""
 
 
-@dataclass
-class _Node:
+class _Node(Struct):
     """A folder of a tree being made."""
 
     child: Child

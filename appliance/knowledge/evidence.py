@@ -10,11 +10,10 @@ vectors come.
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from operator import mul
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
@@ -125,8 +124,7 @@ class Evidence(Struct, frozen=True):
         return max((one.coverage for one in self.best), default=0.0)
 
 
-@dataclass
-class _Question:
+class _Question(Struct):
     """A question taken apart."""
 
     text: str

@@ -11,12 +11,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
@@ -127,8 +126,7 @@ class Vector(Struct, frozen=True):
     values: Sequence[float]
 
 
-@dataclass
-class _Lists:
+class _Lists(Struct):
     """Scores of chunks by words and by meaning, and what is known of each chunk."""
 
     words: Scores = field(default_factory=dict)

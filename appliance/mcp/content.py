@@ -7,10 +7,9 @@ strangers; it is made printable and bounded, never believed.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from appliance.records import Image
 
@@ -60,8 +59,7 @@ class Reply(Struct, frozen=True):
     tool: str = ""
 
 
-@dataclass
-class _Gathered:
+class _Gathered(Struct):
     texts: list[str] = field(default_factory=list)
     images: list[Image] = field(default_factory=list)
 

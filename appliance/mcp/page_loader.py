@@ -10,11 +10,10 @@ fetched as any other. Knows nothing about entries.
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 from urllib.parse import unquote
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.clock import CancelToken, new_id
@@ -113,8 +112,7 @@ class Page(Struct, frozen=True):
     server: str
 
 
-@dataclass
-class Visit:
+class Visit(Struct):
     """The seven tools, for one address; what has been called so far, and how it ended."""
 
     servers: Servers

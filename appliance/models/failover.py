@@ -10,7 +10,6 @@ must not go on here: nothing is said twice. Knows nothing about sockets, packets
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -48,8 +47,7 @@ class Patience(Struct, frozen=True):
         return min(self.total_s, self.again_s.get(kind, 0.0))
 
 
-@dataclass
-class _Try:
+class _Try(Struct):
     """What became of one route so far."""
 
     route: Route

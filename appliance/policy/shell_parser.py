@@ -6,7 +6,8 @@ that are there. Not promised: what a word is after the shell has replaced variab
 """
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 MAX_DEPTH = 12
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -14,8 +15,7 @@ NUMBER = re.compile(r"x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8}
 DEFAULT = re.compile(r"[!#]?\w*(?:\[[^]]*\])?(?::?[-=+?](.*))?", re.DOTALL)
 
 
-@dataclass
-class Simple:
+class Simple(Struct):
     """One command: its words as the shell hands them over, where its output goes, and the text it is fed."""
 
     words: list[str] = field(default_factory=list)
@@ -24,8 +24,7 @@ class Simple:
     made: list[int] = field(default_factory=list)  # which words have an expansion in them
 
 
-@dataclass
-class Read:
+class Read(Struct):
     """Everything a command line runs: pipelines in order, those inside of others after them."""
 
     pipelines: list[list[Simple]] = field(default_factory=list)

@@ -9,7 +9,6 @@ Writes nothing; several threads may ask.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,8 +55,7 @@ class Item(Struct, frozen=True):
     full: str = ""
 
 
-@dataclass
-class Counts:
+class Counts(Struct):
     """How often something was rendered, for measurements."""
 
     rendered: int = 0

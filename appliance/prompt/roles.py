@@ -10,7 +10,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -83,8 +82,7 @@ class Role(Struct, frozen=True):
 CHAT = Role()
 
 
-@dataclass
-class _Known:
+class _Known(Struct):
     """A file as it was when it was read."""
 
     stamp: tuple[int, int, int]

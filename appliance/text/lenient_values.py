@@ -5,8 +5,9 @@ For the arguments of tool calls that models write in those manners. Hopeless say
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from appliance.text.scanner import Hopeless, Source
 
@@ -19,8 +20,7 @@ ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
-@dataclass
-class Loose:
+class Loose(Struct):
     """Reads values as JSON, JavaScript or Python would write them; Hopeless when they are neither."""
 
     source: Source

@@ -6,7 +6,8 @@ about what the text says.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 CONTAINER = r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*"  # what list items and block quotes put before the words of a line
 PREFIX = re.compile(CONTAINER)
@@ -17,8 +18,7 @@ TICKS = re.compile("`+")
 BLANKS = re.compile(r"\s*")
 
 
-@dataclass
-class Source:
+class Source(Struct):
     """A text with a memory of where things were last found, so that looking again costs nothing."""
 
     text: str

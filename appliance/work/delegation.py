@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.agent.loop import Loops
@@ -44,8 +44,7 @@ TASK = "tick"  # the kind of runs in which tasks are worked on
 NOBODY = "it needs approval, and nobody is here to give it"
 
 
-@dataclass
-class _Attempt:
+class _Attempt(Struct):
     """One try at a job. `why` says what made it stop; `is_last` that its end is the job's."""
 
     job: Job

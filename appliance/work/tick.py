@@ -9,11 +9,10 @@ the model called; what ended so is not ended again. What keeps a worker from its
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from appliance.agent.loop import Loops, Subscription
 from appliance.agent.loop_events import LoopPaused, LoopStored
@@ -97,8 +96,7 @@ class NoSchedules:
         return 0
 
 
-@dataclass
-class Job:
+class Job(Struct):
     """The task a worker has now; `why` says what made it stop."""
 
     claim: Claim

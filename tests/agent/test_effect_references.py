@@ -193,6 +193,9 @@ FINE = "A very fine day indeed my friend. HONEST"
         (("Ich habe die Aufgabe hinzugefügt. ",), "HONEST"),
         (("Hello! ", "I have added ", "it to your list. "), "Hello! HONEST"),
         (("Hi", ",", " I", " have", " added", " it", "."), "Hi, HONEST"),
+        (("Hello", ",", " I", " have", " added", " it", "."), "Hello, HONEST"),
+        (("Hello", ", I have", " added", " it", "."), "Hello HONEST"),
+        (("Hello", " there", ", I have", " added", " it", "."), "Hello there HONEST"),
         (("Well then my dear friend, ", "I have added it."), "Well then my dear friend, HONEST"),
         (("What", " a", " day", ".", " I", " have", " added", " it", ".", " So", " there", "."), "What a day. HONEST"),
         (("A", " very", " fine", " day", " indeed", " my", " friend", ".", " I", " have", " set", " it", ".", " So", "."), FINE),
@@ -207,7 +210,9 @@ def test_no_claim_of_a_model_reaches_a_person(guide: Guide, pieces: tuple[str, .
 @pytest.mark.parametrize(
     ("pieces", "first"),
     [
-        (("Hello", "!", " How", " can", " I"), "Hello!"),
+        (("Hello", "!", " How", " can", " I"), "Hello"),
+        (("Hallo", ", ", "ich"), "Hallo"),
+        (("Hi", "story", " is"), ""),
         (("How", " are", " you"), "How are"),
         (("I", "'m", " sorry", " for", " that"), "I'm sorry for"),
         (("Good", " morning", ",", " Ada"), "Good morning,"),

@@ -32,7 +32,14 @@ from appliance.work.schedules import COLUMNS, Action, New, Schedules
 
 LISTED = 100
 QUICK = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA quick_check').fetchall()"
-IMPORT = "import gc; from appliance.__main__ import GC_THRESHOLD as most; gc.set_threshold(most); import appliance.service.core"
+IMPORT = """
+import gc
+from appliance.__main__ import GC_THRESHOLD
+from appliance.runtime import garbage
+gc.set_threshold(GC_THRESHOLD)
+with garbage.loading():
+    import appliance.service.core
+"""
 COPY = f"""
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 INSERT INTO schedules ({COLUMNS}) SELECT id + i, name || i, {COLUMNS.split(", ", 2)[2]} FROM schedules, n WHERE id = ?

@@ -25,6 +25,9 @@ PLAIN = re.compile(
     r"|bonjour|bonsoir|comment|pourquoi|hola|buenos d[ií]as|buenas (?:tardes|noches))[\s,.!?]",
     re.IGNORECASE,
 )
+# A whole greeting, behind which no word goes on: it does not wait for what tells that it is over.
+GREETING = re.compile(r"^\W*(?:hello|hallo|bonjour|bonsoir|hola)\Z", re.IGNORECASE)
+BEHIND = re.compile(r"[\s,]*")  # a greeting: "Hello, I have ..."
 SOON = 24  # characters after which a sentence that does not begin as a claim is passed on
 
 
@@ -87,11 +90,12 @@ class ClaimGuard:
     @staticmethod
     def _count_begun(begun: str, rest: str, *, is_first: bool) -> int:
         """How many characters more of a sentence that goes on are passed on already, after those of it that were."""
-        plain = PLAIN.match(rest) if is_first and not begun else None
+        plain = (PLAIN.match(rest) or GREETING.match(rest)) if is_first and not begun else None
         if not rest.strip() or (is_first and len(rest.split()) <= FEW_WORDS and not begun and plain is None):
             return 0
         if plain is None and not begun and (len(rest) < SOON or BEGUN.match(rest)):
             return 0
         said, more = (plain[0], rest[plain.end() :]) if plain is not None else (begun, rest)
-        waits = said.rstrip().endswith(",") and BEGUN.match(more)  # "Hello, I have ..."
+        behind = BEHIND.match(more)
+        waits = f"{said}{behind[0] if behind else ''}".rstrip().endswith(",") and BEGUN.match(more)
         return len(rest) - len(more) if waits else len(rest)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from appliance.errors import Lost, Refused, Unavailable
-from appliance.runtime import paths
+from appliance.runtime import garbage, paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import CONTEXT, STARTING_S, Client, read_identity
 
@@ -81,8 +81,9 @@ class InProcess:
     is_remote = False
 
     def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
-        from appliance.runtime import jsonrpc, methods
-        from appliance.service.core import Core
+        with garbage.loading():
+            from appliance.runtime import jsonrpc, methods
+            from appliance.service.core import Core
 
         self._context = environ.get(CONTEXT, "")
         self._core = Core(home, environ, process="cli", is_shared=False)
