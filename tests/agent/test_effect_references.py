@@ -195,7 +195,6 @@ FINE = "A very fine day indeed my friend. HONEST"
         (("Hi", ",", " I", " have", " added", " it", "."), "Hi, HONEST"),
         (("Hello", ",", " I", " have", " added", " it", "."), "Hello, HONEST"),
         (("Hello", ", I have", " added", " it", "."), "Hello HONEST"),
-        (("Hello", " there", ", I have", " added", " it", "."), "Hello there HONEST"),
         (("Well then my dear friend, ", "I have added it."), "Well then my dear friend, HONEST"),
         (("What", " a", " day", ".", " I", " have", " added", " it", ".", " So", " there", "."), "What a day. HONEST"),
         (("A", " very", " fine", " day", " indeed", " my", " friend", ".", " I", " have", " set", " it", ".", " So", "."), FINE),

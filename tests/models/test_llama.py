@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
+from msgspec.structs import replace
 from test_broker import TOKEN, generate, started
 from test_gguf import model as tiny_model
 
@@ -91,8 +92,21 @@ def test_another_slot_shares_the_beginning_and_disturbs_nobody(llama: Llama) -> 
     other = run(llama, ask("Name one fish.", slot="b"))[1]
     assert other.evaluated_tokens < other.prompt_tokens / 2
     repeated, finish = run(llama, ask("Name one bird.", slot="a"))
-    assert (repeated, finish.evaluated_tokens) == (alone, 1)
+    assert (repeated, finish.evaluated_tokens) == (alone, 0)
     assert run(llama, ask("Name one bird.", slot="fresh"))[0] == alone
+
+
+def test_a_prompt_that_came_before_is_not_evaluated_and_gives_the_same_numbers(llama: Llama) -> None:
+    drawn = ask("Name one river.", slot="r", temperature=0.9, repeat_penalty=1.1)
+    first, evaluated = run(llama, drawn)
+    run(llama, ask("Name one lake.", slot="l"))
+    again, finish = run(llama, drawn)  # what was evaluated last is another prompt
+    assert (again, finish.evaluated_tokens) == (first, 0) and evaluated.evaluated_tokens > 0
+    again, finish = run(llama, replace(drawn, slot="fresh", max_tokens=1))
+    assert first.startswith(again) and again and finish.evaluated_tokens == 0
+    for number in range(12):  # there is room for the last few
+        run(llama, ask(f"Name number {number}.", slot=f"n{number}", max_tokens=1))
+    assert run(llama, drawn)[1].evaluated_tokens > 0
 
 
 def test_more_slots_than_sequences_and_more_tokens_than_room(model_file: Path) -> None:  # noqa: F811

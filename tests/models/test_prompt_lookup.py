@@ -88,11 +88,11 @@ def test_what_is_evaluated_together_gives_the_numbers_that_it_gives_alone(llama:
     assert 1 <= loaded.alike() <= LONGEST_GUESS + 1
     tokens = loaded.tokens(NOTE)[: loaded.alike()]
     loaded.evaluate(tokens, loaded.sequences, 0, rows=1)
-    together = loaded._copy_row(-1)
+    together = loaded.copy_row(-1)
     loaded.clear(loaded.sequences)
     for i, token in enumerate(tokens):
         loaded.evaluate([token], loaded.sequences, i, rows=1)
-    assert loaded._copy_row(-1) == together
+    assert loaded.copy_row(-1) == together
     loaded.clear(loaded.sequences)
 
 
@@ -104,7 +104,7 @@ def test_the_numbers_of_a_text_do_not_depend_on_what_others_keep_in_the_window(m
         if others:
             loaded.evaluate(tokens[:others], 1, 0, rows=0)
         loaded.evaluate(tokens, 0, 0, rows=1)
-        seen.add(loaded._copy_row(-1))
+        seen.add(loaded.copy_row(-1))
         loaded.clear(0)
         loaded.clear(1)
     loaded.close()

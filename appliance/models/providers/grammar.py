@@ -273,6 +273,7 @@ class Sampler:
         self._marks = dict(marks or {})
         self._marked = {token: text.encode() for text, token in self._marks.items()}
         self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
+        self.end = b""  # the numbers to draw from, where they are not those of an evaluation
         self.row = -1  # behind which of the tokens evaluated last is drawn, counted from their end
         self._chain = self._build_steps(*PROSE_LOOPS)
 
@@ -389,6 +390,8 @@ class Sampler:
             count *= 16
 
     def _read_logits(self) -> Any:
+        if self.end:
+            return self._numpy.frombuffer(self.end, self._numpy.single)
         pointer = self._api.llama_get_logits_ith(self._loaded.context, self.row)
         return self._numpy.ctypeslib.as_array(pointer, shape=(self._loaded.vocabulary_size,))
 

@@ -4,11 +4,13 @@ A sequence belongs to a slot (`Ask.slot`) until it is needed elsewhere. Where ba
 context with conversations, some are for it alone, so that it never takes their place; when the window
 itself is full, what must give way is put aside in memory and brought back, or evaluated again when memory
 is short. Evaluating the same tokens in other chunks gives slightly other numbers (llama.cpp's kernels differ
-by batch size), so a chunk that was interrupted is evaluated again as it was. Owns the books; the memory
+by batch size), so a chunk that was interrupted is evaluated again as it was. What the next token is drawn from behind the
+last few prompts is kept, too: a prompt that comes again is not evaluated at all. Owns the books; the memory
 itself is llama.cpp's. One thread at a time, the holder of the turn.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +21,7 @@ from appliance.models.providers.llama_library import BACKGROUND_BATCH, FULL, Loa
 WORTH_SHARING = 8  # tokens: a template's first words are in every prompt
 FOR_BACKGROUND = 2  # sequences that only background work uses
 LEAVE_FREE_BYTES = 200_000_000  # memory that putting aside does not touch
+ENDS_BYTES = 1_000_000  # of numbers behind whole prompts; one has 0.2 MB in the bundled model, at most 0.6 in others
 
 Stop = Callable[[], bool]
 
@@ -49,6 +52,7 @@ class Sequences:
         self._loaded = loaded
         self._reserved = reserved
         self._held = [Held(i) for i in range(loaded.sequences)]
+        self._ends: deque[tuple[list[int], bytes]] = deque()
         self._ticks = itertools.count(1)
 
     def reserve(self, count: int) -> None:
@@ -62,7 +66,7 @@ class Sequences:
     def place(self, slot: str, prompt: Sequence[int], is_background: bool) -> Held:
         """The slot's sequence, holding the longest known beginning of `prompt` and nothing else.
 
-        At least the last token is left to evaluate, since only evaluation yields the next one.
+        At least the last token is left to evaluate, since only evaluation yields the next one, unless that is known (`end_of`).
         """
         own = self._find_own(slot) or self._free_one(is_background)
         own.slot, own.used, own.is_background, own.is_active = slot, next(self._ticks), is_background, True
@@ -70,14 +74,30 @@ class Sequences:
             self._bring_back(own, common(own.tokens, prompt) > 0)
         own.lost = []
         donor = max((h for h in self._held if not h.aside), key=lambda h: common(h.tokens, prompt))
-        keep = common(own.tokens, prompt)
-        if donor is not own and common(donor.tokens, prompt) > keep + WORTH_SHARING and not self._loaded.is_recurrent:
-            keep = common(donor.tokens, prompt)
+        keep, shared, end = common(own.tokens, prompt), common(donor.tokens, prompt), self._known_end(prompt)
+        is_worth = shared > keep + WORTH_SHARING or (end and shared == len(prompt) > keep)
+        if donor is not own and is_worth and not self._loaded.is_recurrent:
+            keep = shared
             self._loaded.clear(own.id)
             self._loaded.copy(donor.id, own.id, keep)
             own.tokens = donor.tokens[:keep]
-        self.cut(own, min(keep, len(prompt) - 1))
+        self.cut(own, min(keep, len(prompt) - (0 if end else 1)))
         return own
+
+    def end_of(self, held: Held, prompt: Sequence[int]) -> bytes:
+        """The numbers that the next token is drawn from, where a sequence holds all of a prompt that came before; else b""."""
+        return self._known_end(prompt) if len(held.tokens) == len(prompt) else b""
+
+    def keep_end(self, prompt: Sequence[int]) -> None:
+        """Keep those of a prompt that was evaluated to its end just now, in place of what was kept for longest."""
+        if self._loaded.is_recurrent or self._known_end(prompt):
+            return
+        self._ends.append((list(prompt), self._loaded.copy_row(-1)))
+        while sum(len(row) for _, row in self._ends) > ENDS_BYTES:
+            self._ends.popleft()
+
+    def _known_end(self, prompt: Sequence[int]) -> bytes:
+        return next((row for tokens, row in self._ends if tokens == prompt), b"")
 
     def release(self, held: Held) -> None:
         """The answer is over; the sequence stays until its place is needed."""

@@ -188,6 +188,7 @@ class Llama:
                 ask,
                 reading.held,
                 options.seed,
+                end=reading.end,
                 must_call=ask.must_call,
                 is_watched=options.stop_repeats,
                 is_guessing=options.is_guessing,
@@ -375,6 +376,7 @@ class Reading:
         self._stable = ready.stable(ask, prompt)
         self._is_kept = ask.purpose != "bench"  # its text is never asked about again: spare the card
         self.held = ready.sequences.place(ask.slot, prompt, ask.is_background)
+        self.end = ready.sequences.end_of(self.held, prompt)  # what the first token is drawn from without any evaluation
         self.evaluated = 0
 
     def read(self, pause: Callable[[], bool], should_end: Callable[[], bool]) -> None:
@@ -401,6 +403,8 @@ class Reading:
         finally:
             if watched is not None:
                 loaded.watch(None)
+        if self.evaluated and self._is_kept:
+            self._ready.sequences.keep_end(self._prompt)
 
     def _evaluate_until(self, end: int, pause: Callable[[], bool]) -> None:
         fresh = self._prompt[len(self.held.tokens) : end]

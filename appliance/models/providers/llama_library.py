@@ -258,18 +258,18 @@ class Loaded:
         first, spare = count - ROWS_COMPARED, self.sequences
         try:
             code = self.evaluate(tokens, spare, 0, rows=ROWS_COMPARED)
-            together = [self._copy_row(i - ROWS_COMPARED) for i in range(ROWS_COMPARED)] if code == 0 else []
+            together = [self.copy_row(i - ROWS_COMPARED) for i in range(ROWS_COMPARED)] if code == 0 else []
             self.clear(spare)
             code = code or (self.evaluate(tokens[:first], spare, 0, rows=0) if first else 0)
             for i, row in enumerate(together, first):
                 code = code or self.evaluate(tokens[i : i + 1], spare, i, rows=1)
-                if code or self._copy_row(-1) != row:
+                if code or self.copy_row(-1) != row:
                     return False
             return code == 0
         finally:
             self.clear(spare)
 
-    def _copy_row(self, row: int) -> bytes:
+    def copy_row(self, row: int) -> bytes:
         """The numbers that the next token would be drawn from, behind one of the tokens evaluated last."""
         return ctypes.string_at(
             self.api.llama_get_logits_ith(self.context, row), self.vocabulary_size * ctypes.sizeof(ctypes.c_float)

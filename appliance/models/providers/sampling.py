@@ -39,6 +39,7 @@ class Ready(Protocol):
 class Writing:
     """The second half of a generation: drawing tokens after the prompt was read.
 
+    `end`: the numbers that the first token is drawn from, where the prompt was not evaluated.
     `must_call`: the answer is a call from its first token on, without thoughts, whatever the model would rather say.
     `is_watched`: prose that goes in circles is ended; the reason is then "repetition". `is_guessing`: what the prompt says already
     is evaluated several tokens at a time.
@@ -51,6 +52,7 @@ class Writing:
         held: Held,
         seed: int | None,
         *,
+        end: bytes = b"",
         must_call: bool = False,
         is_watched: bool = True,
         is_guessing: bool = True,
@@ -68,6 +70,7 @@ class Writing:
         self._marks = {} if family is None else _tokens_of(ready.loaded, (*family.marks, *family.more_marks))
         self._texts = {token: text.encode() for text, token in self._marks.items()}
         self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty, self._marks)
+        self._sampler.end = end
         is_thinking = not must_call and self._ends_thinking(held.tokens)
         self._answer = Answer(ask.stop, is_thinking=is_thinking, signs=signs)
         self._is_free = False  # what was said breaks the grammar: it is read as it is
@@ -132,6 +135,7 @@ class Writing:
 
         Nobody else may go first while a part of a guess is left: what it is drawn from would be overwritten.
         """
+        self._sampler.end = b""
         right = common(self._guess, tokens)
         self._guess, self._right, self._sampler.row = self._guess[right:], self._right + right, self._sampler.row + right
         if right == len(tokens):
