@@ -63,6 +63,14 @@ NOTES = "Notes:"
 QUESTION = "\n\nQuestion: "
 HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
+# Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
+GREETING = re.compile(
+    r"\W*(?:(?:hello|hi|hey|hallo|bonjour|salut|hola)\W+)?"
+    r"(?:hello|hi|hey|hallo|bonjour|bonsoir|salut|hola|good (?:morning|afternoon|evening|day|night)|(?:nice|good) to (?:see|meet) you"
+    r"|guten (?:morgen|tag|abend)|gute nacht|bonne (?:nuit|journée|soirée)|buenos d[ií]as|buenas (?:tardes|noches))"
+    r"(?:\W+(?:there|again|owl|owlbox|everybody|everyone))?\W*",
+    re.IGNORECASE,
+)
 SKILLS = "Skills. To use one, first read its location, skill://NAME:"
 FIRST = ("SOUL", "IDENTITY")
 SEPARATOR = "\n\n---"
@@ -193,10 +201,15 @@ class Packets:
         return "\n".join([NOTES, *(f"- {part.text} [{part.name}]" for part in shown)]) if shown else ""
 
     def _find_passages(self, prompt: str, limit: int, chars: int, known: frozenset[str] = frozenset()) -> tuple[Part, ...]:
-        """Documents that share a word with a prompt, then passages that fit it; each reference once, and none that is known."""
+        """Documents that share a word with a prompt, then passages that fit it; each reference once, and none that is known.
+
+        Of a greeting only documents: it asks for nothing.
+        """
         fitting = self._more.documents.contextual(prompt) if self._more.documents else ()
         documents = [Part(p.name, _single_line(p.text, CONTEXT_CHARS)) for p in fitting]
         names = known | {part.name for part in documents}
+        if GREETING.fullmatch(prompt):
+            return tuple(documents)
         most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
         looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
         hits: Sequence[Hit] = self._finder.find(prompt, limit=most, has_documents=False, looks=looks)

@@ -116,6 +116,24 @@ def test_nothing_is_shown_where_nothing_fits(store: Store, prompt: str) -> None:
     assert packets(store).relevant(prompt) == ""
 
 
+@pytest.mark.parametrize(
+    ("prompt", "is_greeting"),
+    [
+        ("Good morning!", True),
+        ("hello, good evening", True),
+        ("Nice to see you", True),
+        ("Guten Morgen", True),
+        ("Bonjour !", True),
+        ("good morning routine", False),
+        ("When is good morning yoga?", False),
+        ("morning?", False),
+    ],
+)
+def test_notes_are_not_looked_through_for_a_greeting(store: Store, prompt: str, is_greeting: bool) -> None:
+    Entries(store).set("memory://notes/yoga", "Good morning, evening and Morgen yoga: a nice routine to see. Bonjour!")
+    assert (packets(store).relevant(prompt) == "") is is_greeting
+
+
 def test_a_source_the_answer_draws_on_and_does_not_name_is_added(store: Store) -> None:
     made = packets(store)
     shown = "Notes:\n- The spare key hangs behind the barn door. [memory://notes/key]\n- Tea at four. [memory://notes/tea]"
