@@ -10,8 +10,8 @@ from array import array
 from collections.abc import Sequence
 
 AGREE = 3  # tokens at the end that have to stand earlier, too
-FIRST_GUESS, LONGEST_GUESS = 2, 8
-TRIED = 12  # guessed tokens after which guessing has to have been right
+FIRST_GUESS, LONGEST_GUESS = 2, 7  # eight tokens at once: kernels take four rows in one step, and a ninth costs as much as two
+TRIED = 8  # guessed tokens after which guessing has to have been right
 LEAST_RIGHT = 0.4  # of them: a guessed token takes a third of the time of one that is drawn (bundled model, 2026-11-24)
 KEPT = 0.8  # weight of earlier guesses at each new one: an answer may begin to quote late
 PAUSE_GUESSES = 32  # that are left out where guessing was wrong
