@@ -5,13 +5,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import terminal
+from appliance.cli.console import garbage, terminal
 from appliance.cli.console.connect import connected, require_owner
 from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say_json, say_line, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import Unavailable
-from appliance.runtime import garbage
 from appliance.runtime.paths import Home
 
 SCOPES = ("context", "tasks", "schedules", "threads", "all")
@@ -184,8 +183,9 @@ def doctor(args: argparse.Namespace, home: Home) -> int:
         lock = Lock(home.lock)
     # Begun first: on two cores the tables are read while this process reads the doctor.
     tables = table_process.TableCheck(home, None if args.repair else table_process.BRIEF_S)
-    from appliance.records import to_plain
-    from appliance.service.doctor import Doctor
+    with garbage.loading():
+        from appliance.records import to_plain
+        from appliance.service.doctor import Doctor
 
     try:
         findings = Doctor(home, os.environ, is_repairing=args.repair, tables=tables).examine(args.checks)

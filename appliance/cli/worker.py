@@ -10,12 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
-from appliance.cli.console import terminal
+from appliance.cli.console import garbage, terminal
 from appliance.cli.console.connect import connected, refuse_root
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import NotFound
-from appliance.runtime import garbage
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]

@@ -66,7 +66,8 @@ NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 # Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
 GREETING = re.compile(
     r"\W*(?:(?:hello|hi|hey|hallo|bonjour|salut|hola)\W+)?"
-    r"(?:hello|hi|hey|hallo|bonjour|bonsoir|salut|hola|good (?:morning|afternoon|evening|day|night)|(?:nice|good) to (?:see|meet) you"
+    r"(?:hello|hi|hey|hallo|bonjour|bonsoir|salut|hola"
+    r"|good (?:morning|afternoon|evening|day|night)|(?:nice|good) to (?:see|meet) you"
     r"|guten (?:morgen|tag|abend)|gute nacht|bonne (?:nuit|journée|soirée)|buenos d[ií]as|buenas (?:tardes|noches))"
     r"(?:\W+(?:there|again|owl|owlbox|everybody|everyone))?\W*",
     re.IGNORECASE,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from appliance.cli.console import garbage
 from appliance.errors import Lost, Refused, Unavailable
-from appliance.runtime import garbage, paths
+from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import CONTEXT, STARTING_S, Client, read_identity
 
