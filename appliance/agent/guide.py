@@ -373,6 +373,8 @@ class Guide:
         best = [one for one in found.best if one.ref]
         shown = best[:1]
         for one in best[1:MOST_NEAREST]:
+            if any(one.ref == other.ref and one.whole == other.whole for other in shown):
+                continue
             words = sum(len(other.quoted.split()) for other in (*shown, one))
             if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
                 shown.append(one)
@@ -385,7 +387,10 @@ class Guide:
         best = found.best[0]
         if not best.ref:
             return Say(language.say("said", text=best.text))
-        beside = [one for one in found.best[1:] if one.ref == best.ref and one.score >= best.score * BESIDE][:1]
+        beside = [
+            one for one in found.best[1:] if one.ref == best.ref and one.whole != best.whole and one.score >= best.score * BESIDE
+        ]
+        beside = [] if best.items else beside[:1]
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
         source = f"[{shown_source(best.ref)}]"
         quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"

@@ -34,7 +34,7 @@ from appliance.knowledge.word_forms import (
     stem,
     strip_accents,
 )
-from appliance.text import markdown, sentences
+from appliance.text import markdown, note_lines, sentences
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 4  # and those with words that mean the same
@@ -47,7 +47,9 @@ WHOLE_CHARS = 6000  # a note up to this length is looked at whole
 NO_NOTES = ("skill", "log")  # schemes of entries that answer nothing
 MOST_SENTENCES = 24  # that are embedded
 MOST_WORDS = 24
-TITLE, NEARBY = 0.9, 0.45  # what a word counts that stands in the title, or in another sentence of the same note
+TITLE, NEARBY = 0.9, 0.45  # what a word counts that stands in the title or heading, or in another sentence of the same note
+LINE_WORDS = 34  # of a line that is quoted whole
+LINE, SECTION = 0.85, 0.55  # or in another sentence of the same line, or below the same heading
 NEAR_WORD = 0.62  # cosine from which another word counts for one of the question
 NEAR_SHARE = 0.75
 FIRST = 1.1  # what the first sentence of a text is worth more
@@ -63,6 +65,13 @@ DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two
 SUBJECT = 0.12  # for the note that the talk is about
+LEAST_LISTED, MOST_LISTED = 2, 24  # items of a list that is an answer as a whole
+LISTED = 0.5  # of what the question names, which title and heading of such a list have
+COUNTING = re.compile(r"\b(?:how many|wie ?viele|combien d|cuánt[oa]s)\b", re.IGNORECASE)
+OPEN = re.compile(
+    r"\b(?:still|left|missing|else|open|remaining|noch|fehl\w+|offen\w*|encore|manque\w*|reste\w*|todavía|falta\w*)\b",
+    re.IGNORECASE,
+)
 WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
 NOT = re.compile(r"\b(?:not|never|no|without|kein\w*|nicht|nie|ohne|pas|jamais|sans|nunca|sin)\b|n['’]t\b", re.IGNORECASE)
 # "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
@@ -92,12 +101,29 @@ class Sentence(Struct, frozen=True):
     coverage: float = 0.0
     nearness: float = 0.0
     missing: tuple[str, ...] = ()
+    heading: str = ""
+    whole: str = ""  # the line or item it stands in
+    group: int = 0
+    is_item: bool = False
+    is_done: bool | None = None
+    items: tuple[str, ...] = ()  # of a list that is the answer as a whole
+    needs_line: bool = False  # whether what is asked about stands in another sentence of its line
 
     @property
     def quoted(self) -> str:
-        """The sentence as it can stand alone: an item of a list with the title of its note."""
-        is_item = len(self.text.split()) < 5 and self.title and self.title.lower() not in self.text.lower()
-        return f"{self.title}: {self.text}" if is_item else self.text
+        """The sentence as it can stand alone: below its heading, and an item of a list with the title of its note."""
+        if self.items:
+            return "\n- ".join([f"{self.heading or self.title}:", *self.items])
+        said = self.whole if self.needs_line and len(self.whole.split()) <= LINE_WORDS else self.text
+        if self.heading and self.heading.lower() not in said.lower():
+            return f"{self.heading}: {said}"
+        is_item = len(said.split()) < 5 and self.title and self.title.lower() not in said.lower()
+        return f"{self.title}: {said}" if is_item else said
+
+    @property
+    def names(self) -> str:
+        """What it is about and says: title, heading and text."""
+        return f"{self.title} {self.heading} {self.text}"
 
 
 class Evidence(Struct, frozen=True):
@@ -136,6 +162,7 @@ class _Question(Struct):
     is_naming: bool = False
     kind: Kind | None = None
     near: dict[str, dict[str, float]] = field(default_factory=dict)
+    texts: dict[tuple[str, str], str] = field(default_factory=dict)  # of notes and their sections, by reference and heading
 
 
 class Finder:
@@ -182,15 +209,15 @@ class Finder:
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
         question, words = self._without_errors(question, words, found)
         found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
-        asked = self._taken_apart(question, words, kind)
+        asked = self._taken_apart(question, words, kind, found)
         if not found:
             return Evidence((), tuple(words), self._unknown_names(question, words, asked))
-        roughly = sorted(found, key=lambda one: -self._rank_roughly(asked, one, found))[:MOST_SENTENCES]
+        roughly = sorted(found, key=lambda one: -self._rank_roughly(asked, one))[:MOST_SENTENCES]
         self._add_vectors(asked, roughly)
         near = _measure_nearness(roughly, self._embed_sentences(question, roughly))
-        weighed = [self._weigh_sentence(asked, one, number, found, subjects) for one, number in zip(roughly, near)]
-        best = sorted(weighed, key=lambda one: -one.score)
-        known = [one for one in sorted(asked.names) if any(has_stem(asked.stems[one], f"{s.title} {s.text}") for s in best)]
+        weighed = [self._weigh_sentence(asked, one, number, subjects) for one, number in zip(roughly, near)]
+        best = self._with_list(asked, sorted(weighed, key=lambda one: -one.score), found)
+        known = [one for one in sorted(asked.names) if any(has_stem(asked.stems[one], s.names) for s in best)]
         return Evidence(tuple(best[:6]), tuple(words), self._unknown_names(question, words, asked), tuple(known))
 
     def is_known(self, word: str) -> bool:
@@ -214,8 +241,8 @@ class Finder:
         query = self._with_parts(query)
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
-        asked = self._taken_apart(query, words, kind_of(query))
-        return [one for one in found if self._measure_coverage(asked, one, found)[0] >= least]
+        asked = self._taken_apart(query, words, kind_of(query), found)
+        return [one for one in found if self._measure_coverage(asked, one)[0] >= least]
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -247,10 +274,20 @@ class Finder:
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
-            lines = sentences.split_markdown(markdown.split(text)[1] if text.startswith("---") else text)
+            lines = note_lines.read(markdown.split(text)[1] if text.startswith("---") else text, title)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
-            below = [line for line in lines if line.strip().lower() != title.strip().lower()]
-            found.extend(Sentence(line, ref, title) for line in below or lines)
+            below = [line for line in lines if line.text.strip().lower() != title.strip().lower()]
+            found.extend(
+                Sentence(
+                    *(line.text, ref, title),
+                    heading=line.heading,
+                    whole=line.whole,
+                    group=line.group,
+                    is_item=line.is_item,
+                    is_done=line.is_done,
+                )
+                for line in below or lines
+            )
         return list(dict.fromkeys(found))
 
     def _without_errors(self, question: str, words: list[str], found: Sequence[Sentence]) -> tuple[str, list[str]]:
@@ -259,7 +296,7 @@ class Finder:
         Names stay as they are: whoever asks for Jonah does not mean Jonas.
         """
         counts = self._search.passages.frequencies(words)
-        theirs = [one for one in content_words(" ".join(f"{s.title} {s.text}" for s in found), self._ignored) if one.isalpha()]
+        theirs = [one for one in content_words(" ".join(s.names for s in found), self._ignored) if one.isalpha()]
         meant: dict[str, str] = {}
         for word in words:
             if self._is_mistyped_function_word(word, counts):
@@ -305,7 +342,7 @@ class Finder:
         pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
         return next((f"{one} {last}" for one, last in pairs if is_known(one) and is_known(last)), "")
 
-    def _taken_apart(self, question: str, words: list[str], kind: Kind | None) -> _Question:
+    def _taken_apart(self, question: str, words: list[str], kind: Kind | None, found: Sequence[Sentence]) -> _Question:
         counts = self._search.passages.frequencies(words)
         total = max(1, self._search.passages.counts().chunks)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
@@ -317,7 +354,13 @@ class Finder:
         stems = {word: stem(word) for word in words}
         # A word of everyday life is no name, though German writes it with a capital letter.
         names = frozenset(w for w in words if w not in MONTHS and is_name(question, w) and stems[w] not in self._alike) | acronyms
-        return _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
+        asked = _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
+        parts: dict[tuple[str, str], list[str]] = {}
+        for one in found:
+            for key in ((one.ref, ""), (one.ref, one.heading)) if one.heading else ((one.ref, ""),):
+                parts.setdefault(key, []).append(one.text)
+        asked.texts.update((key, "\n".join(texts)) for key, texts in parts.items())
+        return asked
 
     def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
         """Names that no note has: words with a capital letter inside a sentence, and words with digits."""
@@ -332,19 +375,17 @@ class Finder:
         return tuple(dict.fromkeys(found))
 
     def _embed_sentences(self, question: str, found: Sequence[Sentence]) -> Sequence[Sequence[float]]:
-        return self._embed([question, *(f"{one.title}: {one.text}" if one.title else one.text for one in found)])
+        return self._embed([question, *(": ".join(filter(None, (one.title, one.heading, one.text))) for one in found)])
 
     def _add_vectors(self, asked: _Question, found: Sequence[Sentence]) -> None:
         """How near the words of the question are to other words of the best sentences, where they do not stand there themselves."""
-        if self._measure_coverage(asked, found[0], found)[0] >= PLAIN:
+        if self._measure_coverage(asked, found[0])[0] >= PLAIN:
             return
         near = found[:6]
         # Of somebody a near word is somebody else: "Mum" is no answer about Dad.
         missing = [w for w in asked.words if w not in asked.names and asked.stems[w] not in self._alike]
         missing = [w for w in missing if not any(has_stem(asked.stems[w], one.text) for one in near[:2])]
-        others = list(
-            dict.fromkeys(w for one in near for w in content_words(f"{one.title} {one.text}", self._ignored) if w.isalpha())
-        )[:MOST_WORDS]
+        others = list(dict.fromkeys(w for one in near for w in content_words(one.names, self._ignored) if w.isalpha()))[:MOST_WORDS]
         if not missing or not others:
             return
         vectors = self._embed([*missing, *others])
@@ -353,46 +394,88 @@ class Finder:
         for word, vector in zip(missing, vectors):
             asked.near[word] = {other: dot(vector, theirs) for other, theirs in zip(others, vectors[len(missing) :])}
 
-    def _rank_roughly(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> float:
+    def _rank_roughly(self, asked: _Question, one: Sentence) -> float:
         """Which sentences are worth a vector: those with the words, of these with the kind of thing that is asked for."""
-        return self._measure_coverage(asked, one, found)[0] + (0.5 if asked.kind is None or asked.kind.holds(one.text) else 0.0)
+        return self._measure_coverage(asked, one)[0] + (0.5 if self._measure_all_misfit(asked, one) < MISFIT else 0.0)
 
     def _means_the_same(self, stemmed: str, text: str) -> bool:
         """Whether a text has a word that speaks of the same as this one."""
         others = self._alike.get(stemmed, frozenset())
         return any(stem(word) in others for word in content_words(text, ()))
 
-    def _measure_coverage(self, asked: _Question, one: Sentence, found: Sequence[Sentence]) -> tuple[float, tuple[str, ...]]:
+    def _measure_coverage(self, asked: _Question, one: Sentence) -> tuple[float, tuple[str, ...]]:
+        """How much of what the question names a sentence holds with what stands around it, and which words it does not hold."""
         total, held, missing = sum(asked.weights.values()), 0.0, []
-        theirs = content_words(f"{one.title} {one.text}", ()) if asked.near else []
+        names, theirs = one.names, content_words(one.names, ()) if asked.near else []
         for word in asked.words:
-            share = 0.0
-            if word in asked.names and not has_word(word, f"{one.title} {one.text}"):
+            share, stemmed = 0.0, asked.stems[word]
+            if word in asked.names and not has_word(word, f"{names} {one.whole}"):
                 pass  # Piran is not Piranesi
-            elif has_stem(asked.stems[word], one.text):
+            elif has_stem(stemmed, one.text):
                 share = 1.0
-            elif has_stem(asked.stems[word], one.title):
+            elif has_stem(stemmed, f"{one.title} {one.heading}") or is_compound(word, names):
                 share = TITLE
-            elif is_compound(word, f"{one.title} {one.text}"):
-                share = TITLE
-            elif self._means_the_same(asked.stems[word], f"{one.title} {one.text}"):
+            elif has_stem(stemmed, one.whole):
+                share = LINE
+            elif self._means_the_same(stemmed, names):
                 share = LIKE
             else:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
                     share = near * NEAR_SHARE
-                if one.ref and any(has_stem(asked.stems[word], other.text) for other in found if other.ref == one.ref):
+                if one.heading and has_stem(stemmed, asked.texts.get((one.ref, one.heading), "")):
+                    share = max(share, SECTION)
+                elif one.ref and has_stem(stemmed, asked.texts.get((one.ref, ""), "")):
                     share = max(share, NEARBY)
             held += share * asked.weights[word]
             if share < NEARBY:
                 missing.append(word)
         return (held / total if total else 0.0), tuple(missing)
 
+    def _with_list(self, asked: _Question, best: list[Sentence], found: Sequence[Sentence]) -> list[Sentence]:
+        """The best sentences, with a whole list in place of its item that is the best, when the question asks for all of them.
+
+        It does so when what it names stands in the title or the heading, and no item has more of it than another.
+        """
+        is_counting = asked.kind is not None and asked.kind.name == "number" and bool(COUNTING.search(asked.text))
+        pool = sorted(best, key=lambda one: -(one.score + (MISFIT if is_counting and one.score < 0 else 0.0)))
+        top = pool[0] if pool else None
+        if top is None or not top.is_item or (asked.kind is not None and not is_counting):
+            return best
+        items = [one for one in found if one.ref == top.ref and one.group == top.group and one.is_item]
+        wholes = list(dict.fromkeys(one.whole for one in items))
+        if not LEAST_LISTED <= len(wholes) <= MOST_LISTED:
+            return best
+        for word in asked.words:
+            holding = sum(has_stem(asked.stems[word], whole) or self._means_the_same(asked.stems[word], whole) for whole in wholes)
+            if 0 < holding < len(wholes) and (word in top.missing or not has_stem(asked.stems[word], f"{top.title} {top.heading}")):
+                return best  # one of them is meant
+        about = f"{top.title} {top.heading}"
+        said = sum(
+            asked.weights[w] for w in asked.words if has_stem(asked.stems[w], about) or self._means_the_same(asked.stems[w], about)
+        )
+        if said < LISTED * sum(asked.weights.values()):
+            return best
+        states = {one.whole: one.is_done for one in items}
+        if OPEN.search(asked.text) and any(state is False for state in states.values()):
+            wholes = [whole for whole in wholes if states[whole] is False]
+        count = f"{len(wholes)} " if is_counting else ""
+        score = top.score + (MISFIT if top.score < 0 else 0.0)
+        listed = replace(top, items=tuple(wholes), heading=f"{count}{top.heading or top.title}", score=score)
+        return [listed, *(one for one in best if one.ref != top.ref or one.group != top.group)]
+
     def _adds_somebody(self, asked: _Question, one: Sentence) -> bool:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
-        words = content_words(f"{one.title} {one.text}", self._ignored)
+        words = content_words(one.names, self._ignored)
         known = set(asked.stems.values())
         return any(stem(word) not in known and not compiled(WHEN).search(word) and word not in MONTHS | NOBODYS for word in words)
+
+    def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
+        """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""
+        misfit = self._measure_misfit(asked, one.text)
+        if misfit < MISFIT or not one.heading or self._measure_misfit(asked, one.heading) >= MISFIT:
+            return misfit
+        return 0.0 if asked.kind is not None and asked.kind.name == "time" else DOUBT
 
     @staticmethod
     def _measure_misfit(asked: _Question, text: str) -> float:
@@ -411,13 +494,11 @@ class Finder:
         rest = WORD.sub(lambda at: " " if strip_accents(at[0].lower()) in asked.names else at[0], text)
         return 0.0 if asked.kind.holds(rest) else DOUBT
 
-    def _weigh_sentence(
-        self, asked: _Question, one: Sentence, nearness: float, found: Sequence[Sentence], subjects: Sequence[str]
-    ) -> Sentence:
-        coverage, missing = self._measure_coverage(asked, one, found)
+    def _weigh_sentence(self, asked: _Question, one: Sentence, nearness: float, subjects: Sequence[str]) -> Sentence:
+        coverage, missing = self._measure_coverage(asked, one)
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
         if one.ref:
-            score -= self._measure_misfit(asked, one.text)
+            score -= self._measure_all_misfit(asked, one)
         if NOT.search(asked.text) and NOT.search(one.text):
             score += DENIED
         if WHO.match(asked.text) and not self._adds_somebody(asked, one):
@@ -430,7 +511,10 @@ class Finder:
         score -= NAMELESS * sum(word in asked.names for word in missing)
         if one.ref and one.ref in subjects:
             score += SUBJECT
-        return replace(one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing)
+        needs_line = one.whole != one.text and any(
+            has_stem(asked.stems[word], one.whole) and not has_stem(asked.stems[word], one.names) for word in asked.words
+        )
+        return replace(one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing, needs_line=needs_line)
 
 
 def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:

@@ -70,17 +70,26 @@ def stem(word: str) -> str:
 
 def has_stem(stemmed: str, text: str) -> bool:
     """Whether a text has a word of this stem."""
-    for match in WORD.finditer(_with_spelled_dates(text)):
-        word = strip_accents(match[0].lower())
-        if stem(word) == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
-            return True
-        if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
-            return True
-        if len(stemmed) >= 6 and stem(word)[:6] == stemmed[:6] and abs(len(word) - len(stemmed)) <= 4 and word.isalpha():
-            return True  # babysitter, babysits
-        if len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed):
-            return True  # the last part of a compound
-    return False
+    return any(_is_form(stemmed, *form) for form in _forms(text))
+
+
+@lru_cache(maxsize=1024)
+def _forms(text: str) -> tuple[tuple[str, str], ...]:
+    """The words of a text with their stems, each once: a question asks for several words in the same sentences."""
+    words = dict.fromkeys(strip_accents(match[0].lower()) for match in WORD.finditer(_with_spelled_dates(text)))
+    return tuple((word, stem(word)) for word in words)
+
+
+def _is_form(stemmed: str, word: str, its_stem: str) -> bool:
+    """Whether a word is one of a stem."""
+    if its_stem == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
+        return True
+    if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
+        return True
+    if len(stemmed) >= 6 and its_stem[:6] == stemmed[:6] and abs(len(word) - len(stemmed)) <= 4 and word.isalpha():
+        return True  # babysitter, babysits
+    # The last part of a compound.
+    return len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed)
 
 
 def has_word(word: str, text: str) -> bool:

@@ -33,7 +33,7 @@ NAMES = (
 )
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
-    "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471. Ada, the neighbour, has the spare key.\n"),
+    "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471.\nAda, the neighbour, has the spare key.\n"),
     "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
     "box://notes/plants.md": ("Plants", "# Plants\n\nThe fern gets water twice a week, the cactus once a month.\n"),
     "box://notes/shopping.md": ("Shopping", "# Shopping\n\nWe always need oat milk and coffee.\n"),

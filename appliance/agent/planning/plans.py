@@ -178,7 +178,7 @@ def tool_call(tool: str, **arguments: Any) -> ToolCall:
 
 
 def closed(text: str) -> str:
-    return text if text.endswith((".", "!", "?", "…", ":")) else f"{text}."
+    return text if text.endswith((".", "!", "?", "…", ":")) or "\n- " in text else f"{text}."
 
 
 def handed_over(call: ToolCall, preset: str, text: str) -> ToolCall:

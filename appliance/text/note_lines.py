@@ -1,0 +1,124 @@
+"""The sentences of a note, each with the headings it stands below and the list or paragraph it belongs to. Pure.
+
+People write a subject once, as a heading or as the line above a list, and only facts below it: "Pressure" and then "Should be 1.5
+bar". A sentence alone says too little there. Headings, items, boxes that are ticked, tables and the lines of a paragraph that
+somebody wrapped are known; nested lists are read as one list, and code as text.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from appliance.text import sentences
+
+HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
+BOX = re.compile(r"^\[([ xX])\]\s+")
+STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+LABEL_WORDS, LABEL_CHARS = 8, 60  # of a line above a list that says what is in it
+WRAPPED_CHARS = 55  # of a line that goes on in the next one
+
+
+class Line(Struct, frozen=True):
+    """A sentence of a note. `whole` is the line or item it stands in, `group` counts lists, tables and paragraphs."""
+
+    text: str
+    heading: str = ""
+    whole: str = ""
+    group: int = 0
+    is_item: bool = False
+    is_done: bool | None = None  # whether the box before an item is ticked, None without a box
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is all of its line."""
+        return self.whole == self.text
+
+
+def read(text: str, title: str = "") -> list[Line]:
+    """The sentences of a note without its front matter; a heading that is its title says nothing more."""
+    found: list[Line] = []
+    path: list[tuple[int, str]] = []
+    label, group, was = "", 0, ""
+    blocks = list(_blocks(text))
+    for at, (kind, lines) in enumerate(blocks):
+        if kind == "heading":
+            level, name = len(lines[0]), plain(lines[1])
+            path = [one for one in path if one[0] < level] + ([] if _is_same(name, title) else [(level, name)])
+            label, was = "", kind
+            below = next((block for block in blocks[at + 1 :] if block[0] != "blank"), None)
+            is_empty = below is None or (below[0] == "heading" and len(below[1][0]) <= level)
+            if is_empty and not _is_same(name, title):
+                group += 1
+                found.append(Line(name, ": ".join(one for _, one in path[:-1]), name, group))
+            continue
+        if kind == "text" and at + 1 < len(blocks) and blocks[at + 1][0] in ("item", "table") and _is_label(lines[0]):
+            label, was = plain(lines[0]).rstrip(":").strip(), "label"
+            continue
+        if kind == "blank":
+            continue
+        if kind != was or kind in ("text", "table"):
+            group += 1
+        if kind == "text" and was in ("item", "table"):
+            label = ""
+        was = kind
+        heading = ": ".join([*(one for _, one in path[-2:]), *([label] if label and kind in ("item", "table") else [])])
+        if kind == "table":
+            found.extend(Line(row, heading, row, group, is_item=True) for row in sentences.split_markdown("\n".join(lines)))
+            continue
+        whole = plain(" ".join(lines))
+        box = BOX.match(whole)
+        whole = BOX.sub("", whole)
+        is_done = None if box is None else box[1] != " "
+        found.extend(Line(one, heading, whole, group, kind == "item", is_done) for one in sentences.split(whole))
+    return found
+
+
+def plain(text: str) -> str:
+    """A line without the mark of an item, and without the stars of strong words."""
+    return STRONG.sub(r"\2", " ".join(sentences.ITEM.sub("", text).split()))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Headings (their mark and their text), items, tables, lines of text, and blank lines, in order."""
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip():
+            yield "blank", []
+        elif (heading := HEADING.match(line)) is not None:
+            yield "heading", [heading[1], heading[2]]
+        elif sentences.ROW.match(line) and at + 1 < len(lines) and sentences.RULE.match(lines[at + 1]):
+            end = at + 2
+            while end < len(lines) and sentences.ROW.match(lines[end]):
+                end += 1
+            yield "table", lines[at:end]
+            at = end
+            continue
+        else:
+            kind, wrapped = ("item" if sentences.ITEM.match(line) else "text"), [line]
+            while at + 1 < len(lines) and _goes_on(wrapped[-1], lines[at + 1]):
+                at += 1
+                wrapped.append(lines[at])
+            yield kind, wrapped
+        at += 1
+
+
+def _goes_on(line: str, after: str) -> bool:
+    """Whether a line was wrapped: long, without an end, and what follows begins as the middle of a sentence."""
+    if len(line) < WRAPPED_CHARS or line.rstrip().endswith((".", "!", "?", ":", "…", "|")) or not after.strip():
+        return False
+    return HEADING.match(after) is None and sentences.ITEM.match(after) is None and after.strip()[0].islower()
+
+
+def _is_label(line: str) -> bool:
+    """Whether a line above a list says what is in it, and is no sentence of its own."""
+    said = line.strip()
+    if said.endswith(":"):
+        return len(said) <= LABEL_CHARS
+    return len(said.split()) <= LABEL_WORDS // 2 and not said.endswith((".", "!", "?")) and not any(c.isdigit() for c in said)
+
+
+def _is_same(name: str, title: str) -> bool:
+    return name.strip().lower() == title.strip().lower()
