@@ -49,8 +49,10 @@ LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
 NEAREST, NEAREST_PLAIN, NEAREST_WORLD = 0.25, 0.38, 0.42  # for one's own things, where the examples do not tell, and for the world
-MOST_NEAREST, ALSO_NEAR = 3, 0.7  # sentences that are shown as the nearest, and of the best score, for another one
-FEW_SHOWN = 34  # words of all of them
+LESS_DEFINITE = 0.08  # less is enough where the question names a definite thing: "the vet for the bird"
+LEAST_NEAR_WORDED = 0.3  # nearness of a sentence to what looks like a question about the world, and has its words
+MOST_NEAREST, ALSO_NEAR = 3, 0.6  # sentences that are shown as the nearest, and of the best score, for another one
+FEW_SHOWN = 45  # words of all of them
 SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
 WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
 KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
@@ -67,7 +69,9 @@ WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
 DEFINITION = re.compile(
     r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
-    r"|^what does an? \w+ (?:do|mean)\W*$",
+    r"|^what does an? \w+ (?:do|mean)\W*$"
+    r"|^(?:how do(?:es)? (?:an? )?|wie funktionier(?:t|en) (?:eine? )?)[\w-]+(?: [\w-]+)?(?: work)?\W*$"
+    r"|^what (?:is|are) [\w-]+ (?:used |good )for\W*$|^what do(?:es)? [\w-]+ do to [\w-]+\W*$",
     re.IGNORECASE,
 )
 DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
@@ -256,10 +260,14 @@ class Guide:
             said=[text for text in scene.statements if self._is_statement(text)] if is_question else (),
         )
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
-        is_own = is_own or bool(own - language.words["everybody"])
+        is_past = bool({"did", "had"} & set(words)) or bool(
+            set(words) & language.words["past"]
+        )  # what we did is no matter of everybody
+        is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past and is_question)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
-        if kind == "world" and (found.known or (DEFINITE.search(scene.text) and found.most_covered >= WORDED)):
+        is_worded = bool(DEFINITE.search(scene.text)) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
+        if kind == "world" and (found.known or is_worded):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
         if follows and kind == "world" and self._is_of_last(found, words, language):
             kind = ""
@@ -271,7 +279,7 @@ class Guide:
             return self._build_chat(scene, shots=shots)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
         if is_of_subject or self._is_answer(found, kind, words, language):
-            is_sure = found.score >= SURE or not found.best[0].ref
+            is_sure = found.certainty >= SURE or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if is_question and follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
@@ -281,13 +289,16 @@ class Guide:
             and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
         ):
             return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
-        if is_question and not is_you and found.note_score >= self._least_near(scene, kind, language):
-            is_thing = bool(DEFINITE.search(scene.text)) and found.best[0].nearness >= NEAR["world"]
+        if is_question and not is_you and found.note_score >= self._least_near(scene, found, kind, language):
+            best = found.best[0]
+            is_thing = bool(DEFINITE.search(scene.text)) and (best.nearness >= NEAR["world"] or not best.missing)
             if own or found.known or kind != "world" or is_thing:
                 return self._quote_nearest(found, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
+        if is_question and kind == "" and not is_you and scene.tier == "tiny" and "no_talk" in language.phrases:
+            return self._say_nothing(found, language)  # the model does not know the language
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         is_near = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
         if is_near and is_question and not is_you and kind != "talk":
@@ -300,11 +311,14 @@ class Guide:
         return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None
 
     @staticmethod
-    def _least_near(scene: Scene, kind: str, language: Language) -> float:
+    def _least_near(scene: Scene, found: Evidence, kind: str, language: Language) -> float:
         """From which score a sentence is shown as the nearest: a tiny model can say nothing else in a language it does not know."""
         if scene.tier == "tiny" and "no_talk" in language.phrases:
             return NEAREST
-        return NEAREST_WORLD if kind == "world" else NEAREST_PLAIN
+        is_definite = bool(DEFINITE.search(scene.text))
+        if kind == "world":
+            return NEAREST_WORLD - (LESS_DEFINITE if is_definite and not found.best[0].missing else 0.0)
+        return NEAREST_PLAIN - (LESS_DEFINITE if is_definite else 0.0)
 
     def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
         """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""

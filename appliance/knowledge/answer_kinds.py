@@ -83,6 +83,10 @@ MONEY = (
     r"[€$£¥]|\b(?:euros?|eur|dollars?|cents?|pounds?|pence|francs?|franken|chf|usd|gbp|free|kostenlos|gratis|gratuite?"
     r"|umsonst|nothing|yen)\b"
 )
+BARE_AMOUNT = (  # 1,060 or 214, and no count, length or part of a longer number
+    r"(?<![\w.,/:-])\d{1,3}(?:[.,' ]\d{3})+(?![\w/:-])"
+    rf"|(?<![\w.,/:-])\d{{2,5}}(?:[.,]\d\d)?(?! ?(?:{UNIT_OF_TIME}|{UNIT_OF_LENGTH}|%|kg|g|l)\b)(?![\w/:-])"
+)
 WEIGHT = r"\d ?(?:kg|g|lbs?|kilos?|grams?|gramm|pounds?|stone|tonn?e?s?)\b"
 HEIGHT = rf"\d ?{UNIT_OF_LENGTH}\b"
 PHONE = r"\d{2,}[-/ .]\d{2,}|\d{5,}"
@@ -155,6 +159,14 @@ class Kind(Struct, frozen=True):
     question: str
     holds: Callable[[str], bool]
     words: frozenset[str] = frozenset()
+    perhaps: str = ""  # what may be meant where people leave out what it is: an amount without its currency, beside these words
+    beside: frozenset[str] = frozenset()
+
+    def may_hold(self, text: str) -> bool:
+        """Whether a text without such a thing may say it all the same."""
+        if not self.perhaps or compiled(self.perhaps).search(compiled(A_DATE).sub(" ", text)) is None:
+            return False
+        return not self.beside.isdisjoint(word.lower() for word in re.findall(r"[^\W_]+", text))
 
 
 def kind_of(question: str) -> Kind | None:
@@ -229,7 +241,7 @@ KINDS: tuple[Kind, ...] = (
             r"|\bwh(?:at|ich) (?:town|city|country|place|room)\b"
         ),
         _holds_place,
-        frozenset("place room town city street country".split()),
+        frozenset("place town city country".split()),
     ),
     Kind("owner", r"^\W*(?:(?:and|so|und|et|y) )?(?:whose|wem gehör\w+|à qui|de quién)\b", _holds_owner),
     Kind(
@@ -297,6 +309,11 @@ KINDS: tuple[Kind, ...] = (
         ),
         _fits(MONEY),
         frozenset("cost costs much expensive price pay paid kostet kosten coute coutent cuesta cuestan".split()),
+        BARE_AMOUNT,
+        frozenset(
+            "pay pays paid cost costs fee fees rent price charge charges left owe owes salary gross net deposit total bill".split()
+        )
+        | frozenset("zahlt bezahlt kostet kosten miete preis gebühr rest loyer prix charges paga cuesta precio alquiler".split()),
     ),
     Kind(
         "weight",
@@ -322,7 +339,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "time",
         (
-            r"^\W*(?:[\w']+ ){0,2}(?:when|wann|quand|cuándo)\b|\b(?:what time|what date|which date|wh(?:at"
+            r"\bdate of birth\b|\bgeburtsdatum\b|\bdate de naissance\b|\bfecha de nacimiento\b"
+            r"|^\W*(?:[\w']+ ){0,2}(?:when|wann|quand|cuándo)\b|\b(?:what time|what date|which date|wh(?:at"
             r"|ich) (?:week)?days?|(?:what|which) (?:month|year)"
             r"|welche[mnrs]? (?:tag|datum)|um wie ?viel uhr|quel jour|à quelle heure|qué día|a qué hora)\b"
         ),
@@ -332,7 +350,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "number",
         (
-            r"\b(?:how (?:much|many|often|big|large|high|deep|wide|hot|cold|fast|strong)|number|pin|combination|port"
+            r"\b(?:how (?:much|many|often|big|large|high|deep|wide|hot|cold|fast|strong)|number|reference|pin|combination|port"
             r"|wie (?:viele?|oft|groß|hoch|tief|breit|heiß|kalt|schnell)|wieviele?|nummer"
             r"|combien|numéro|cuánt[oa]s?|número)\b"
         ),

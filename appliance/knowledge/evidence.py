@@ -37,7 +37,7 @@ from appliance.knowledge.word_forms import (
 from appliance.text import markdown, note_lines, sentences
 
 HITS = 6  # notes that are looked at
-ALIKE_HITS = 4  # and those with words that mean the same
+ALIKE_HITS = 8  # and those with words that mean the same
 ALONE_HITS = 2  # and those with a word of the question that none of the others has
 MOST_ALONE = 4  # such words, the rarest: each is a search of its own
 MOST_NOTES = 20  # from which sentences are collected
@@ -58,6 +58,8 @@ PLAIN = 0.85  # coverage from which nothing has to be looked for among near word
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
 UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
+AFAR, ONE_WORD = 0.4, 0.05  # taken off before a sentence is said to be the answer
+LIKELY = 0.2  # taken off for a word that is likely a name, or a year, that the sentence and what stands around it do not have
 MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
 DOUBT = 0.15  # where it is only there in what the question names itself
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
@@ -85,6 +87,7 @@ GENERIC = frozenset(
     "number name code address time date nummer adresse numero nom nombre direccion exact current full whole person contact".split()
 )
 NOBODYS = frozenset("next last first due new old".split())
+YEAR = re.compile(r"(?:19|20)\d\d$")
 MONTHS = frozenset(
     "january february march april may june july august september october november december januar februar marz mai juni juli "
     "oktober dezember".split()
@@ -101,6 +104,7 @@ class Sentence(Struct, frozen=True):
     coverage: float = 0.0
     nearness: float = 0.0
     missing: tuple[str, ...] = ()
+    afar: float = 0.0  # how much of what the question names stands below the same heading, in the same note, or nowhere
     heading: str = ""
     whole: str = ""  # the line or item it stands in
     group: int = 0
@@ -140,9 +144,19 @@ class Evidence(Struct, frozen=True):
         return self.best[0].score if self.best else 0.0
 
     @property
+    def certainty(self) -> float:
+        """The same, less for what of the question stands only around the best sentence, and for a question of one word."""
+        return self.score - (AFAR * self.best[0].afar if self.best else 0.0) - (ONE_WORD if len(self.words) < 2 else 0.0)
+
+    @property
     def note_score(self) -> float:
         """The same where that is a sentence of a note, 0 for what the person said."""
         return self.score if self.best and self.best[0].ref else 0.0
+
+    @property
+    def nearest(self) -> float:
+        """How near the best sentence is to the question as a whole."""
+        return self.best[0].nearness if self.best else 0.0
 
     @property
     def most_covered(self) -> float:
@@ -159,6 +173,7 @@ class _Question(Struct):
     weights: dict[str, float]
     vector: Sequence[float] = ()
     names: frozenset[str] = frozenset()
+    likely: frozenset[str] = frozenset()  # words typed in small letters that notes write as a name, and years
     is_naming: bool = False
     kind: Kind | None = None
     near: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -205,6 +220,9 @@ class Finder:
         of the notes that the talk is about, `said` what the person said before in it."""
         kind, question = kind_of(question), self._with_parts(question)
         words = content_words(question, self._ignored)
+        if about and not words:  # "and from when to when?"
+            question, about = f"{about} {question}", ""
+            words = content_words(question, self._ignored)
         found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
         question, words = self._without_errors(question, words, found)
@@ -242,7 +260,7 @@ class Finder:
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
         asked = self._taken_apart(query, words, kind_of(query), found)
-        return [one for one in found if self._measure_coverage(asked, one)[0] >= least]
+        return [one for one in found if self._measure_coverage(asked, replace(one, whole=""))[0] >= least]
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -293,7 +311,7 @@ class Finder:
     def _without_errors(self, question: str, words: list[str], found: Sequence[Sentence]) -> tuple[str, list[str]]:
         """A question and its words with those of the notes found in place of words one letter away that no note has.
 
-        Names stay as they are: whoever asks for Jonah does not mean Jonas.
+        Names stay as they are but for two letters in each other's place: whoever asks for Jonah does not mean Jonas.
         """
         counts = self._search.passages.frequencies(words)
         theirs = [one for one in content_words(" ".join(s.names for s in found), self._ignored) if one.isalpha()]
@@ -301,7 +319,11 @@ class Finder:
         for word in words:
             if self._is_mistyped_function_word(word, counts):
                 meant[word] = ""
-            if word in meant or len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or is_name(question, word):
+            if word in meant or len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word):
+                continue
+            if is_name(question, word):
+                swapped = [one for one in theirs if one != word and sorted(one) == sorted(word) and distance(word, one, 1) == 1]
+                meant |= {word: swapped[0]} if swapped else {}
                 continue
             if stem(word) in self._alike or any(has_stem(stem(word), other) for other in theirs):
                 continue
@@ -324,7 +346,14 @@ class Finder:
 
     def _with_parts(self, question: str) -> str:
         """A question with the two words of each compound in its place, as in German, where both are known and the whole is not."""
-        known = {word: parts for word in content_words(question, self._ignored) if (parts := self._parts_of(word))}
+        words = content_words(question, self._ignored)
+        counts = self._search.passages.frequencies([*words, *(word[:-1] for word in words)])
+        # "Fritzis number", "des Vereins": the name itself is what a note has.
+        known = {w: w[:-1] for w in words if w.endswith("s") and not counts.get(w) and counts.get(w[:-1]) and w.isalpha()}
+        known |= {
+            w: w.replace("-", " ") for w in words if "-" in w and not counts.get(w) and all(part.isalpha() for part in w.split("-"))
+        }
+        known |= {word: parts for word in words if word not in known and (parts := self._parts_of(word))}
         return WORD.sub(lambda match: known.get(strip_accents(match[0].lower()), match[0]), question) if known else question
 
     def _parts_of(self, word: str) -> str:
@@ -347,20 +376,30 @@ class Finder:
         total = max(1, self._search.passages.counts().chunks)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
         told = [word for word in words if kind is None or word not in kind.words]
-        words = told if len(told) > 1 else words
+        words = told if len(told) > 1 or any(counts.get(word) for word in told) else words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         shouted = "" if question.isupper() else question  # in which capitals mean nothing
         acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}
         stems = {word: stem(word) for word in words}
         # A word of everyday life is no name, though German writes it with a capital letter.
         names = frozenset(w for w in words if w not in MONTHS and is_name(question, w) and stems[w] not in self._alike) | acronyms
-        asked = _Question(question, words, stems, weights, (), names, bool(NAMING.match(question)), kind)
+        likely = frozenset(w for w in words if w not in names and (YEAR.match(w) or self._is_always_name(w, stems[w], found)))
+        asked = _Question(question, words, stems, weights, (), names, likely, bool(NAMING.match(question)), kind)
         parts: dict[tuple[str, str], list[str]] = {}
         for one in found:
             for key in ((one.ref, ""), (one.ref, one.heading)) if one.heading else ((one.ref, ""),):
                 parts.setdefault(key, []).append(one.text)
         asked.texts.update((key, "\n".join(texts)) for key, texts in parts.items())
         return asked
+
+    def _is_always_name(self, word: str, stemmed: str, found: Sequence[Sentence]) -> bool:
+        """Whether the sentences found have a word with a capital letter only."""
+        if not word.isalpha() or len(word) < LEAST_PART or stemmed in self._alike or word in MONTHS:
+            return False
+        forms = {word, word.removesuffix("s")}
+        said = [match for one in found for match in WORD.finditer(one.names) if match[0][:1].lower() == word[0]]
+        said = [match for match in said if strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) in forms]
+        return bool(said) and all(match[0][0].isupper() for match in said)
 
     def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:
         """Names that no note has: words with a capital letter inside a sentence, and words with digits."""
@@ -403,9 +442,9 @@ class Finder:
         others = self._alike.get(stemmed, frozenset())
         return any(stem(word) in others for word in content_words(text, ()))
 
-    def _measure_coverage(self, asked: _Question, one: Sentence) -> tuple[float, tuple[str, ...]]:
+    def _measure_coverage(self, asked: _Question, one: Sentence) -> tuple[float, tuple[str, ...], float]:
         """How much of what the question names a sentence holds with what stands around it, and which words it does not hold."""
-        total, held, missing = sum(asked.weights.values()), 0.0, []
+        total, held, missing, afar = sum(asked.weights.values()), 0.0, [], 0.0
         names, theirs = one.names, content_words(one.names, ()) if asked.near else []
         for word in asked.words:
             share, stemmed = 0.0, asked.stems[word]
@@ -419,6 +458,8 @@ class Finder:
                 share = LINE
             elif self._means_the_same(stemmed, names):
                 share = LIKE
+            elif self._means_the_same(stemmed, one.whole):
+                share = LIKE * LINE
             else:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
@@ -430,7 +471,9 @@ class Finder:
             held += share * asked.weights[word]
             if share < NEARBY:
                 missing.append(word)
-        return (held / total if total else 0.0), tuple(missing)
+            if share <= SECTION:
+                afar += asked.weights[word]
+        return (held / total if total else 0.0), tuple(missing), (afar / total if total else 0.0)
 
     def _with_list(self, asked: _Question, best: list[Sentence], found: Sequence[Sentence]) -> list[Sentence]:
         """The best sentences, with a whole list in place of its item that is the best, when the question asks for all of them.
@@ -468,6 +511,7 @@ class Finder:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
         words = content_words(one.names, self._ignored)
         known = set(asked.stems.values())
+        known |= {stem(strip_accents(other)) for word in asked.words for other in self._everyday.get(word, ())}
         return any(stem(word) not in known and not compiled(WHEN).search(word) and word not in MONTHS | NOBODYS for word in words)
 
     def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
@@ -488,14 +532,15 @@ class Finder:
         if asked.kind.name == "first name" and asked.names:
             return 0.0 if any(has_full_name(text, name) for name in asked.names) else MISFIT
         if not asked.kind.holds(text):
-            return MISFIT
-        if asked.kind.name != "place" or not asked.names:
+            return DOUBT if asked.kind.may_hold(text) else MISFIT
+        named = {word for word in asked.words if word in asked.names or is_name(asked.text, word)}
+        if asked.kind.name != "place" or not named:
             return 0.0
-        rest = WORD.sub(lambda at: " " if strip_accents(at[0].lower()) in asked.names else at[0], text)
+        rest = WORD.sub(lambda at: " " if strip_accents(at[0].lower()) in named else at[0], text)
         return 0.0 if asked.kind.holds(rest) else DOUBT
 
     def _weigh_sentence(self, asked: _Question, one: Sentence, nearness: float, subjects: Sequence[str]) -> Sentence:
-        coverage, missing = self._measure_coverage(asked, one)
+        coverage, missing, afar = self._measure_coverage(asked, one)
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
         if one.ref:
             score -= self._measure_all_misfit(asked, one)
@@ -508,13 +553,15 @@ class Finder:
             score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)
         elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
             score -= UNSAID * sum(word not in GENERIC and word not in asked.names for word in missing)
-        score -= NAMELESS * sum(word in asked.names for word in missing)
+        score -= NAMELESS * sum(word in asked.names for word in missing) + LIKELY * sum(word in asked.likely for word in missing)
         if one.ref and one.ref in subjects:
             score += SUBJECT
         needs_line = one.whole != one.text and any(
             has_stem(asked.stems[word], one.whole) and not has_stem(asked.stems[word], one.names) for word in asked.words
         )
-        return replace(one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing, needs_line=needs_line)
+        return replace(
+            one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing, needs_line=needs_line, afar=afar
+        )
 
 
 def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:

@@ -38,6 +38,7 @@ ENDINGS = (
     *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
 )
 WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
+INVERTED = re.compile(r"(?<=\w\w)-(?:t-)?(?:je|tu|il|elle|on|nous|vous|ils|elles|ce)$")  # "avons-nous"
 ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-3]\d)\b")
 MONTH_NAMES = "January February March April May June July August September October November December".split()
 
@@ -48,6 +49,7 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
     for match in WORD.finditer(text):
         word = match[0].lower().replace("’", "'")
         word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
+        word = INVERTED.sub("", word)
         if match[0] not in LETTERS and (word in ignored or word.removesuffix("'s") in ignored):
             continue
         word = strip_accents(word.removesuffix("'s").removesuffix("'"))
@@ -96,7 +98,7 @@ def has_word(word: str, text: str) -> bool:
     """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one counts."""
     said = (match[0].lower().replace("’", "'") for match in WORD.finditer(text))
     theirs = (strip_accents(one.removesuffix("'s").removesuffix("'")) for one in said)
-    return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") for one in theirs)
+    return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") or word == f"{one}s" for one in theirs)
 
 
 @lru_cache(maxsize=512)

@@ -16,6 +16,7 @@ HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
 BOX = re.compile(r"^\[([ xX])\]\s+")
 STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 LABEL_WORDS, LABEL_CHARS = 8, 60  # of a line above a list that says what is in it
+FRAGMENT_WORDS = 2  # of what is no sentence by itself
 WRAPPED_CHARS = 55  # of a line that goes on in the next one
 
 
@@ -70,7 +71,18 @@ def read(text: str, title: str = "") -> list[Line]:
         box = BOX.match(whole)
         whole = BOX.sub("", whole)
         is_done = None if box is None else box[1] != " "
-        found.extend(Line(one, heading, whole, group, kind == "item", is_done) for one in sentences.split(whole))
+        found.extend(Line(one, heading, whole, group, kind == "item", is_done) for one in _sentences(whole))
+    return found
+
+
+def _sentences(whole: str) -> list[str]:
+    """The sentences of a line; what is too short to say anything alone ends the one before: "Six hours a year. Done: 4."."""
+    found: list[str] = []
+    for one in sentences.split(whole):
+        if found and len(one.split()) <= FRAGMENT_WORDS:
+            found[-1] = f"{found[-1]} {one}"
+        else:
+            found.append(one)
     return found
 
 

@@ -20,6 +20,12 @@ NOTES = {
     "flat": "Landlord: Mr. Bianchi, 555-0109. The rent is 1,140 euros.",
     "beds": "| Bed | 2026 | 2027 |\n|---|---|---|\n| B | beans | kale |\n| C | garlic | potatoes |\n",
     "car": "It was washed at the station in June.",
+    "heating": "# Heating\n\nA Vaillant.\n\n## Pressure\nShould be 1.5 bar when cold.\n\n## Service\nIn September.\n",
+    "camper": "# Camper\n\n## Packing list\n- [x] awning pegs\n- [ ] head torch\n- [ ] levelling ramps\n",
+    "loan": "# Mortgage\n\n184,000 left, fixed until 2029. Account 5520 at the Sparkasse.\n",
+    "walk": "12 May: with Torvald to the lake.\nOn the way home Torvald lost a glove.\n",
+    "gp": "Blood group B negative.\n",
+    "trip": "Paid the ferry. It leaves Harlingen at nine.\n",
 }
 
 
@@ -95,3 +101,51 @@ def test_what_the_person_said_is_no_sentence_of_a_note(find: Callable[..., Evide
     found = find("Which tailor made my coat?", said=["My coat is green."])
     assert found.best[0].ref == "" and found.score > 0 == found.note_score
     assert find("Who has the address inside?").note_score > 0
+
+
+def test_a_fact_below_a_heading_is_found_by_it_and_quoted_with_it(find: Callable[[str], Evidence]) -> None:
+    best = find("What pressure should the heating have?").best[0]
+    assert best.quoted == "Pressure: Should be 1.5 bar when cold."
+
+
+def test_what_a_list_is_asked_for_by_its_heading_is_answered_by_all_of_it(find: Callable[[str], Evidence]) -> None:
+    assert find("What is on the packing list of the camper?").best[0].quoted == (
+        "Packing list:\n- awning pegs\n- head torch\n- levelling ramps"
+    )
+    assert find("What is still to pack on the packing list?").best[0].items == ("head torch", "levelling ramps")
+
+
+def test_an_item_that_has_more_of_the_question_than_the_others_is_meant_alone(find: Callable[[str], Evidence]) -> None:
+    best = find("Is a torch on the packing list?").best[0]
+    assert (best.text, best.items) == ("head torch", ())
+
+
+def test_items_are_counted_where_it_is_asked_how_many(find: Callable[[str], Evidence]) -> None:
+    assert find("How many things are on the packing list?").best[0].quoted.startswith("3 Packing list:\n- awning pegs")
+
+
+def test_an_amount_may_stand_without_its_currency_beside_a_word_for_it(find: Callable[[str], Evidence]) -> None:
+    assert find("How much do we owe for the mortgage?").best[0].text.startswith("184,000 left")
+    assert not any(one.score > 0 and "5520" in one.text for one in find("How much did the account cost?").best)
+
+
+def test_a_name_in_small_letters_that_a_sentence_does_not_have_speaks_against_it(find: Callable[[str], Evidence]) -> None:
+    assert find("where did torvald lose the glove").certainty > find("where did sparkasse lose the glove").certainty
+    assert find("torvalds glove").best[0].missing == find("glove of torvald").best[0].missing == ()
+
+
+def test_what_is_asked_about_in_another_sentence_of_the_line_is_quoted_with_it(find: Callable[[str], Evidence]) -> None:
+    assert find("When does the ferry leave Harlingen?").best[0].quoted == "Paid the ferry. It leaves Harlingen at nine."
+
+
+def test_a_question_without_a_word_of_its_own_asks_about_the_one_before(find: Callable[..., Evidence]) -> None:
+    assert "12 May" in find("and when?", about="Who walked to the lake with Torvald?").best[0].text
+
+
+def test_words_with_a_hyphen_are_taken_apart_where_no_note_has_them(find: Callable[[str], Evidence]) -> None:
+    assert find("Was kostet die Camper-Wohnung?").words == ("kostet", "camper", "wohnung")
+    assert find("Où avons-nous le gant ?").words == ("gant",)
+
+
+def test_two_letters_of_a_name_in_each_others_place_are_a_typing_error(find: Callable[[str], Evidence]) -> None:
+    assert "torvald" in find("Where did Tovrald lose the glove?").words

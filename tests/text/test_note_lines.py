@@ -62,3 +62,7 @@ def test_headings_lie_inside_each_other_and_an_empty_one_stays_a_sentence() -> N
 
 def test_stars_of_strong_words_are_taken_off() -> None:
     assert [line.text for line in read("**3 Sept** Rain.\n* item **one**\n")] == ["3 Sept Rain.", "item one"]
+
+
+def test_what_is_no_sentence_by_itself_ends_the_one_before() -> None:
+    assert [line.text for line in read("Six hours a year. Done: 4.\n")] == ["Six hours a year. Done: 4."]

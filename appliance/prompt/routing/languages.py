@@ -7,6 +7,7 @@ its words joined, its phrases and rules take the place of ours. A file of the ho
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -19,6 +20,7 @@ from appliance.errors import BadInput
 from appliance.prompt.routing import sentence_templates
 from appliance.prompt.routing.sentence_templates import Sentence, make_sentence
 
+LEAST_PLAIN = 3  # letters that a word of a question has more than, which is known without its accents as well
 SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
 UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
@@ -260,6 +262,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     words: dict[str, frozenset[str]] = {key: frozenset() for key in WORDS}
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+    words |= {key: words[key] | {_plain(word) for word in words[key] if len(word) > LEAST_PLAIN} for key in ("question",)}
     levels: dict[str, frozenset[str]] = {}
     for rows in both("levels"):
         levels |= {key: levels.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
@@ -286,6 +289,11 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
 def _names(listed: str) -> list[str]:
     """Names with commas between, in small letters."""
     return [one.strip().lower() for one in listed.split(",") if one.strip()]
+
+
+def _plain(word: str) -> str:
+    """A word as people type it who leave out the accents."""
+    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
 
 
 def _alike(group: str) -> tuple[frozenset[str], frozenset[str]]:
