@@ -297,8 +297,6 @@ class Guide:
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
-        if is_question and kind == "" and not is_you and scene.tier == "tiny" and "no_talk" in language.phrases:
-            return self._say_nothing(found, language)  # the model does not know the language
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         is_near = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
         if is_near and is_question and not is_you and kind != "talk":
@@ -317,7 +315,7 @@ class Guide:
             return NEAREST
         is_definite = bool(DEFINITE.search(scene.text))
         if kind == "world":
-            return NEAREST_WORLD - (LESS_DEFINITE if is_definite and not found.best[0].missing else 0.0)
+            return NEAREST_WORLD - (LESS_DEFINITE if is_definite and found.best and not found.best[0].missing else 0.0)
         return NEAREST_PLAIN - (LESS_DEFINITE if is_definite else 0.0)
 
     def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:

@@ -58,6 +58,7 @@ PLAIN = 0.85  # coverage from which nothing has to be looked for among near word
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
 UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
+TOLD = 0.35  # what a word counts that only says what kind of thing is asked for
 AFAR, ONE_WORD = 0.4, 0.05  # taken off before a sentence is said to be the answer
 LIKELY = 0.2  # taken off for a word that is likely a name, or a year, that the sentence and what stands around it do not have
 MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
@@ -376,8 +377,10 @@ class Finder:
         total = max(1, self._search.passages.counts().chunks)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
         told = [word for word in words if kind is None or word not in kind.words]
-        words = told if len(told) > 1 or any(counts.get(word) for word in told) else words
+        words = told if len(told) > 1 else words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
+        if len(told) == 1 and counts.get(told[0]):  # "Fritzis phone number": what it is about counts most
+            weights = {word: weight * (1.0 if word in told else TOLD) for word, weight in weights.items()}
         shouted = "" if question.isupper() else question  # in which capitals mean nothing
         acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}
         stems = {word: stem(word) for word in words}

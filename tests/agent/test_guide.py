@@ -472,6 +472,18 @@ def test_a_question_without_its_mark_is_nothing_that_was_told(ask: Any) -> None:
     assert text_of(steps) == "You told me: her wedding is in May"
 
 
+@pytest.mark.parametrize("text", ["how does a garage work", "What is milk used for?"])
+def test_what_a_kind_of_thing_does_is_no_question_about_notes(ask: Any, text: str) -> None:
+    steps, model, _ = ask(text, answers=[["It does."]])
+    assert text_of(steps) == "It does." and len(model.asked) == 1
+
+
+@pytest.mark.parametrize("ask", [of_the_world], indirect=True)
+def test_a_definite_thing_that_no_note_has_is_left_to_the_model(ask: Any) -> None:
+    steps, model, _ = ask("Is the elephant bigger?", answers=[["Yes."]])
+    assert text_of(steps).startswith("Yes.") and len(model.asked) == 1
+
+
 def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
     assert said.split("\n")[0] == "Your notes do not say it in these words. Nearest:"

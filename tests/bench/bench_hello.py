@@ -78,8 +78,9 @@ def serving(model: Path, notes: Mapping[str, str] | None = None, **settings: str
             if file.is_file():
                 (home.models / file.name).symlink_to(file.resolve())
         for name, text in (notes or {}).items():
-            (home.box / "notes").mkdir(exist_ok=True)
-            (home.box / "notes" / name).write_text(text, encoding="utf-8")
+            note = home.box / "notes" / name
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(text, encoding="utf-8")
         keys = {"MODELS__CONTEXT": str(WINDOW), "MODELS__THREADS": str(THREADS), "RUNS__TITLES": "words", **settings}
         environ = clean_environ(Path(folder), runtime) | {f"OWLBOX__{key}": value for key, value in keys.items()}
         core = Core(home, environ, process="cli", is_shared=False)
