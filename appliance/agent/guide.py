@@ -13,6 +13,22 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from appliance.agent.planning import computed, questions_back, spelling, talk_history
+from appliance.agent.planning.answer_thresholds import (
+    DEFINITE,
+    DEFINITION,
+    KNOWN,
+    LEAST,
+    LEAST_NEAR_WORDED,
+    NEAR,
+    NEAREST,
+    NEAREST_WORLD,
+    SURE,
+    SURE_WORLD,
+    WORDED,
+    is_about_known,
+    is_answer,
+    least_near,
+)
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, last_effect, pointing
 from appliance.agent.planning.note_plans import NotePlans
@@ -45,18 +61,8 @@ from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
 from appliance.text import sentences
 
-LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
-NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
-SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
-NEAREST, NEAREST_PLAIN, NEAREST_WORLD = 0.25, 0.38, 0.42  # for one's own things, where the examples do not tell, and for the world
-LESS_DEFINITE = 0.08  # less is enough where the question names a definite thing: "the vet for the bird"
-LEAST_NEAR_WORDED = 0.3  # nearness of a sentence to what looks like a question about the world, and has its words
 MOST_NEAREST, ALSO_NEAR = 3, 0.6  # sentences that are shown as the nearest, and of the best score, for another one
 FEW_SHOWN = 45  # words of all of them
-SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
-WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
-KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
-SURE_WORLD = 0.5  # least nearness to an example about the world where the notes know a name in the question
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
@@ -67,14 +73,6 @@ MOST_LISTED = 30
 SHORT_ORDER = 120  # characters of an order that is put politely by the program
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
-DEFINITION = re.compile(
-    r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
-    r"|^what does an? \w+ (?:do|mean)\W*$"
-    r"|^(?:how do(?:es)? (?:an? )?|wie funktionier(?:t|en) (?:eine? )?)[\w-]+(?: [\w-]+)?(?: work)?\W*$"
-    r"|^what (?:is|are) [\w-]+ (?:used |good )for\W*$|^what do(?:es)? [\w-]+ do to [\w-]+\W*$",
-    re.IGNORECASE,
-)
-DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
 POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
 REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
 FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
@@ -278,7 +276,7 @@ class Guide:
         if is_definition and not is_own:
             return self._build_chat(scene, shots=shots)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
-        if is_of_subject or self._is_answer(found, kind, words, language):
+        if is_of_subject or is_answer(found, kind, words, language):
             is_sure = found.certainty >= SURE or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if is_question and follows and (said := self._last_statement(scene)):
@@ -286,10 +284,10 @@ class Guide:
         if (
             is_question
             and not is_you
-            and (kind == "notes" or (kind != "world" and found.best and (is_own or self._is_about_known(found, scene.text))))
+            and (kind == "notes" or (kind != "world" and found.best and (is_own or is_about_known(found, scene.text))))
         ):
             return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
-        if is_question and not is_you and found.note_score >= self._least_near(scene, found, kind, language):
+        if is_question and not is_you and found.note_score >= least_near(scene, found, kind, language):
             best = found.best[0]
             is_thing = bool(DEFINITE.search(scene.text)) and (best.nearness >= NEAR["world"] or not best.missing)
             if own or found.known or kind != "world" or is_thing:
@@ -307,16 +305,6 @@ class Guide:
         """Whether a text tells something: it asks for nothing, and is no question without its mark."""
         language = self._router.languages.detect(text)[0]
         return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None
-
-    @staticmethod
-    def _least_near(scene: Scene, found: Evidence, kind: str, language: Language) -> float:
-        """From which score a sentence is shown as the nearest: a tiny model can say nothing else in a language it does not know."""
-        if scene.tier == "tiny" and "no_talk" in language.phrases:
-            return NEAREST
-        is_definite = bool(DEFINITE.search(scene.text))
-        if kind == "world":
-            return NEAREST_WORLD - (LESS_DEFINITE if is_definite and found.best and not found.best[0].missing else 0.0)
-        return NEAREST_PLAIN - (LESS_DEFINITE if is_definite else 0.0)
 
     def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
         """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""
@@ -337,25 +325,6 @@ class Guide:
         """Whether a plan answers with what notes or the person said."""
         nothing = language.phrases["nothing_plain"].rstrip(".")
         return isinstance(plan, Grounded) or (isinstance(plan, Say) and not plan.is_near and not plan.text.startswith(nothing))
-
-    @staticmethod
-    def _is_about_known(found: Evidence, question: str) -> bool:
-        """Whether a question names somebody or something that the notes know, but asks what they do not say."""
-        is_definite = bool(DEFINITE.search(question)) and found.most_covered >= WORDED
-        return bool(found.known) or is_definite or (found.score > 0 and found.best[0].coverage >= KNOWN)
-
-    @staticmethod
-    def _is_answer(found: Evidence, kind: str, words: Sequence[str], language: Language) -> bool:
-        """Whether the best sentence answers a question of this kind: the world, one's own things, talk."""
-        if not found.best:
-            return False
-        best, least, near = found.best[0], LEAST[kind], NEAR[kind]
-        if kind == "talk" and best.coverage >= WORDED and not set(words) & language.words["you"]:
-            near = NEAR[kind] / 2
-        if kind == "world" and found.known and not best.missing:
-            least = SPECIFIC
-        has_vectors = any(one.nearness for one in found.best)
-        return found.score >= least and (best.nearness >= near or (not has_vectors and kind in ("", "notes")))
 
     @staticmethod
     def _is_followup(scene: Scene, words: Sequence[str], language: Language) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from appliance.agent import reports
-from appliance.agent.guide import DEFINITE, LEAST, Guide
+from appliance.agent.guide import Guide
 from appliance.agent.planning import errands
+from appliance.agent.planning.answer_thresholds import DEFINITE, LEAST
 from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
 from appliance.knowledge import word_forms
 from appliance.prompt.packet import strip_notes

@@ -1,10 +1,10 @@
 """The sentences of notes that speak to a question, and how well: for an answer that is right, or for saying that there is none.
 
 Search ranks notes against each other; its scores say nothing about whether the best one answers anything. Here each sentence
-of the best notes is weighed by itself: how much of what the question names it holds (rare words count more, the note's title
-counts, words of the same meaning and near ones by their vectors count a little), how near it is to the question as a whole, and
-whether it holds what kind of thing is asked for (`answer_kinds`). Thresholds are in `agent.guide`. Works on words alone where no
-vectors come.
+of the best notes is weighed by itself: how much of what the question names it holds (rare words count more, the note's title and
+headings count, words of the same meaning and near ones by their vectors count a little), how near it is to the question as a whole,
+and whether it holds what kind of thing is asked for (`answer_kinds`). A list may be the answer as a whole. Thresholds are in
+`agent.planning.answer_thresholds`. Works on words alone where no vectors come.
 """
 
 import math
@@ -16,6 +16,7 @@ from operator import mul
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from appliance.knowledge import note_lines
 from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
 from appliance.knowledge.edit_distance import distance
 from appliance.knowledge.entries import Entries
@@ -34,7 +35,7 @@ from appliance.knowledge.word_forms import (
     stem,
     strip_accents,
 )
-from appliance.text import markdown, note_lines, sentences
+from appliance.text import markdown, sentences
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 8  # and those with words that mean the same

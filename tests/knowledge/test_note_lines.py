@@ -1,6 +1,6 @@
 """Sentences of a note with what they stand below."""
 
-from appliance.text.note_lines import read
+from appliance.knowledge.note_lines import read
 
 NOTE = """# Heating
 
