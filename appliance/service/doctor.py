@@ -56,7 +56,7 @@ class Doctor:
             "documents": lambda: _documents(home),
             "folder": lambda: _folder(home),
             "runtime": lambda: _runtime(home, environ),
-            "queue": lambda: _queue(home, environ),
+            "queue": lambda: _queue(home, environ, self.store),
             "channels": lambda: upkeep.check_channels(self.settings, self.status, self._count_failed()),
             "disk": lambda: upkeep.check_disk(home, self.settings),
             "wear": lambda: machine.check_wear(home),
@@ -84,6 +84,8 @@ class Doctor:
                 found[name] = self._run(name)
         finally:
             self._tables.close()
+            if (store := vars(self).pop("store", None)) is not None:
+                store.close()
         return [found[name] for name in wanted]
 
     def _run(self, name: str) -> Finding:
@@ -105,20 +107,17 @@ class Doctor:
         """What a running core says, asked once."""
         return _asked(self.home, self.environ, "core.status")
 
+    @cached_property
+    def store(self) -> Store:
+        """The database, opened once for the checks that come after its own, which may have repaired it; see `LAST`."""
+        return Store.open(self.home.database)
+
     def _count_failed(self) -> int:
-        store = Store.open(self.home.database)
-        try:
-            return Outbox(store, "").counts().get("failed", 0)
-        finally:
-            store.close()
+        return Outbox(self.store, "").counts().get("failed", 0)
 
     def _count_rows(self) -> int:
         """How much there is to lose: what people know and were told."""
-        store = Store.open(self.home.database)
-        try:
-            return sum(store.facts().counts.values())
-        finally:
-            store.close()
+        return sum(self.store.facts().counts.values())
 
 
 def examine(home: Home, environ: Mapping[str, str]) -> list[Finding]:
@@ -202,21 +201,17 @@ def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("runtime", "ok", str(folder))
 
 
-def _queue(home: Home, environ: Mapping[str, str]) -> Finding:
+def _queue(home: Home, environ: Mapping[str, str], store: Store) -> Finding:
     """Whether what waits has somebody to do it."""
-    store = Store.open(home.database)
-    try:
-        roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
-        tasks = Tasks(store)
-        if gone := roster.gone(None):
-            return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
-        if tasks.is_work() and not roster.running():
-            return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
-        if waiting := tasks.counts()["waiting"]:
-            return Finding("queue", "ok", f"{waiting} tasks wait for a person: owlbox task list --status waiting")
-        return Finding("queue", "ok", f"{len(roster.running())} workers run")
-    finally:
-        store.close()
+    roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
+    tasks = Tasks(store)
+    if gone := roster.gone(None):
+        return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
+    if tasks.is_work() and not roster.running():
+        return Finding("queue", "warning", "tasks wait and no worker runs", "owlbox worker start --persist")
+    if waiting := tasks.counts()["waiting"]:
+        return Finding("queue", "ok", f"{waiting} tasks wait for a person: owlbox task list --status waiting")
+    return Finding("queue", "ok", f"{len(roster.running())} workers run")
 
 
 def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:

@@ -19,16 +19,14 @@ query with an error that names it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
-from msgspec.structs import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance.errors import BadInput
 from appliance.store.visibility import asked_for, seen
-from appliance.text.tokens import estimate
 
-# patterns, edits and addresses are imported where they are called: opening the store must not pay for them.
+# Patterns, edits, addresses and tokens are imported where they are called: opening the store must not pay for them, nor the process
+# that checks it for msgspec.
 if TYPE_CHECKING:
     from appliance.text.edits import Sed
     from appliance.text.patterns import Found
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 Value = int | float | str | bytes | None
 
 
-class Function(Struct, frozen=True):
+class Function(NamedTuple):
     """An SQL function: its name, what it calls, with how many values, and whether these alone decide the result."""
 
     name: str
@@ -119,7 +117,14 @@ def scheme_of(path: Value) -> str | None:
 
 def count_tokens(text: Value) -> int:
     """About how many tokens a text has."""
-    return estimate(_decode_text(text))
+    return _token_estimate()(_decode_text(text))
+
+
+@cache
+def _token_estimate() -> Callable[[str | None], int]:
+    from appliance.text.tokens import estimate
+
+    return estimate
 
 
 def slugify(text: Value) -> str | None:
@@ -166,6 +171,8 @@ def _search_pattern(pattern: str, subject: str) -> "Found | None":
 
 def _search_sed(seds: "Sequence[Sed]", subject: str) -> "Found | None":
     """Where the first command would change something: the place of a mark that it puts there."""
+    from msgspec.structs import replace
+
     from appliance.text import edits
     from appliance.text.patterns import Found
 

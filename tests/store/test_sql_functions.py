@@ -169,3 +169,8 @@ def test_opening_a_store_brings_no_engine():
     code = "import appliance.store.database, sys\n"
     code += "print([m for m in ('regex', 'jsonpath', 'elementpath', 'difflib') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_the_process_that_checks_tables_pays_for_no_msgspec():
+    code = "import appliance.store.table_check, sys; print('msgspec' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
