@@ -16,7 +16,7 @@ from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_
 from appliance.clock import new_id
 from appliance.knowledge import evidence, word_forms
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing import foreign_times, items
+from appliance.prompt.routing import days_before, foreign_times, items
 from appliance.prompt.routing.languages import words_in
 from appliance.prompt.routing.router import REMINDING, Intent, Router, says_when
 from appliance.prompt.routing.task_arguments import task_arguments
@@ -166,6 +166,8 @@ class Effects:
             ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
             return all_of([lambda one=one: self._set_reminder(scene, one) for one in ones])  # type: ignore[misc]
         said = self._reminder_text(intent)
+        if (plan := self._remind_days_before(scene, intent, said)) is not None:
+            return plan
         if intent.context and not says_when(said, intent.language) and says_when(intent.context, intent.language):
             return self._remind_in_context(scene, intent, said)
         if intent.language.name != self._router.languages.english.name:
@@ -242,8 +244,23 @@ class Effects:
             return None
         text = intent.language.without_opening(text).strip(" .!")
         if intent.name == "remind_before":
+            if (plan := self._remind_days_before(scene, intent, f"{intent.parts['span']} before")) is not None:
+                return plan
             text = _moved_before(text, intent.parts["span"])
         return self._set_reminder(scene, replace(intent, name="remind", parts={"when": text}, context=""))
+
+    def _remind_days_before(self, scene: Scene, intent: Intent, said: str) -> Plan | None:
+        """A reminder so many days before a day that is said around it, or was just answered; None for any other."""
+        language = intent.language
+        found = days_before.read(said, (intent.context, scene.last_answer, scene.last_question), language, self._now())
+        if found is None:
+            return None
+        text = _trim_subject(POINTED.sub("", found.rest.removeprefix("remind me")).strip(" ,"))
+        if not set(words_in(text)) - self._ignored - language.words["again"] - REMIND_WORDS:
+            text = (found.about or intent.context or scene.last_question).split("\n")[0].strip(" .!?")
+        if not found.when:
+            return Say(language.say("when", text=text))
+        return Do(tool_call("remind", text=text, when=found.when), lambda outcome: answer_of(outcome, intent))
 
     @staticmethod
     def _remind_abroad(intent: Intent, said: str) -> Plan:
