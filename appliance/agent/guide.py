@@ -56,7 +56,7 @@ from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.routing import message_parts
 from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router
+from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, says_when
 from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
 from appliance.text import sentences
@@ -71,8 +71,14 @@ SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
 SHORT_ORDER = 120  # characters of an order that is put politely by the program
+MOST_NEEDED = 10  # words of what somebody has to do
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
+ANYBODY = re.compile(  # "how do I ..." asks how it is done, and means nobody
+    r"^\W*(?:(?:so|and|ok|hey|und|et|y)\W+)?(?:how (?:do|can|could|should|would) (?:i|we|you|one)|how to"
+    r"|wie (?:kann|soll|muss) (?:ich|man|wir)|comment (?:puis-je|je peux|peut-on|faire pour)|cómo (?:puedo|se puede|hago))\b",
+    re.IGNORECASE,
+)
 POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
 REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
 FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
@@ -246,7 +252,7 @@ class Guide:
                 return Say(language.say("no_talk"))  # it answers in English, or in words that are none
             chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
             return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
-        own = set(words) & language.words["own"]
+        own = set(words_in(ANYBODY.sub("", scene.text))) & language.words["own"]
         is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
         follows = self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
@@ -411,6 +417,16 @@ class Guide:
         plan = self._build_chat(scene) if is_talk and not self._is_found(plan, intent.language) else plan
         return self._in_known_language(scene, plan)
 
+    def _ask_whether_needed(self, scene: Scene, intent: Intent) -> Plan | None:
+        """What somebody says they have to do, or to get: asked back whether it should become a reminder or a task."""
+        language, parts = intent.language, intent.parts
+        if scene.text.endswith("?") or len(words_in(next(iter(parts.values())))) > MOST_NEEDED:
+            return None
+        task = language.say("get", text=parts["thing"]) if "thing" in parts else parts["task"].strip(" .!")
+        if says_when(task, language):
+            return Say(language.say("sure_remind", when=task))
+        return Say(language.say("sure_task", task=task))
+
     def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
         return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))
 
@@ -565,6 +581,7 @@ MAKERS: Mapping[str, Maker] = {
     "asking": Guide._answer_asked,
     "asking_for": Guide._answer_named,
     "done_maybe": Guide._done_perhaps,
+    "needed": Guide._ask_whether_needed,
     "all_notes": Guide._list_notes,
     "read_note": Guide._read_note,
     "search": Guide._search_notes,

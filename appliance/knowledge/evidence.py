@@ -85,6 +85,7 @@ NAMING = re.compile(
     re.IGNORECASE,
 )
 OF = re.compile(r"['’]s? (\w[\w-]*)\W*$")  # what is asked of somebody: "when is Tom's birthday"
+YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 GENERIC = frozenset(
     "number name code address time date nummer adresse numero nom nombre direccion exact current full whole person contact".split()
 )
@@ -521,7 +522,8 @@ class Finder:
     def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
         """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""
         misfit = self._measure_misfit(asked, one.text)
-        if misfit < MISFIT or not one.heading or self._measure_misfit(asked, one.heading) >= MISFIT:
+        heading = YEAR.sub("", one.heading)  # "Birthday 2026" says when of nothing
+        if misfit < MISFIT or not heading or self._measure_misfit(asked, heading) >= MISFIT:
             return misfit
         return 0.0 if asked.kind is not None and asked.kind.name == "time" else DOUBT
 

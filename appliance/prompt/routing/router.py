@@ -61,7 +61,7 @@ ORDER = (
     ),
     *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
     *BEYOND[1:],
-    "append_maybe",
+    *("append_maybe", "needed"),
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 SPANNING = (
