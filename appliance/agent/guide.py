@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import computed, questions_back, spelling, talk_history
+from appliance.agent.planning import computed, corrections, questions_back, spelling, talk_history
 from appliance.agent.planning.answer_thresholds import (
     DEFINITE,
     DEFINITION,
@@ -112,6 +112,10 @@ class Guide:
                 return said
         effect = last_effect(scene.before, scene.sender)
         last = pointing(effect)
+        fact = corrections.meant_fact(scene, effect)
+        if fact and (intent := self._router.cue(text, ("correct",))) is not None:
+            if (plan := corrections.make_plan(intent, fact, self._entries)) is not None:
+                return plan
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan

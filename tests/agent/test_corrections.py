@@ -1,0 +1,55 @@
+"""A remembered fact that is put right: behind the fact itself, or behind an answer that quoted it."""
+
+from typing import Any
+
+import pytest
+from test_guide import ask, text_of  # noqa: F401
+
+from appliance.agent.planning.corrections import corrected
+from appliance.records import Outcome
+
+QUOTED = ("What is the locker PIN?", "The locker PIN is 8215. [memory:/notes/locker-pin-8215]")
+
+
+@pytest.mark.parametrize(
+    ("fact", "change", "new"),
+    [
+        ("The wifi password is Tulip-99.", "Tulip-98", "The wifi password is Tulip-98"),
+        ("My sister's birthday is on 4 May", "5 May", "My sister's birthday is on 5 May"),
+        ("The spare key is with Ada", "with Bob", "The spare key is with Bob"),
+        ("Petra's favourite colour is red", "blue", "Petra's favourite colour is blue"),
+        ("Wifi: Tulip", "Rose", "Wifi: Rose"),
+        ("Salim likes nuts", "olives", ""),  # nuts may be what he likes, or what he is
+        ("The spare key is with Ada", "with Ada", ""),
+        ("Short", "much longer than that", ""),
+    ],
+)
+def test_the_end_of_a_fact_is_put_right(fact: str, change: str, new: str) -> None:
+    assert corrected(fact, change) == new
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("actually it's 8216", "no, it's 8216", "sorry, I meant 8216", "it's 8216 now", "Change it to 8216."),
+        *("Nein, es ist 8216", "Es ist jetzt 8216", "En fait c'est 8216", "En realidad es 8216"),
+    ],
+)
+def test_a_quoted_fact_is_kept_anew_and_the_old_one_forgotten(ask: Any, text: str) -> None:  # noqa: F811
+    steps, model, tools = ask(*QUOTED, text, act=lambda call: Outcome(200, "ok", "Kept as memory://notes/locker-pin-8216"))
+    assert [(call.name, call.arguments) for call in tools.called] == [
+        ("remember", {"text": "The locker PIN is 8216"}),
+        ("context_delete", {"path": "memory:/notes/locker-pin-8215"}),
+    ]
+    assert text_of(steps).endswith("The locker PIN is 8216") and model.asked == []
+
+
+def test_nothing_is_forgotten_when_the_new_fact_was_not_kept(ask: Any) -> None:  # noqa: F811
+    steps, _, tools = ask(*QUOTED, "actually it's 8216", act=lambda call: Outcome(403, "permission", "not allowed"))
+    assert [call.name for call in tools.called] == ["remember"]
+
+
+def test_behind_anything_else_it_corrects_nothing(ask: Any) -> None:  # noqa: F811
+    for before in ((), ("What is the garage code?", "The garage code is 4471. [box://notes/garage.md]"), ("hello", "Hello!")):
+        _, _, tools = ask(*before, "actually it's 8216", answers=[["I see."]])
+        assert tools.called == []
