@@ -5,8 +5,8 @@
 Ours is a core in this process with its broker beside it, from the moment a message is handed in to its first words and to the end
 of the loop, each time in a thread of its own. Theirs is `create_chat_completion` with the template of the file, the same threads,
 batch, window, temperature, repeat penalty and longest answer. Both are warm: each has answered once before. Asked twice: the same
-words every time, which both have evaluated but for one token, and words that neither was asked before. Knows nothing about
-what is good enough. The embedding model of the download cache is used where there is one.
+words every time, of which llama-cpp-python evaluates one token and ours none, and words that neither was asked before. Knows
+nothing about what is good enough. The embedding model of the download cache is used where there is one.
 """
 
 import argparse
