@@ -11,6 +11,10 @@ from appliance.sessions.runs import Loop
 Shown = Delta | Thinking | Preparing | Event | LoopEnded  # what a subscriber of a loop receives
 
 
+class MessageComing(Struct, frozen=True):
+    """A message is about to be stored; what its answer will need may be asked for meanwhile."""
+
+
 class MessageAccepted(Struct, frozen=True):
     """A message was stored, within that transaction; `relevant` are the passages that are shown to the model with it."""
 

@@ -20,7 +20,16 @@ from msgspec.structs import replace
 
 from appliance.agent.approvals import Approvals
 from appliance.agent.loop import Loops
-from appliance.agent.loop_events import CallsAbandoned, LoopPaused, LoopReady, LoopStored, MessageAccepted, RunFreed, Shown
+from appliance.agent.loop_events import (
+    CallsAbandoned,
+    LoopPaused,
+    LoopReady,
+    LoopStored,
+    MessageAccepted,
+    MessageComing,
+    RunFreed,
+    Shown,
+)
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
@@ -69,7 +78,10 @@ class Accepted(Struct, frozen=True):
 
 
 class Inbox:
-    """Accepts messages and works through them. Publishes `MessageAccepted` and `CallsAbandoned`; hears of loops to continue."""
+    """Accepts messages and works through them; hears of loops to continue.
+
+    Publishes `MessageComing`, `MessageAccepted` and `CallsAbandoned`.
+    """
 
     def __init__(
         self,
@@ -140,6 +152,7 @@ class Inbox:
             shown |= {"rendered": called["text"], "own": 0, "short": called["short"]}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]
         self._passed(Step.RECEIVED)
+        self._events.publish(MessageComing())
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)

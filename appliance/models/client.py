@@ -30,6 +30,7 @@ CONNECT_S = 5.0
 HEALTH_S = 5.0  # how long a healthy broker may take to answer a ping
 AT_ONCE = 256  # texts that the broker takes in one call
 MEET_S = 60.0  # after which a broker is met again, over a new connection
+AHEAD_S = 1.0  # for which routes that were asked for ahead are taken for those of now
 SPARE_S = 50.0  # how long a connection is kept for the next request
 RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
@@ -119,6 +120,7 @@ class Models:
         self._events = events or Events()
         self._guard = threading.Lock()
         self._spare: tuple[Client, float] | None = None  # the connection of the last request, and when that ended
+        self._ahead: tuple[Client, Callable[[], Any], float] | None = None  # what `plan_ahead` asked, how to read it, and when
 
     def configure(self, wait_s: float, silence_s: float) -> None:
         """Wait so long for a broker from now on, and take it for hung after so long a silence."""
@@ -128,7 +130,47 @@ class Models:
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
         # The empty name is the pool that `models.pool` names; what is missing comes as Unavailable.
-        return tuple(from_plain(Route, r) for r in self._call_broker("plan", {"pool": self._only or pool}))
+        found = None if pool and not self._only else self._read_ahead()
+        if found is None:
+            found = self._call_broker("plan", {"pool": self._only or pool})
+        return tuple(from_plain(Route, r) for r in found)
+
+    def plan_ahead(self) -> None:
+        """Ask for the routes of the usual pool, which `plan` reads soon: a message is being put on the disk meanwhile.
+
+        Waits for nobody, and asks only over a connection that is there already.
+        """
+        client = self._take_spare()
+        if client is None:
+            return
+        try:
+            idle = (self._health_s, self._check_broker)
+            read = client.begin("plan", {"pool": self._only}, deadline_s=60, correlation=log.correlation(), idle=idle)
+        except Lost:
+            client.close()
+            return
+        with self._guard:
+            before, self._ahead = self._ahead, (client, read, monotonic_s())
+        if before is not None:
+            before[0].close()
+
+    def _read_ahead(self) -> Any:
+        """The answer to `plan_ahead`; None when it was not asked just now, or the broker has gone since."""
+        with self._guard:
+            ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return None
+        client, read, asked_s = ahead
+        if monotonic_s() - asked_s > AHEAD_S:
+            client.close()
+            return None
+        try:
+            found = read()
+        except OwlError:  # `plan` asks again, and says what is wrong
+            client.close()
+            return None
+        self._keep_connection(client)
+        return found
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
@@ -248,6 +290,10 @@ class Models:
 
     def _take_connection(self) -> Client:
         """The connection that the last request left, or a new one; a conversation needs one."""
+        return self._take_spare() or self._connect_broker()
+
+    def _take_spare(self) -> Client | None:
+        """The connection of the last request, if there is one that can be used."""
         with self._guard:
             spare, self._spare = self._spare, None
         if spare is not None:
@@ -256,7 +302,7 @@ class Models:
             if now_s - left_s < SPARE_S and now_s - self._known[1] <= MEET_S and client.is_fresh():
                 return client
             client.close()
-        return self._connect_broker()
+        return None
 
     def _keep_connection(self, client: Client) -> None:
         """Leave it for the next request; the one that was left before is closed."""

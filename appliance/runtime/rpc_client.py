@@ -101,6 +101,28 @@ class Client:
             except StopIteration as end:
                 return end.value
 
+    def begin(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        deadline_s: float,
+        correlation: str = "",
+        idle: tuple[float, Callable[[], None]] | None = None,
+    ) -> Callable[[], Any]:
+        """Send a request now; what is returned waits for its result, as `call` does. Nothing else may be asked before."""
+        request_id = self._send_request(method, params, deadline_s, correlation)
+
+        def wait() -> Any:
+            answers = self._read_answers(method, request_id, deadline_s, idle)
+            while True:
+                try:
+                    next(answers)
+                except StopIteration as end:
+                    return end.value
+
+        return wait
+
     def stream(
         self,
         method: str,
@@ -118,14 +140,7 @@ class Client:
         `deadline_s` bounds the whole call; after each `idle` seconds of silence its function is called,
         and an error it raises ends the call.
         """
-        self._next_id += 1
-        request_id = self._next_id
-        frame: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
-        if deadline_s is not None:
-            frame["deadline_s"] = deadline_s
-        if correlation:
-            frame["correlation"] = correlation
-        self._wire.send(frame)
+        request_id = self._send_request(method, params or {}, deadline_s, correlation)
         forget = None if cancel is None else cancel.then(lambda: self._cancel_request(request_id))
         try:
             return (yield from self._read_answers(method, request_id, deadline_s, idle))
@@ -137,6 +152,16 @@ class Client:
             if forget is not None:
                 forget()
             self._stop_waiting()
+
+    def _send_request(self, method: str, params: dict[str, Any], deadline_s: float | None, correlation: str) -> int:
+        self._next_id += 1
+        frame: dict[str, Any] = {"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": params}
+        if deadline_s is not None:
+            frame["deadline_s"] = deadline_s
+        if correlation:
+            frame["correlation"] = correlation
+        self._wire.send(frame)
+        return self._next_id
 
     def _read_answers(
         self, method: str, request_id: int, deadline_s: float | None, idle: tuple[float, Callable[[], None]] | None

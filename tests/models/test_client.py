@@ -17,7 +17,7 @@ from record_tools import replace
 
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, Lost, Refused
-from appliance.models.client import Models
+from appliance.models.client import AHEAD_S, Models
 from appliance.records import Ask, Finish, Measure, Message, Part, Piece, Route, to_plain
 from appliance.runtime import log
 from appliance.runtime.jsonrpc import Peer
@@ -143,6 +143,39 @@ def test_an_answer_comes_piece_by_piece_and_ends_with_what_it_cost(path: Path, s
 def test_routes_and_sizes_are_records(path: Path, service: Service) -> None:
     assert models(path).plan("default") == (ROUTE,)
     assert models(path).measure(ROUTE, ASK) == Measure("local", {"core": 7}, 9)
+
+
+def test_routes_that_were_asked_for_ahead_are_read_and_not_asked_for_again(path: Path, service: Service) -> None:
+    using = models(path)
+    using.plan_ahead()  # there is no connection yet: nobody is asked
+    assert using.plan() == (ROUTE,) and len(service.correlations) == 1
+    with log.correlated("4f9c"):
+        using.plan_ahead()
+    until(lambda: service.correlations[1:] == ["4f9c"], "asked ahead")
+    assert using.plan() == (ROUTE,) and len(service.correlations) == 2
+    assert using.plan() == (ROUTE,) and len(service.correlations) == 3
+
+
+def test_routes_of_another_pool_or_of_a_while_ago_are_asked_for_now(path: Path, service: Service) -> None:
+    using = models(path)
+    using.plan()
+    using.plan_ahead()
+    assert using.plan("default") == (ROUTE,)
+    until(lambda: len(service.correlations) == 3, "asked ahead and for another pool")
+    threading.Event().wait(AHEAD_S + 0.1)
+    assert using.plan() == (ROUTE,) and len(service.correlations) == 4
+
+
+def test_a_broker_that_leaves_after_it_was_asked_ahead_is_asked_anew(path: Path) -> None:
+    service = Service()
+    listener = broker(path, service)
+    made: list[Listener] = []
+    using = models(path, Reviver(lambda reason: None if made else made.append(broker(path, service))))
+    using.plan()
+    using.plan_ahead()
+    listener.close()
+    assert using.plan() == (ROUTE,)
+    made[0].close()
 
 
 @pytest.mark.covers("A-271")

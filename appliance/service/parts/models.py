@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from appliance.agent.loop_events import MessageComing
 from appliance.models.client import BrokerMet, ModelAnswered, Models, RunningBroker
 from appliance.models.usage import Accounts
 from appliance.models.vector_cache import VectorCache
@@ -56,6 +57,7 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
     base.events.subscribe(ModelAnswered, lambda answered: accounts.add(answered.route, answered.ask, answered.finish))
     base.events.subscribe(BrokerMet, lambda met: vault.learn(met.client.call))
     base.events.subscribe(BrokerMet, lambda met: renewal.meet(met.client))
+    base.events.subscribe(MessageComing, lambda coming: models.plan_ahead())
 
     def use(reloaded: ConfigReloaded) -> None:
         settings = reloaded.settings
