@@ -145,8 +145,8 @@ bundle: install ## a signed update for an image (KEY=private key, ARCH=amd64: fo
 image-test: install ## boot the image in an emulator and use it over ssh (ARCH=amd64, KEY=FILE: updates, KILLS=50: power cuts, PLAYED=1: no model)
 	$(bin)/python image-build/image_test.py --kills $(or $(KILLS),0) $(if $(KEY),--key "$(KEY)") $(if $(PLAYED),--played) "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
-image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES, CORES=2)
-	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) --cores $(or $(CORES),2) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
+image-cuts: install ## power cuts of an emulated box with the image alone, going on where the last call ended (ARCH, KEY, KILLS=50, MINUTES, CORES=2, SEED=n, COUNTED=1)
+	$(bin)/python image-build/power_cuts.py --cuts $(or $(KILLS),50) --minutes $(or $(MINUTES),600) --cores $(or $(CORES),2) --seed $(or $(SEED),0) $(if $(COUNTED),--counted) $(if $(KEY),--key "$(KEY)") "$$(ls -t build/image/owlbox-*-$(or $(ARCH),arm64).img | head -1)"
 
 image-sandbox: install ## the sandbox's tests on an emulated processor with the image's kernel (ARCH, FILES="tests/...": some); as root
 	$(bin)/python image-build/sandbox_test.py --arch $(or $(ARCH),arm64) $(FILES)

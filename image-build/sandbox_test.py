@@ -151,7 +151,7 @@ def run(place: Path, arch: str, files: Sequence[str], limit_s: float) -> str:
         subprocess.run(["cpio", "-0", "-o", "-H", "newc", "--quiet"], cwd=root, check=True, input=found, stdout=out)
     kernel = next((root / "boot").glob("vmlinuz-*"))
     words = f"console={CONSOLE[arch]} quiet panic=-1 no_timer_check rdinit=/init"
-    command = ["nice", "-n", "10", *BOARDS[arch], *COUNTING, "-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults"]
+    command = [*BOARDS[arch], *COUNTING, "-smp", "1", "-m", str(MEMORY_MB), "-display", "none", "-nodefaults"]
     command += ["-no-reboot", "-serial", f"file:{log}", "-device", "virtio-rng-pci", "-kernel", str(kernel)]
     command += ["-initrd", str(place / "initrd"), "-append", words]
     try:
