@@ -36,14 +36,16 @@ ROOT = Path(__file__).parents[2]
 
 # A version that is small: its doctor brings the database to a later version, as a migration does, by the Python of the tests.
 PROGRAM = """\
-import json, subprocess, sys
+import json, subprocess, sys, time
 BEHAVIOUR = {behaviour!r}
 home = sys.argv[sys.argv.index("--home") + 1]
 if "doctor" in sys.argv:
     code = "import apsw; db = apsw.Connection(" + repr(home + "/owlbox.db") + "); db.pragma('user_version', {database})"
     subprocess.run([{python!r}, "-c", code], check=True)
     print(json.dumps([{{"name": name, "state": "problem"}} for name in BEHAVIOUR.get("problems", [])]))
+    time.sleep(BEHAVIOUR.get("doctor_s", 0))
 elif "ask" in sys.argv:
+    time.sleep(BEHAVIOUR.get("ask_s", 0))
     print(json.dumps({{"answer": BEHAVIOUR.get("answer", "Hoot.")}}))
 """
 
@@ -339,6 +341,19 @@ def test_a_real_environment_is_built_and_asked(tmp_path: Path, runtime: Path) ->
         [versions / "current/bin/python", "-I", "-c", "import appliance; print(appliance.__version__)"], capture_output=True
     )
     assert said.stdout.strip() == b"9.0.0"
+
+
+def test_a_question_may_take_longer_on_a_machine_whose_doctor_takes_long(tmp_path: Path, runtime: Path) -> None:
+    versions, home = installation(tmp_path)
+    host = Host(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}, answer_s=0.5)
+    for version, doctor_s in (("9.0.0", 0.0), ("9.1.0", 0.2)):
+        place = versions / version
+        host.build(place, [make_wheel(tmp_path, version, {"ask_s": 3, "doctor_s": doctor_s})])
+    quick, slow = (versions / version / "bin/python" for version in ("9.0.0", "9.1.0"))
+    with pytest.raises(StoreError, match=r"ask did not end in 0.5 s"):
+        host.ask(quick, home)
+    host.find_problems(slow, home)
+    assert host.ask(slow, home) == "Hoot."
 
 
 @pytest.fixture

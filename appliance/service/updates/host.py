@@ -22,7 +22,8 @@ from appliance.runtime.paths import Home
 from appliance.service.daemon import Lock
 
 QUESTION = "Say hello in one short sentence."
-ANSWER_S, STEP_S, BUILD_S, READY_S = 600.0, 7200.0, 1800.0, 120.0
+STEP_S, BUILD_S, READY_S = 7200.0, 1800.0, 120.0
+ANSWER_S, ANSWER_DOCTORS = 600.0, 100  # what a question may take: so long, or on a slow machine so many times what doctor took
 UNITS = "owlbox*"
 # Units that are not to be stopped: ours, and what ends with a call or with its bridge.
 LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-server@", "owlbox-program@")
@@ -31,10 +32,13 @@ LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-server@", "owlbox-program@")
 class Host:
     """An installation without services."""
 
-    def __init__(self, home: Home, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Home, environ: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
+        """`answer_s`: what a question may take at least."""
         self.home = home
+        self._answer_s = answer_s
         self._environ = environ
         self._lock: Lock | None = None
+        self._doctor_s = 0.0  # the longest so far: how slow this machine is now
 
     def build(self, folder: Path, wheels: list[Path]) -> None:
         """Make an environment with exactly these wheels; everything of it is on the disk afterwards."""
@@ -67,7 +71,9 @@ class Host:
 
     def find_problems(self, python: Path, home: Home) -> set[str]:
         """What the doctor of a version calls a problem, by the names of its checks."""
-        done = self._ask(python, home, "doctor", "--json")
+        began_s = monotonic_s()
+        done = self._ask(python, home, STEP_S, "doctor", "--json")
+        self._doctor_s = max(self._doctor_s, monotonic_s() - began_s)
         try:
             return {str(one["name"]) for one in json.loads(done.stdout) if one["state"] == "problem"}
         except (ValueError, KeyError, TypeError):
@@ -75,8 +81,9 @@ class Host:
             raise StoreError(f"its doctor did not get to an end: {said[0]}") from None
 
     def ask(self, python: Path, home: Home) -> str:
-        """What a version answers to a question, asked of the model that the home has."""
-        done = self._ask(python, home, "ask", QUESTION, "--json")
+        """What a version answers to a question, asked of the model that the home has; the services go on meanwhile."""
+        limit_s = min(STEP_S, max(self._answer_s, ANSWER_DOCTORS * self._doctor_s))
+        done = self._ask(python, home, limit_s, "ask", QUESTION, "--json")
         try:
             return str(json.loads(done.stdout)["answer"]).strip()
         except (ValueError, KeyError, TypeError):
@@ -94,12 +101,14 @@ class Host:
             self._lock.release()
             self._lock = None
 
-    def _ask(self, python: Path, home: Home, *words: str) -> "subprocess.CompletedProcess[str]":
+    def _ask(self, python: Path, home: Home, limit_s: float, *words: str) -> "subprocess.CompletedProcess[str]":
         command = self._as_owner([str(python), "-I", "-X", "utf8", "-m", "appliance", "--home", str(home.root), *words])
         try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S, env=self._clean(), cwd="/")
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise StoreError(f"{' '.join(words[:1])} did not end: {error}") from None
+            return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=self._clean(), cwd="/")
+        except subprocess.TimeoutExpired:
+            raise StoreError(f"{words[0]} did not end in {limit_s:.4g} s") from None
+        except OSError as error:
+            raise StoreError(f"{words[0]} did not begin: {error}") from None
 
     def _run(self, command: list[str], limit_s: float, good: tuple[int, ...] = (0,)) -> None:
         try:
@@ -175,7 +184,7 @@ class ServiceHost(Host):
 
     def _core_state(self, python: Path) -> str:
         try:
-            told: dict[str, Any] = json.loads(self._ask(python, self.home, "status", "--json").stdout)
+            told: dict[str, Any] = json.loads(self._ask(python, self.home, READY_S, "status", "--json").stdout)
             return str(told.get("core"))
         except (ValueError, OwlError) as error:
             return str(error)
