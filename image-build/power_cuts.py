@@ -18,6 +18,7 @@ on where the first one ended, until there are enough. A card that did not come u
 import argparse
 import base64
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -158,7 +159,7 @@ class Cuts:
 
     def _choose(self) -> str:
         """The phase that has had the fewest cuts for its share."""
-        shares = {FIRST: 1, UPDATE: 1 if self._key else 0, LOADED: 3}
+        shares = {FIRST: 1, UPDATE: 1 if self._key else 0, LOADED: 4}
         done = {phase: self.record.count(phase) for phase in shares}
         done[LOADED] += self.record.count(START)
         return min((phase for phase, share in shares.items() if share), key=lambda phase: done[phase] / shares[phase])
@@ -184,7 +185,7 @@ class Cuts:
     def _cut_first_start(self) -> None:
         """Cuts between power on and a while after the first login."""
         chance, disk = self.record.chance(), self.card.layer("first")
-        moments = sorted(chance.uniform(1, self.record.first_s * 1.3) for _ in range(AT_ONCE))
+        moments = sorted(chance.uniform(1, self.record.first_s * 1.3) for _ in range(2 * AT_ONCE))
         box = self._box(disk)
         box.power_on()
         try:
@@ -195,7 +196,7 @@ class Cuts:
         finally:
             box.kill()
             disk.unlink()
-        self._add(shots)
+        self._keep(shots, chance)
 
     def _cut_update(self) -> None:
         """Cuts while an update is applied to a box that was told things before; it may take as long as it does."""
@@ -217,7 +218,13 @@ class Cuts:
         finally:
             box.kill()
             disk.unlink()
-        kept = sorted(chance.sample(range(len(shots)), min(AT_ONCE, len(shots))))
+        self._keep(shots, chance)
+
+    def _keep(self, shots: list[Shot], chance: random.Random) -> None:
+        """Some of one run's shots, no two of the same card: where nothing was written between two cuts they are one."""
+        contents = [hashlib.sha256(Path(shot.disk).read_bytes()).digest() for shot in shots]
+        found = {content: number for number, content in enumerate(contents)}  # the last one has promised the most
+        kept = sorted(chance.sample(sorted(found.values()), min(AT_ONCE, len(found))))
         for number in set(range(len(shots))) - set(kept):
             Path(shots[number].disk).unlink()
         self._add([shots[number] for number in kept])
