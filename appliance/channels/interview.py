@@ -184,5 +184,4 @@ class Interview:
 def _replace_file(path: Path, text: str) -> None:
     """Put the text in the place of a file, with its mode."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-    paths.put(path, text.encode("utf-8"))
-    path.chmod(mode)
+    paths.put(path, text.encode("utf-8"), mode)

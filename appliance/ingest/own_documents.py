@@ -196,10 +196,8 @@ def _write_bytes(path: Path, data: bytes | None) -> None:
     if data is None:
         path.unlink(missing_ok=True)
         return
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-    paths.put(path, data)
-    if mode is not None:
-        path.chmod(mode)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    paths.put(path, data, mode)
 
 
 def _split_head(text: str) -> tuple[str, dict[str, Any]]:

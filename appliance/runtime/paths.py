@@ -221,11 +221,12 @@ def unused(folder: Path, stem: str, suffix: str = "") -> Path:
     return path
 
 
-def put(path: Path, data: bytes) -> None:
-    """Write a private file whole or not at all, so that it is there after a power cut."""
+def put(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file whole or not at all, so that it is there with its mode after a power cut; without a mode a private one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

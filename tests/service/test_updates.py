@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -25,7 +26,7 @@ from appliance.runtime.paths import Home
 from appliance.secrets import encryption
 from appliance.service.updates import bundle, home_steps, last_check, source
 from appliance.service.updates.host import Host
-from appliance.service.updates.journal import JournalFile, Step
+from appliance.service.updates.journal import Journal, JournalFile, Step
 from appliance.service.updates.updater import RECOVERY, TRIAL, Updater
 from appliance.store.database import Store
 from appliance.store.migrations import LATEST
@@ -328,6 +329,32 @@ def test_a_machine_that_stops_at_any_moment_starts_with_a_version_that_works(tmp
         found[after[0]] = found.get(after[0], 0) + 1
         shutil.rmtree(tmp_path / f"n{number}")
     assert number > 15 and found[__version__] > 8 and bool(found.get("9.0.0")) == (not behaviour), (number, found)
+
+
+def test_where_an_update_stands_can_be_read_by_everybody_at_any_moment_of_writing_it(tmp_path: Path) -> None:
+    file = JournalFile(tmp_path)
+    steps = ("open", "os.chmod", "os.rename", "os.remove")
+    for number in range(20):
+        file.write(Journal(step=Step.TIDYING))
+        left = [number]
+
+        def stop(event: str, values: object, left: list[int] = left) -> None:
+            if event in steps:
+                left[0] -= 1
+                if left[0] < 0:
+                    os._exit(77)
+
+        child = os.fork()
+        if child == 0:
+            sys.addaudithook(stop)
+            file.write(Journal(step=Step.IDLE))
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert stat.S_IMODE((tmp_path / "update.json").stat().st_mode) == 0o644, number
+        assert file.read().step in (Step.TIDYING, Step.IDLE)
+        if code == 0:
+            break
+    assert code == 0 and number > 3, (code, number)
 
 
 def test_a_real_environment_is_built_and_asked(tmp_path: Path, runtime: Path) -> None:

@@ -78,8 +78,7 @@ class JournalFile:
 
     def write(self, journal: Journal) -> Journal:
         """On the disk when it returns."""
-        paths.put(self._path, json.dumps(msgspec.to_builtins(journal), indent=1).encode())
-        self._path.chmod(0o644)
+        paths.put(self._path, json.dumps(msgspec.to_builtins(journal), indent=1).encode(), 0o644)
         return journal
 
     def change(self, journal: Journal, **fields: Any) -> Journal:
