@@ -30,7 +30,7 @@ from appliance.agent.planning.answer_thresholds import (
     least_near,
 )
 from appliance.agent.planning.effect_plans import Effects
-from appliance.agent.planning.effect_references import Effect, References, last_effect, pointing
+from appliance.agent.planning.effect_references import Effect, References, again, last_effect, pointing
 from appliance.agent.planning.note_plans import NotePlans
 from appliance.agent.planning.plans import (
     SAMPLING,
@@ -144,6 +144,7 @@ class Guide:
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, None for one that asks for nothing here."""
         if intent.name in POINTING_BACK and (effect := last_effect(scene.before, scene.sender)) is not None:
+            intent = again(intent, effect)
             if self._means_last(scene, intent, effect) and (plan := self._references.make(scene, intent, effect)) is not None:
                 return plan
         if (said := computed.answer(intent, self._now(), self._router.languages.english)) is not None:
@@ -584,7 +585,7 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(BEYOND, Guide._say_beyond),
     "asking": Guide._answer_asked,
     "asking_for": Guide._answer_named,
-    "done_maybe": Guide._done_perhaps,
+    **dict.fromkeys(("done_maybe", "done_told"), Guide._done_perhaps),
     "needed": Guide._ask_whether_needed,
     "all_notes": Guide._list_notes,
     "read_note": Guide._read_note,

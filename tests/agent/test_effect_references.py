@@ -262,3 +262,8 @@ def test_a_summary_of_what_was_said_is_not_taken_for_the_words_of_the_person(gui
     assert calls_of(guide.plan("tiny", [*as_messages([summary, answer]), prompt])) == []
     own = Message("user", "The kettle is green.")
     assert calls_of(guide.plan("tiny", [own, Message("assistant", "I see."), prompt]))[0][0] in ("remember", "write_note")
+
+
+def test_a_weekday_moves_a_reminder_and_does_not_repeat_it(guide: Guide) -> None:
+    plan = guide.plan("tiny", [*after("remind"), Message("user", "make that wednesday")])
+    assert calls_of(plan)[-1] == ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 08:00"})

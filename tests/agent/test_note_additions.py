@@ -9,6 +9,7 @@ import pytest
 from stores import new_store
 
 from appliance.agent.guide import Guide
+from appliance.agent.planning.effect_plans import in_the_afternoon
 from appliance.agent.planning.plans import Do, Plan, Say
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
@@ -190,3 +191,40 @@ def test_a_list_that_is_a_note_is_shown_whole(talk: Callable[..., list[Any]]) ->
 def test_a_fact_told_after_one_that_was_kept_is_asked_back(talk: Callable[..., list[Any]]) -> None:
     kept, asked, also = talk("Remember that Mr Pohl has the key", "and his number is 0171 445566", "yes")
     assert asked == 'Shall I remember this: "his number is 0171 445566"? Say yes.' and also[0][0] == "remember"
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("got the dentist for Finn", 'Shall I mark the task "call the dentist for Finn" as done? Say yes.'),
+        ("Forget about the dentist for Finn, he went already", 'Shall I delete the task "call the dentist for Finn"? Say yes.'),
+        ("The dentist for Finn is called.", 'Shall I mark the task "call the dentist for Finn" as done? Say yes.'),
+    ],
+)
+def test_what_is_told_of_a_task_is_asked_back(talk: Callable[..., list[Any]], said: str, asked: str) -> None:
+    assert talk(said) == [asked]
+
+
+@pytest.mark.parametrize("said", ["Brenda is tired", "The kids are excited.", "Forget about it all, I am tired", "I called Brenda"])
+def test_what_names_no_task_changes_none(talk: Callable[..., list[Any]], said: str) -> None:
+    assert isinstance(talk(said)[0], str)
+
+
+def test_another_thing_is_done_with_as_the_last(talk: Callable[..., list[Any]]) -> None:
+    first, second = talk("delete task 4", "number 5 too")
+    assert first == [("delete_task", "4")] and second == [("delete_task", "5")]
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("remind me on Saturday at 2 to get to the yard", "remind me on Saturday at 2 pm to get to the yard"),
+        ("remind me tomorrow at 4:30 to call Ada", "remind me tomorrow at 4:30 pm to call Ada"),
+        ("remind me tomorrow morning at 5 to run", "remind me tomorrow morning at 5 to run"),
+        ("wake me on Saturday at 5", "wake me on Saturday at 5"),
+        ("remind me on Monday at 14:00 to rest", "remind me on Monday at 14:00 to rest"),
+        ("remind me at 2 to ring", "remind me at 2 to ring"),
+    ],
+)
+def test_a_bare_hour_of_a_named_day_is_in_the_afternoon(said: str, text: str) -> None:
+    assert in_the_afternoon(said) == text

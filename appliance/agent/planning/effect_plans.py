@@ -58,6 +58,12 @@ SPAN = re.compile(
 )
 CLOCK = re.compile(r"\b(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?\s*(?P<half>[ap]\.?m\b\.?)?(?!\d)", re.IGNORECASE)
 BEFORE = re.compile(r"(?P<n>\d+|an?|half an|a quarter of an|three quarters of an) (?P<unit>minutes?|mins?|hours?)", re.IGNORECASE)
+NAMED_DAY = re.compile(r"\b(?:tomorrow|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mon|tue|wed|thu|fri|sat|sun)\b", re.IGNORECASE)
+HALF_SAID = re.compile(
+    r"\d ?[ap]\.?m\b|\b(?:wake|alarm|morning|noon|midnight|night|evening|afternoon|tonight|get up|bed)\b", re.IGNORECASE
+)
+BARE_HOUR = re.compile(r"\bat [1-5](?::[0-5]\d)?(?![\d:.]| ?o'clock| ?(?:minutes?|hours?|h\b|euros?|%))", re.IGNORECASE)
+ACQUIRED = re.compile(r"^(?:got|bought|did|made|picked up|fetched)\b", re.IGNORECASE)  # verbs that a task seldom has
 PORTIONS = {"a": 60, "an": 60, "half an": 30, "a quarter of an": 15, "three quarters of an": 45}
 
 
@@ -172,6 +178,7 @@ class Effects:
             return self._remind_in_context(scene, intent, said)
         if intent.language.name != self._router.languages.english.name:
             return self._remind_abroad(intent, said)
+        said = in_the_afternoon(said)
         subject = intent.parts.get("what") or said.removeprefix("remind me ")
 
         def told(outcome: Outcome) -> Plan:
@@ -326,7 +333,11 @@ class Effects:
 
     def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
         """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
-        what = intent.parts.get("what") or intent.parts["deed"]
+        what = " ".join(intent.parts[key] for key in ("what", "deed") if key in intent.parts)
+        what = ACQUIRED.sub("", what)
+        is_abroad = intent.language.name != self._router.languages.english.name
+        if is_abroad and "what" in intent.parts:  # "gewechselt" is no form of "wechseln lassen" that is known
+            what = intent.parts["what"]
 
         def chosen(outcome: Outcome) -> Plan:
             tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
@@ -385,7 +396,7 @@ class Effects:
         what = intent.parts["what"]
         found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
         if not found:
-            return Say(intent.language.say("no_memory", text=what))
+            return self._offer_drop(intent)
         if len(found) > 1:
             return Say("\n".join([intent.language.say("which"), *(f"- {text}" for _, text in found[:8])]))
         ref, text = found[0]
@@ -394,6 +405,18 @@ class Effects:
             return answer_of(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
 
         return Do(tool_call("context_delete", path=display(ref)), told)
+
+    def _offer_drop(self, intent: Intent) -> Plan:
+        """What was never asked to be remembered may be a task that is open: "forget about the vicar"."""
+        what = intent.parts["what"]
+
+        def told(outcome: Outcome) -> Plan:
+            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            found = self._find_meant(what, [(one["name"], one["name"]) for one in tasks], least=NAMED)
+            phrase = "sure_drop_task" if len(found) == 1 else "no_memory"
+            return Say(intent.language.say(phrase, what=found[0] if found else what, text=what))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), told)
 
     def _find_meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "", least: float = 0.5) -> list[Any]:
         """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
@@ -442,6 +465,16 @@ def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
 def _without_courtesy(text: str) -> str:
     """A request without "please", "can you" and the like before it, which the reader of times does not know."""
     return COURTESY.sub("", text.strip())
+
+
+def in_the_afternoon(said: str) -> str:
+    """A reminder whose day is named and whose hour is bare, with the half of the day that people mean: "on Saturday at 2" is 14:00.
+
+    Without a day the nearest such hour is meant, as `work.english_rules` takes it.
+    """
+    if NAMED_DAY.search(said) is None or HALF_SAID.search(said):
+        return said
+    return BARE_HOUR.sub(lambda found: f"{found[0]} pm", said, count=1)
 
 
 def _moved_before(text: str, span: str) -> str:

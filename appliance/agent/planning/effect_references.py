@@ -26,6 +26,7 @@ from appliance.text.references import display
 MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
 MOST_TURNS = 3  # of the person since the effect
+ENDED = {"finish_task": "done", "delete_task": "drop_task", "delete_schedule": "cancel"}
 FAILED = '{"is_error"'
 KEPT = re.compile(r"\bmemory:/{1,2}\S+")
 FILE = re.compile(r"\bbox/\S+?\.md\b")
@@ -52,6 +53,7 @@ DAY = re.compile(
 REGULAR = re.compile(
     r"\bevery\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days\b|\b(?:hourly|daily|weekly|monthly)\b", re.IGNORECASE
 )
+EARLY = 6  # o'clock, before which hardly anything is to be done
 WEEKDAY = re.compile(r"(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
 LINKED = re.compile(r"^.*?\d.*? (?:to|about|that|of|for) \w|^\w+day.*? (?:to|about|that|of) \w", re.IGNORECASE)
 
@@ -90,7 +92,17 @@ def pointing(effect: Effect | None) -> tuple[str, ...]:
     """The intents with which the message right behind an effect may mean it."""
     if effect is None or effect.turns != 1:
         return ()
-    return tuple(name for name in LAST if name != ("more_it" if effect.tool == "remember" else "and_fact"))
+    left_out = (
+        {"more_it", "also_it"} if effect.tool == "remember" else {"and_fact", "more_it" if effect.tool in ENDED else "also_it"}
+    )
+    return tuple(name for name in LAST if name not in left_out)
+
+
+def again(intent: Intent, effect: Effect) -> Intent:
+    """The same for another thing, where the last effect ended or removed one: "the screws too"."""
+    name = ENDED.get(effect.tool, "")
+    more = intent.parts.get("more", "")
+    return replace(intent, name=name, parts={"what": more}) if name and more and effect.turns == 1 else intent
 
 
 class References:
@@ -183,7 +195,7 @@ class References:
             hour, minute = int(clock["h"]), int(clock["m"] or 0)
             if clock["half"]:
                 hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)
-            elif hour < 12 <= at.hour and not clock["m"]:
+            elif hour < 12 <= at.hour and (not clock["m"] or hour <= EARLY):
                 hour += 12
             if hour < 24 and minute < 60:
                 if is_regular and ANY_CLOCK.search(words):

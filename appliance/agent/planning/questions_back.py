@@ -15,7 +15,19 @@ from appliance.prompt.routing.languages import Language
 from appliance.prompt.routing.router import ANSWERS, COURTESIES, ORDER, REMINDING, Intent, Router
 
 SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
-WHICH = ("done", "done_maybe", "drop_task", "priority", "cancel", "forget", "read_note", "append", "append_it", "append_bare")
+WHICH = (
+    "done",
+    "done_maybe",
+    "done_told",
+    "drop_task",
+    "priority",
+    "cancel",
+    "forget",
+    "read_note",
+    "append",
+    "append_it",
+    "append_bare",
+)
 CLOCK_BEHIND = re.compile(r",? (?P<when>(?:at|um|à|a las) \d{1,2}(?:[:.h]\d{2})?\s?(?:[ap]m|uhr|h)?)$", re.IGNORECASE)
 MOST_WORDS = 12  # of an answer
 
@@ -80,7 +92,7 @@ def _answer_of_what(scene: Scene, router: Router, language: Language, when: str)
 def _answer_which(scene: Scene, router: Router) -> Intent | None:
     """The words, the number or the place of one of those that were listed, or all of them: "the second one", "both"."""
     before = router.cue(scene.last_question, WHICH, can_point=True)
-    if before is not None and before.name == "done_maybe":
+    if before is not None and before.name in ("done_maybe", "done_told"):
         before = replace(before, name="done", parts={"what": before.parts.get("what") or before.parts["deed"]})
     key = next((one for one in ("what", "query", "title") if before is not None and one in before.parts), "")
     if before is None or not key or scene.text.endswith("?"):

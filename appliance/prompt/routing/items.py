@@ -8,12 +8,14 @@ import re
 from collections.abc import Collection, Sequence
 
 from appliance.prompt.routing.languages import Language, words_in
+from appliance.prompt.routing.todo_lines import DEED
 
 MOST_ITEMS = 20
 MOST_WORDS = 8  # of one item among several
 SHORT = 4  # words of each of two that are only linked by "and"
 LEAST_TASKS = 3  # parts of an enumeration of tasks
 EDGE = ' ,;.!\t\n"“”„«»'
+FIRST, LAST_VERB = re.compile(r"\w{2,}(?:er|ir|re|ar)"), re.compile(r"\w{3,}en")  # infinitives: "payer ...", "... machen"
 LAST = -1
 QUOTED = re.compile(r"[\"“„«][^\"“”„«»]+[\"”“»]")
 
@@ -32,7 +34,10 @@ def listed(text: str, language: Language) -> list[str]:
 
 def tasks(text: str, language: Language, *, is_several: bool = False) -> list[str]:
     """The tasks that a text names; the text itself where it may be one. `is_several`: the person spoke of "them"."""
+    if link := language.phrases.get("also_duty"):
+        text = re.sub(rf"\s+(?:{link})\s*\b", " ; ", text, flags=re.IGNORECASE)
     found = _parts(text, language)
+    is_several = is_several or ";" in text or all(map(_is_deed, found))
     if len(found) < 2 or max(len(one.split()) for one in found) > MOST_WORDS:
         return [text.strip(EDGE)]
     first, rest = len(found[0].split()), [len(one.split()) for one in found[1:]]
@@ -57,6 +62,13 @@ def without_article(text: str, language: Language) -> str:
 def says_several(text: str, language: Language) -> bool:
     """Whether a request speaks of more than one thing: "add them", "put both"."""
     return bool(set(words_in(text)) & language.words["several"])
+
+
+def _is_deed(text: str) -> bool:
+    """Whether a text says what is to be done: it begins with such a verb, or has an infinitive where its language puts it."""
+    words = words_in(text)
+    is_infinitive = bool(words) and (FIRST.fullmatch(words[0]) or LAST_VERB.fullmatch(words[-1]))
+    return len(words) > 1 and (DEED.match(text) is not None or bool(is_infinitive))
 
 
 def _parts(text: str, language: Language) -> list[str]:

@@ -31,6 +31,7 @@ LAST = (
     "did_it",
     "change_it",
     "more_it",
+    "also_it",
     "and_fact",
 )  # that speak of what was done just before, and of nothing else
 MORE = ("add_it",)  # after an effect, for what fits nothing else
@@ -61,7 +62,7 @@ ORDER = (
     ),
     *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
     *BEYOND[1:],
-    *("append_maybe", "needed"),
+    *("append_maybe", "done_told", "needed"),
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 SPANNING = (
@@ -88,7 +89,12 @@ EFFECTS = frozenset(
 )
 MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things
 LISTING = {"task": "task", "append": "items"}  # their parts that name a thing
-CAREFUL = ("append_maybe", "add_it", "done_maybe")  # that may lead to an effect, when something is there that they name
+CAREFUL = (
+    "append_maybe",
+    "add_it",
+    "done_maybe",
+    "done_told",
+)  # that may lead to an effect, when something is there that they name
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
@@ -100,6 +106,12 @@ MOST_CHANGED = 7  # words of what is to be different
 CLOCK = re.compile(
     r"(?:(?:at|um|à|a las?|las?) )?\d{1,2}(?:[:.h ]\d{2})?\s?(?:[ap]\.?m\.?|uhr|h|heures?|o'clock)?(?: \d{2})?", re.IGNORECASE
 )
+PARTICIPLES = {  # "need" is no past
+    "en": re.compile(r"\w+(?<!e)ed"),
+    "de": re.compile(r"\w{0,7}ge\w{2,}(?:t|en)|\w{3,}iert"),
+    "fr": re.compile(r"\w{2,}(?:é|ée|és|ées)"),
+    "es": re.compile(r"\w{2,}[ai]d[oa]s?"),
+}
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
 Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
@@ -256,7 +268,7 @@ class Router:
                 parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
                 if name not in TEXTS and not all(_says_anything(part) for part in parts.values()):
                     continue
-                if _is_meant(name, parts, language):
+                if _is_meant(name, parts, language, text):
                     return Intent(name, language, parts, text)
         return None
 
@@ -282,7 +294,7 @@ def _with_times(found: Intent) -> Intent:
     return replace(found, parts=parts, text=typing_errors.with_times(found.text, found.language))
 
 
-def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
+def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str) -> bool:
     """Whether the parts of a sentence are what they have to be."""
     if "clause" in parts and not _is_clause(parts["clause"], language):
         return False
@@ -323,17 +335,22 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language) -> bool:
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else
         return bool(CLOCK.fullmatch(parts["moment"])) or dates.is_moment(parts["moment"], language)
-    if name in ("change_it", "more_it"):
+    if name in ("change_it", "more_it", "also_it"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
             return False
-        return name == "more_it" or bool(language.level(said)) or says_when(said, language)
+        return name != "change_it" or bool(language.level(said)) or says_when(said, language)
     if "deed" in parts:  # what somebody did: "watered the roses"
         if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
             return False
         did = words_in(parts["deed"])[:1]
-        is_past = bool(did) and did[0].endswith("ed") and not did[0].endswith("eed")  # "need" is no past
-        return is_past or bool(set(did) & language.words["past"])
+        known = PARTICIPLES.get(language.name)
+        is_past = bool(did) and known is not None and known.fullmatch(did[0]) is not None
+        most = 1 if "what" in parts else MOST_CHANGED
+        return (is_past or bool(set(did) & language.words["past"])) and len(words_in(parts["deed"])) <= most
+    if name == "note" and "title" in parts and ":" in text:
+        words = words_in(parts["title"])
+        return len(words) <= MOST_BARE and not set(words[:1]) & (language.words["about"] | language.words["that"])
     return "level" not in parts or bool(language.level(parts["level"]))
 
 
