@@ -25,6 +25,7 @@ class Loose(Struct):
 
     source: Source
     depth: int = 0
+    _at: int = 0  # behind the members that were read last
 
     def read(self, at: int) -> tuple[Any, int]:
         """The value at `at` and where it ends."""
