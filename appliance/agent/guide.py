@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import computed, corrections, questions_back, spelling, talk_history
+from appliance.agent.planning import computed, corrections, questions_back, rewriting, spelling, talk_history
 from appliance.agent.planning.answer_thresholds import (
     DEFINITE,
     DEFINITION,
@@ -70,7 +70,6 @@ FEW_WORDS, FEW_NAMED = 4, 14  # of a question that is no sentence, and of one th
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
-SHORT_ORDER = 120  # characters of an order that is put politely by the program
 MOST_NEEDED = 10  # words of what somebody has to do
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
@@ -542,12 +541,6 @@ class Guide:
             meant = intent.language.say(intent.name, text=closed(scene.last_answer))
             chat = self._build_chat(replace(scene, text=meant), is_text=True, shots=intent.language.shots.get(intent.name, ()))
             return replace(chat, echo=scene.last_answer, instead=intent.language.say("no_better"))
-        if intent.name == "polite" and scene.tier == "tiny" and "politely" in intent.language.phrases:
-            order, language = intent.parts["text"].strip(" .!\"'"), intent.language
-            first = words_in(order)[:1]
-            is_order = bool(first) and first[0] not in language.words["common"] - language.words["tell"]
-            if is_order and len(order) < SHORT_ORDER:
-                return Say(intent.language.say("politely", text=f"{order[:1].lower()}{order[1:]}"))
         if intent.name == "spelling" and scene.tier == "tiny":
             days = (intent.language.phrases[key].split() for key in ("weekdays", "months") if key in intent.language.phrases)
             names = [day for one in days for day in one]
@@ -555,7 +548,8 @@ class Guide:
             if right != intent.parts["text"]:
                 return Say(closed(right))
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
-        return self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
+        chat = self._build_chat(replace(scene, text=text), is_text=True, shots=intent.language.shots.get(intent.name, ()))
+        return rewriting.polite(intent, chat) if intent.name == "polite" and scene.tier == "tiny" else chat
 
     def _summarize_text(self, scene: Scene, intent: Intent) -> Plan:
         if self._points_back(intent):

@@ -16,6 +16,12 @@ WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
 STEM = 5  # letters by which two forms of a word are told to be the same
 CLAUSE = re.compile(r"\s*(?:[,;]\s*)?\b(?:and|und|et|y)\b\s+|\s*;\s*", re.IGNORECASE)
+COURTEOUS = frozenset(
+    "please sorry thank thanks kindly appreciate hello hi dear could would afraid regret hope mind like bit little quite".split()
+)
+WHOSE = re.compile(r"\b(?:my|mine|our|ours|your|yours|his|her|hers|their|theirs)\b", re.IGNORECASE)
+NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nothing|nobody)\b|n['’]t\b|\bstop\b", re.IGNORECASE)
+APOLOGY = re.compile(r"\bwould(?:n['’]t| not) (?:you )?mind\b", re.IGNORECASE)
 ADMISSION = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|did not|is not|isn['’]t|not) "
     r"(?:know|say|mention|given|mentioned|specified|provided|stated|contain)"
@@ -38,6 +44,23 @@ def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:
     said = [clause for one in sentences.split(answer) for clause in CLAUSE.split(one) if _new_words(clause, ignored)]
     known, lines = _stem_words(text), sentences.split_markdown(text)
     return bool(said) and not ADMISSION.search(answer) and all(_is_told(clause, answer, lines, known, ignored) for clause in said)
+
+
+def is_same_message(answer: str, text: str, ignored: Collection[str]) -> bool:
+    """True when an answer says what a text says in other words: its numbers and names, nearly all other words, whose things they
+    are and whether it denies them; and hardly anything else but courtesies."""
+    said, meant = _new_words(answer, {*ignored, *COURTEOUS}), _new_words(text, {*ignored, *COURTEOUS})
+    answered, known = {_stem_word(one) for one in said}, {_stem_word(one) for one in meant}
+    hard = {_stem_word(one) for one in (*said, *meant) if any(letter.isdigit() for letter in one)}
+    if not known or not hard <= answered & known:
+        return False
+    if len(answered & known) < SHARE * len(known) or len(answered & known) < SHARE * len(answered):
+        return False
+    return _whose(answer) == _whose(text) and bool(NEGATION.search(APOLOGY.sub("", answer))) == bool(NEGATION.search(text))
+
+
+def _whose(text: str) -> set[str]:
+    return {match[0].lower() for match in WHOSE.finditer(text)}
 
 
 def _is_told(clause: str, answer: str, lines: Sequence[str], known: Collection[str], ignored: Collection[str]) -> bool:

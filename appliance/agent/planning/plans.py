@@ -67,9 +67,12 @@ class Grounded(Struct, frozen=True):
     sources: str
     otherwise: str
     after: "Callable[[str], Plan] | None" = None
+    is_rewording: bool = False  # it says the same as the texts, in other words
 
     def is_held(self, answer: str, ignored: Collection[str]) -> bool:
         """Whether the texts say what an answer says."""
+        if self.is_rewording:
+            return support.is_same_message(answer, "\n".join(self.texts), ignored)
         if not self.question:
             return support.is_fair_summary(answer, "\n".join(self.texts), ignored)
         return support.is_supported(answer, self.texts, self.question, ignored)
