@@ -12,7 +12,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import computed, corrections, questions_back, rewriting, spelling, talk_history
+from appliance.agent.planning import computed, corrections, question_forms, questions_back, rewriting, spelling, talk_history
 from appliance.agent.planning.answer_thresholds import (
     DEFINITE,
     DEFINITION,
@@ -66,8 +66,7 @@ FEW_SHOWN = 45  # words of all of them
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
-FEW_WORDS, FEW_NAMED = 4, 14  # of a question that is no sentence, and of one that names a kind of thing
-SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
+FEW_WORDS = 4  # of a question that is no sentence
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
 MOST_NEEDED = 10  # words of what somebody has to do
@@ -229,19 +228,6 @@ class Guide:
             return self._plan_answer(scene)
         return plans[0]
 
-    @staticmethod
-    def _names_fact(words: Sequence[str], kind: str, scene: Scene, language: Language) -> bool:
-        """Whether something is only named, of a kind that one looks up: "first name of Mrs. Keller", "I need our policy number"."""
-        tells = language.words["question"] | language.words["past"]
-        is_told = (
-            bool(set(words) & tells)
-            or any(word.endswith("ed") and len(word) > SHORT_WORD for word in words)
-            or scene.text.endswith("!")
-        )
-        # "I want a password" asks nothing.
-        is_definite = not set(words[:1]) & language.words["own"] or bool(DEFINITE.search(scene.text))
-        return is_definite and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
-
     def _plan_answer(self, scene: Scene) -> Plan:
         """A message that asks for nothing in so many words: answered from notes, or talk."""
         language = self._router.languages.detect(scene.text)[0]
@@ -249,7 +235,7 @@ class Guide:
         is_question = scene.text.endswith("?") or (message_parts.asks(words, language) and not scene.text.endswith("!"))
         kind = self._router.kind(scene.text, language)
         is_short = len(words) <= FEW_WORDS and not scene.text.endswith(("!", "."))
-        is_question = is_question or self._names_fact(words, kind, scene, language)
+        is_question = is_question or question_forms.names_fact(words, kind, scene, language)
         may_claim = not is_question or bool(set(words[:4]) & language.words["asks"])
         if not is_question and (kind == "talk" or not is_short):
             if scene.tier == "tiny" and "no_talk" in language.phrases:
@@ -268,16 +254,14 @@ class Guide:
             said=[text for text in scene.statements if self._is_statement(text)] if is_question else (),
         )
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
-        is_past = bool({"did", "had"} & set(words)) or bool(
-            set(words) & language.words["past"]
-        )  # what we did is no matter of everybody
+        is_past = bool(set(words) & (language.words["past"] | {"did", "had"}))  # what we did is no matter of everybody
         is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past and is_question)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         is_worded = bool(DEFINITE.search(scene.text)) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
         if kind == "world" and (found.known or is_worded):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
-        if follows and kind == "world" and self._is_of_last(found, words, language):
+        if follows and kind == "world" and question_forms.is_of_last(found, words, language):
             kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
@@ -296,6 +280,8 @@ class Guide:
             and not is_you
             and (kind == "notes" or (kind != "world" and found.best and (is_own or is_about_known(found, scene.text))))
         ):
+            if found.note_score < NEAREST and subjects and (meant := self._of_subject(scene.text, found, subjects[0], unknown=1)):
+                return self._quote_nearest(replace(found, best=meant), language)
             return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
         if is_question and not is_you and found.note_score >= least_near(scene, found, kind, language):
             best = found.best[0]
@@ -305,9 +291,11 @@ class Guide:
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
         if is_question and subjects and points_back and not is_you and kind != "world":
             return self._say_nothing(found, language)
+        if scene.tier == "tiny" and is_question and not points_back and kind != "talk":
+            scene = replace(scene, before=())  # what was talked about before leads it astray
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
-        is_near = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
-        if is_near and is_question and not is_you and kind != "talk":
+        is_thing = is_question and not is_you and kind != "talk" and found.note_score >= NEAREST_WORLD
+        if is_thing and found.best[0].nearness >= NEAR["world"]:
             return replace(chat, beside=self._quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
@@ -316,10 +304,10 @@ class Guide:
         language = self._router.languages.detect(text)[0]
         return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None
 
-    def _of_subject(self, question: str, found: Evidence, subject: str) -> tuple[Sentence, ...]:
-        """What the note the talk is about answers to a question that names nothing, such as "and his number?"."""
+    def _of_subject(self, question: str, found: Evidence, subject: str, unknown: int = 0) -> tuple[Sentence, ...]:
+        """What the note the talk is about answers to a question that names nothing, or but so much: "and his number?"."""
         kind = kind_of(question)
-        if kind is None or set(word_forms.content_words(question, self.ignored)) - kind.words:
+        if kind is None or len(set(word_forms.content_words(question, self.ignored)) - kind.words) > unknown:
             return ()
         return tuple(one for one in found.best if one.ref == subject and kind.holds(one.text))
 
@@ -341,12 +329,6 @@ class Guide:
         return bool(scene.subjects or scene.last_question) and (
             len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
         )
-
-    @staticmethod
-    def _is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:
-        """Whether a question that points back ("its disks") names what the best sentence holds."""
-        best = found.best[0] if found.best else None
-        return best is not None and not best.missing and best.coverage >= WORDED and bool(set(words) & language.words["again"])
 
     @staticmethod
     def _say_nothing(found: Evidence, language: Language) -> Say:

@@ -465,6 +465,22 @@ def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
     assert len(model.asked[0][1].messages) == 7
 
 
+def test_a_question_that_follows_up_is_answered_with_the_nearest_of_its_note(ask: Any) -> None:
+    before = ("tell me about the plants", "The fern gets water twice a week. [box://notes/plants.md]")
+    said = text_of(ask(*before, "How often do we sprinkle?")[0])
+    assert said.startswith("Your notes do not say it in these words. Nearest:") and "twice a week" in said
+    assert "twice a week" not in text_of(ask("How often do we sprinkle?", answers=[["I do not know."]])[0])
+
+
+@pytest.mark.parametrize("ask", [of_the_world], indirect=True)
+def test_a_tiny_model_is_asked_about_the_world_without_what_was_said_before(ask: Any) -> None:
+    before = ("I like owls.", "So do I.")
+    _, model, _ = ask(*before, "Why is the sky blue?", answers=[["It is."]])
+    assert before[0] not in [m.content for m in model.asked[0][1].messages]
+    _, model, _ = ask(*before, "Why is the sky blue?", answers=[["It is."]], tier="small")
+    assert before[0] in [m.content for m in model.asked[0][1].messages]
+
+
 def test_a_question_without_its_mark_is_nothing_that_was_told(ask: Any) -> None:
     steps, _, _ = ask("when is her wedding", "I find nothing about that in your notes.", "What did we give for her wedding?")
     assert not text_of(steps).startswith("You told me")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from appliance.agent.planning import clock_plans
+from appliance.agent.planning import clock_plans, spelling
 from appliance.agent.planning.plans import Plan, Say
 from appliance.prompt.routing import arithmetic, dates, units
 from appliance.prompt.routing.dates import Moment
@@ -24,6 +24,12 @@ def answer(intent: Intent, now: datetime, english: Language) -> Plan | None:
 def _say_sum(intent: Intent, now: datetime) -> Plan:
     said = intent.parts["sum"]
     return Say(intent.language.say("sum", sum=said, result=arithmetic.result(said, intent.language.signs)))
+
+
+def _say_spelling(intent: Intent, now: datetime) -> Plan | None:
+    """How a word is written, letter by letter; a typing error in it is mended first."""
+    word = spelling.mended(intent.parts["word"].strip(" \"'“”„«».?!"), intent.language.name)
+    return Say(intent.language.say("spelled", text=word, letters="-".join(word))) if word.isalpha() else None
 
 
 def _say_units(intent: Intent, now: datetime) -> Plan:
@@ -77,6 +83,7 @@ def _say_between(intent: Intent, now: datetime) -> Plan | None:
 
 
 MAKERS: dict[str, Maker] = {
+    "spell": _say_spelling,
     "sum": _say_sum,
     "units": _say_units,
     "week": _say_week,

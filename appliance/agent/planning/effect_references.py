@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from appliance.agent.planning import errands
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, is_of, tool_call
+from appliance.knowledge import word_forms
 from appliance.prompt.routing import dates, foreign_times, items
 from appliance.prompt.routing.languages import words_in
 from appliance.prompt.routing.router import LAST, Intent
@@ -118,8 +119,15 @@ class References:
         return None if make is None else make(self, scene, intent, effect)
 
     def _undo(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
-        """What the last turn did is taken back, all of it, the newest first."""
+        """What the last turn did is taken back, all of it or what is named ("not the eggs"), the newest first."""
         ones = (effect, *effect.before)
+        if what := intent.parts.get("what", ""):
+            stems = [word_forms.stem(word) for word in word_forms.content_words(what, ())]
+            said = [" ".join(map(str, one.arguments.values())) for one in ones]
+            named = [one for one, text in zip(ones, said) if any(word_forms.has_stem(stem, text) for stem in stems)]
+            if not named or effect.turns > 1:
+                return None
+            ones = tuple(named)
         plans = [lambda one=one: self._undo_one(intent, one) for one in ones]
         return all_of(plans)
 

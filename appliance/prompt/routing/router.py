@@ -40,7 +40,7 @@ BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "help"),
+    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "spell", "help"),
     *("recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
