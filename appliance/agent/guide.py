@@ -285,7 +285,9 @@ class Guide:
             return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
         if is_question and not is_you and found.note_score >= least_near(scene, found, kind, language):
             best = found.best[0]
-            is_thing = bool(DEFINITE.search(scene.text)) and (best.nearness >= NEAR["world"] or not best.missing)
+            is_thing = bool(DEFINITE.search(scene.text)) and (
+                best.nearness >= NEAR["world"] or (not best.missing and len(found.words) > 1)
+            )
             if own or found.known or kind != "world" or is_thing:
                 return self._quote_nearest(found, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])

@@ -131,7 +131,7 @@ ROLE = (
     r"|mechanic|hairdresser|baker|butcher|landlord|landlady|tenant|owner|caretaker|janitor|carer|driver|coach|trainer|priest|vicar"
     r"|(?:baby|house|pet)sitter|sitter|(?:post|milk|repair|fire|police|handy)man|chimney sweep|customer|client|agent"
     r"|plombier|médecin|docteur|facteur|ramoneur|infirmière|propriétaire|gardienne?|fontanero|médico|casero|jardinero"
-    r"|children|child|boss|colleague|teacher|doctor|family|nobody|everybody|company|\w+(?:ist|ian)|ich|mich|mir|wir|uns"
+    r"|children|child|club|verein|association|council|boss|colleague|teacher|doctor|family|nobody|everybody|company|\w+(?:ist|ian)|ich|mich|mir|wir|uns"
     r"|mutter|mama|vater|papa|schwester|bruder|sohn|tochter"
     r"|frau|mann|onkel|tante|oma|opa|nachbar\w*|freund\w*|kinder|kind|chef\w*|familie|niemand|je|moi|nous|mère|père|sœur"
     r"|soeur|frère|fils|fille|femme|mari|oncle|voisine?s?"

@@ -17,13 +17,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.knowledge import note_lines
-from appliance.knowledge.answer_kinds import WHEN, Kind, compiled, kind_of
-from appliance.knowledge.edit_distance import distance
+from appliance.knowledge.answer_kinds import ROLE, WHEN, Kind, compiled, kind_of
 from appliance.knowledge.entries import Entries
+from appliance.knowledge.question_words import QuestionWords
 from appliance.knowledge.search import Hit, Looks, Search
 from appliance.knowledge.word_forms import (
-    JOINTS,
-    LEAST_COMPOUND,
     LEAST_PART,
     WORD,
     content_words,
@@ -67,7 +65,6 @@ DOUBT = 0.15  # where it is only there in what the question names itself
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
-MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two
 SUBJECT = 0.12  # for the note that the talk is about
 LEAST_LISTED, MOST_LISTED = 2, 24  # items of a list that is an answer as a whole
 LISTED = 0.5  # of what the question names, which title and heading of such a list have
@@ -87,7 +84,9 @@ NAMING = re.compile(
 OF = re.compile(r"['’]s? (\w[\w-]*)\W*$")  # what is asked of somebody: "when is Tom's birthday"
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 GENERIC = frozenset(
-    "number name code address time date nummer adresse numero nom nombre direccion exact current full whole person contact".split()
+    """
+    number name place code address time date nummer adresse numero nom nombre direccion exact current full whole person contact
+    """.split()
 )
 NOBODYS = frozenset("next last first due new old".split())
 YEAR = re.compile(r"(?:19|20)\d\d$")
@@ -107,7 +106,7 @@ class Sentence(Struct, frozen=True):
     coverage: float = 0.0
     nearness: float = 0.0
     missing: tuple[str, ...] = ()
-    afar: float = 0.0  # how much of what the question names stands below the same heading, in the same note, or nowhere
+    afar: float = 0.0  # how much of what the question names stands only below its heading, in its note, in a near word or nowhere
     heading: str = ""
     whole: str = ""  # the line or item it stands in
     group: int = 0
@@ -218,17 +217,31 @@ class Finder:
             found[stems[word]] = found.get(stems[word], frozenset()).union(stems[other] for other in others)
         return found
 
+    @cached_property
+    def _reader(self) -> QuestionWords:
+        return QuestionWords(self._search.passages.frequencies, self._ignored, self._alike)
+
+    @cached_property
+    def _words_alike(self) -> dict[str, frozenset[str]]:
+        """The words themselves that speak of the same as a stem, as a search takes them."""
+        found: dict[str, frozenset[str]] = {}
+        for word, others in self._everyday.items():
+            key = stem(strip_accents(word))
+            found[key] = found.get(key, frozenset()) | others
+        return found
+
     def find_evidence(self, question: str, *, about: str = "", subjects: Sequence[str] = (), said: Sequence[str] = ()) -> Evidence:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
-        kind, question = kind_of(question), self._with_parts(question)
+        kind, question = kind_of(question), self._reader.with_parts(question)
         words = content_words(question, self._ignored)
         if about and not words:  # "and from when to when?"
             question, about = f"{about} {question}", ""
             words = content_words(question, self._ignored)
         found = self._find_candidates(f"{about} {question}" if about else question, subjects) if words else []
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
-        question, words = self._without_errors(question, words, found)
+        theirs = content_words(" ".join(one.names for one in found), self._ignored)
+        question, words = self._reader.without_errors(question, words, theirs)
         found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
         asked = self._taken_apart(question, words, kind, found)
         if not found:
@@ -259,7 +272,7 @@ class Finder:
 
     def collect(self, query: str, least: float = ALL_OF_IT) -> list[Sentence]:
         """The sentences of all notes that speak of something, note by note, each in the order of its note."""
-        query = self._with_parts(query)
+        query = self._reader.with_parts(query)
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
         asked = self._taken_apart(query, words, kind_of(query), found)
@@ -270,16 +283,20 @@ class Finder:
     def _find_candidates(self, query: str, subjects: Sequence[str], most: int = HITS) -> list[Sentence]:
         looks = Looks(snippet_chars=PASSAGE_CHARS, per_item=2, has_context=True)
         hits = self._search.find(query, limit=most, has_documents=False, without=NO_NOTES, looks=looks)
-        if others := " ".join(word for one in content_words(query, self._ignored) for word in self._alike.get(stem(one), ())):
+        if others := " ".join(word for one in content_words(query, self._ignored) for word in self._words_alike.get(stem(one), ())):
             known = {hit.ref for hit in hits}
-            more = self._search.find(others, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
+            more = self._search.find(
+                others, limit=ALIKE_HITS, has_documents=False, without=NO_NOTES, has_meaning=False, looks=looks
+            )
             hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         counts = self._search.passages.frequencies(content_words(query, self._ignored))
         alone = [word for word, count in counts.items() if count and not _is_held(word, hits)]
         for word in sorted(alone, key=lambda one: counts[one])[:MOST_ALONE]:
             if not _is_held(word, hits):
                 known = {hit.ref for hit in hits}
-                more = self._search.find(word, limit=ALONE_HITS, has_documents=False, without=NO_NOTES, looks=looks)
+                more = self._search.find(
+                    word, limit=ALONE_HITS, has_documents=False, without=NO_NOTES, has_meaning=False, looks=looks
+                )
                 hits = [*hits, *(hit for hit in more if hit.ref not in known)]
         texts: dict[str, tuple[str, str]] = {}
         for ref in subjects:
@@ -311,74 +328,11 @@ class Finder:
             )
         return list(dict.fromkeys(found))
 
-    def _without_errors(self, question: str, words: list[str], found: Sequence[Sentence]) -> tuple[str, list[str]]:
-        """A question and its words with those of the notes found in place of words one letter away that no note has.
-
-        Names stay as they are but for two letters in each other's place: whoever asks for Jonah does not mean Jonas.
-        """
-        counts = self._search.passages.frequencies(words)
-        theirs = [one for one in content_words(" ".join(s.names for s in found), self._ignored) if one.isalpha()]
-        meant: dict[str, str] = {}
-        for word in words:
-            if self._is_mistyped_function_word(word, counts):
-                meant[word] = ""
-            if word in meant or len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word):
-                continue
-            if is_name(question, word):
-                swapped = [one for one in theirs if one != word and sorted(one) == sorted(word) and distance(word, one, 1) == 1]
-                meant |= {word: swapped[0]} if swapped else {}
-                continue
-            if stem(word) in self._alike or any(has_stem(stem(word), other) for other in theirs):
-                continue
-            most = 2 if len(word) >= LONG_CHARS else 1
-            near = [one for one in theirs if one[0] == word[0] and len(one) >= MISTYPED_CHARS and distance(word, one, most) <= most]
-            if near:
-                meant[word] = min(near, key=lambda one: distance(word, one, most))
-        if not meant:
-            return question, words
-        words = [word for word in words if meant.get(word) != ""] or words
-        mended = WORD.sub(lambda match: meant.get(strip_accents(match[0].lower()), match[0]), question)
-        return mended, list(dict.fromkeys(meant.get(word, word) for word in words))
-
-    def _is_mistyped_function_word(self, word: str, counts: Mapping[str, int]) -> bool:
-        """Whether a word that no note has is one letter from a word that carries no meaning: "shuold"."""
-        if len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or stem(word) in self._alike:
-            return False
-        near = (one for one in self._ignored if one[0] == word[0] and len(one) >= MISTYPED_CHARS)
-        return any(distance(word, one, 1) <= 1 for one in near)
-
-    def _with_parts(self, question: str) -> str:
-        """A question with the two words of each compound in its place, as in German, where both are known and the whole is not."""
-        words = content_words(question, self._ignored)
-        counts = self._search.passages.frequencies([*words, *(word[:-1] for word in words)])
-        # "Fritzis number", "des Vereins": the name itself is what a note has.
-        known = {w: w[:-1] for w in words if w.endswith("s") and not counts.get(w) and counts.get(w[:-1]) and w.isalpha()}
-        known |= {
-            w: w.replace("-", " ") for w in words if "-" in w and not counts.get(w) and all(part.isalpha() for part in w.split("-"))
-        }
-        known |= {word: parts for word in words if word not in known and (parts := self._parts_of(word))}
-        return WORD.sub(lambda match: known.get(strip_accents(match[0].lower()), match[0]), question) if known else question
-
-    def _parts_of(self, word: str) -> str:
-        """The two words, of notes or of everyday life, that a compound is made of; "" for a word that is known, or that is none."""
-        count = self._search.passages.frequencies
-        if len(word) < LEAST_COMPOUND or not word.isalpha() or stem(word) in self._alike or count([word]).get(word):
-            return ""
-        splits = [(word[:at], word[at:]) for at in range(LEAST_PART, len(word) - LEAST_PART + 1)]
-        firsts = {first: (first, *(first[: -len(joint)] for joint in JOINTS if first.endswith(joint))) for first, _ in splits}
-        counts = count([*(one for found in firsts.values() for one in found), *(last for _, last in splits)])
-
-        def is_known(one: str) -> bool:
-            return bool(counts.get(one)) or (len(one) > LEAST_PART and stem(one) in self._alike)
-
-        pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
-        return next((f"{one} {last}" for one, last in pairs if is_known(one) and is_known(last)), "")
-
     def _taken_apart(self, question: str, words: list[str], kind: Kind | None, found: Sequence[Sentence]) -> _Question:
         counts = self._search.passages.frequencies(words)
         total = max(1, self._search.passages.counts().chunks)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
-        told = [word for word in words if kind is None or word not in kind.words]
+        told = [word for word in words if (kind is None or word not in kind.words) and not OPEN.fullmatch(word)]
         words = told if len(told) > 1 else words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         if len(told) == 1 and counts.get(told[0]):  # "Fritzis phone number": what it is about counts most
@@ -452,7 +406,7 @@ class Finder:
         total, held, missing, afar = sum(asked.weights.values()), 0.0, [], 0.0
         names, theirs = one.names, content_words(one.names, ()) if asked.near else []
         for word in asked.words:
-            share, stemmed = 0.0, asked.stems[word]
+            share, stemmed, is_near = 0.0, asked.stems[word], False
             if word in asked.names and not has_word(word, f"{names} {one.whole}"):
                 pass  # Piran is not Piranesi
             elif has_stem(stemmed, one.text):
@@ -468,7 +422,7 @@ class Finder:
             else:
                 near = max((asked.near.get(word, {}).get(other, 0.0) for other in theirs), default=0.0)
                 if near >= NEAR_WORD:
-                    share = near * NEAR_SHARE
+                    share, is_near = near * NEAR_SHARE, True
                 if one.heading and has_stem(stemmed, asked.texts.get((one.ref, one.heading), "")):
                     share = max(share, SECTION)
                 elif one.ref and has_stem(stemmed, asked.texts.get((one.ref, ""), "")):
@@ -476,7 +430,7 @@ class Finder:
             held += share * asked.weights[word]
             if share < NEARBY:
                 missing.append(word)
-            if share <= SECTION:
+            if share <= SECTION or is_near:
                 afar += asked.weights[word]
         return (held / total if total else 0.0), tuple(missing), (afar / total if total else 0.0)
 
@@ -514,10 +468,13 @@ class Finder:
 
     def _adds_somebody(self, asked: _Question, one: Sentence) -> bool:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
-        words = content_words(one.names, self._ignored)
+        if compiled(ROLE).search(one.text):
+            return True
         known = set(asked.stems.values())
         known |= {stem(strip_accents(other)) for word in asked.words for other in self._everyday.get(word, ())}
-        return any(stem(word) not in known and not compiled(WHEN).search(word) and word not in MONTHS | NOBODYS for word in words)
+        words = (strip_accents(match[0].lower()) for match in WORD.finditer(one.names) if match[0][0].isupper())
+        words = (word for word in words if word not in self._ignored and word not in MONTHS | NOBODYS)
+        return any(stem(word) not in known and stem(word) not in self._alike and not compiled(WHEN).search(word) for word in words)
 
     def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
         """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""

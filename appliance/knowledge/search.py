@@ -174,19 +174,20 @@ class Search:
         has_documents: bool = True,
         is_model: bool = True,
         without: Sequence[str] = (),
+        has_meaning: bool = True,
         looks: Looks = Looks(),
     ) -> list[Hit]:
         """The best entries by words, and by meaning when the query's vector comes in time; none for stop words only.
 
         Takes milliseconds, and never longer than `embed` does. What models may not see is found for a person alone;
-        schemes of `without` for nobody.
+        schemes of `without` for nobody. Without `has_meaning` words alone are looked for, which asks for no vector.
         Entries marked blank are never found: their words are hints for the person who fills them in.
         """
         if not words_of(query):
             return []
         hidden = (*(self._schemes.hidden() if is_model else ()), *without)
         where = Where(scopes=scopes, hidden=hidden, has_documents=has_documents)
-        vector = self._embed(self.question(query)) if self.has_vectors() else None
+        vector = self._embed(self.question(query)) if has_meaning and self.has_vectors() else None
         return list(self.search(query, vector, where=where, looks=replace(looks, limit=limit)).hits)
 
     def search(self, query: str, vector: Vector | None = None, *, where: Where = Where(), looks: Looks = Looks()) -> Found:

@@ -17,6 +17,8 @@ PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an end
 LETTERS = frozenset("BCDFGHJKLMNPQRSTVWXZ")  # that name something by themselves: "bed C"
 ENDINGS = (
     *(
+        "erinnen",
+        "erin",
         "ungen",
         "ments",
         "ment",

@@ -26,6 +26,7 @@ from appliance.records import Message
 from appliance.service import small_models
 
 HERE = Path(__file__).parent
+NO_WORLD = ("Das kann ich mit diesem Modell", "Avec ce modèle", "Con este modelo")  # the model knows English only
 NO_ANSWER = ("I find nothing", "Dazu finde ich nichts", "Je ne trouve rien", "No encuentro nada")
 
 
@@ -47,6 +48,8 @@ def judge(plan: Plan, row: Mapping[str, Any]) -> str:
         kind = "near" if isinstance(plan, Say) and plan.is_near else "answer"
     if said.startswith(tuple(text.lower() for text in NO_ANSWER)):
         return "nothing"
+    if said.startswith(tuple(text.lower() for text in NO_WORLD)):
+        return "talk"
     if kind == "talk" or not ("any" in row or "all" in row):
         return kind
     is_held = any(text in said for text in row.get("any", ())) or ("all" in row and all(text in said for text in row["all"]))

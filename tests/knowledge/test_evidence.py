@@ -25,6 +25,9 @@ NOTES = {
     "loan": "# Mortgage\n\n184,000 left, fixed until 2029. Account 5520 at the Sparkasse.\n",
     "walk": "12 May: with Torvald to the lake.\nOn the way home Torvald lost a glove.\n",
     "gp": "Blood group B negative.\n",
+    "club": "Extractor borrowed from the club in July.\n",
+    "theft": "Bicycle stolen at the station!\n",
+    "steuer": "# Steuer\n\n- [ ] Spendenquittungen\n- [x] Lohnzettel\n- [ ] Fahrten zur Arbeit\n",
     "trip": "Paid the ferry. It leaves Harlingen at nine.\n",
 }
 
@@ -149,3 +152,17 @@ def test_words_with_a_hyphen_are_taken_apart_where_no_note_has_them(find: Callab
 
 def test_two_letters_of_a_name_in_each_others_place_are_a_typing_error(find: Callable[[str], Evidence]) -> None:
     assert "torvald" in find("Where did Tovrald lose the glove?").words
+
+
+def test_who_is_answered_by_somebody_and_not_by_a_thing_with_a_capital_letter(find: Callable[[str], Evidence]) -> None:
+    assert find("Who stole the bike?").score < 0.62
+    assert find("Who lent the extractor?").best[0].text == "Extractor borrowed from the club in July."
+
+
+def test_notes_in_another_language_are_looked_for_by_whole_words(find: Callable[[str], Evidence]) -> None:
+    best = find("What is still missing for the taxes?").best[0]
+    assert best.items == ("Spendenquittungen", "Fahrten zur Arbeit")
+
+
+def test_a_woman_who_does_it_is_found_by_the_word_for_a_man(find: Callable[[str], Evidence]) -> None:
+    assert "Brandl" in find("Wann kommt die Schornsteinfegerin?").best[0].text
