@@ -369,14 +369,14 @@ class Guide:
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
         source = f"[{shown_source(best.ref)}]"
         quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"
-        if scene.tier == "tiny":
-            return Say(quoted)
+        if scene.tier == "tiny" or best.items:
+            return Say(quoted)  # a model would leave out some of a list
         shown = [one for one in found.best[:4] if one.ref]
-        lines = "\n".join(f"- {one.title}: {one.text}" for one in shown)
+        lines = "\n".join(f"- {one.title}: {one.quoted}" for one in shown)
         question = f"Notes:\n{lines}\n\nUsing only the notes, answer in one short sentence.\nQuestion: {scene.text}"
         sampling = SAMPLING[scene.tier]
         chat = Chat(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
-        texts = tuple(f"{one.title} {one.text}" for one in chosen)
+        texts = tuple(f"{one.title} {one.quoted}" for one in chosen)
         return Grounded(chat, scene.text, texts, source, quoted)
 
     # -- lists and the time -----------------------------------------------------------------------
