@@ -127,7 +127,7 @@ JOB = (
 ROLE = (
     r"\b(?:i|me|my|we|us|you|he|she|they|mother|mum|mom|father|dad|sister|brother|son|daughter|wife|husband|partner|uncle"
     r"|aunt|cousin|grand\w+|neighbou?rs?|friends?"
-    r"|man|woman|men|women|guy|lady|gentleman|girl|boy|people|person|cleaner|plumber|gardener|builder|roofer|painter|carpenter|vet|nurse"
+    r"|man|woman|men|women|guy|lady|gentleman|girl|boy|people|person|cleaner|plumber|gardener|builder|roofer|painter|carpenter|nurse"
     r"|mechanic|hairdresser|baker|butcher|landlord|landlady|tenant|owner|caretaker|janitor|carer|driver|coach|trainer|priest|vicar"
     r"|(?:baby|house|pet)sitter|sitter|(?:post|milk|repair|fire|police|handy)man|chimney sweep|customer|client|agent"
     r"|plombier|médecin|docteur|facteur|ramoneur|infirmière|propriétaire|gardienne?|fontanero|médico|casero|jardinero"

@@ -468,10 +468,10 @@ class Finder:
 
     def _adds_somebody(self, asked: _Question, one: Sentence) -> bool:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
-        if compiled(ROLE).search(one.text):
-            return True
         known = set(asked.stems.values())
         known |= {stem(strip_accents(other)) for word in asked.words for other in self._everyday.get(word, ())}
+        if any(stem(strip_accents(match[0].lower())) not in known for match in compiled(ROLE).finditer(one.text)):
+            return True
         words = (strip_accents(match[0].lower()) for match in WORD.finditer(one.names) if match[0][0].isupper())
         words = (word for word in words if word not in self._ignored and word not in MONTHS | NOBODYS)
         return any(stem(word) not in known and stem(word) not in self._alike and not compiled(WHEN).search(word) for word in words)
