@@ -49,6 +49,7 @@ from appliance.agent.planning.plans import (
     shown_source,
     tool_call,
 )
+from appliance.agent.planning.quotes import quote
 from appliance.knowledge import word_forms
 from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
@@ -61,8 +62,6 @@ from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
 from appliance.text import sentences
 
-MOST_NEAREST, ALSO_NEAR = 3, 0.6  # sentences that are shown as the nearest, and of the best score, for another one
-FEW_SHOWN = 45  # words of all of them
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
@@ -298,7 +297,7 @@ class Guide:
         chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
         is_thing = is_question and not is_you and kind != "talk" and found.note_score >= NEAREST_WORLD
         if is_thing and found.best[0].nearness >= NEAR["world"]:
-            return replace(chat, beside=self._quote("beside", found, language))
+            return replace(chat, beside=quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
     def _is_statement(self, text: str) -> bool:
@@ -340,22 +339,7 @@ class Guide:
 
     def _quote_nearest(self, found: Evidence, language: Language) -> Say:
         """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
-        return Say(self._quote("nearest", found, language), is_near=True)
-
-    @staticmethod
-    def _quote(phrase: str, found: Evidence, language: Language) -> str:
-        """A phrase with the best sentences; several are a list below it."""
-        best = [one for one in found.best if one.ref]
-        shown = best[:1]
-        for one in best[1:MOST_NEAREST]:
-            if any(one.ref == other.ref and one.whole == other.whole for other in shown):
-                continue
-            words = sum(len(other.quoted.split()) for other in (*shown, one))
-            if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
-                shown.append(one)
-        quoted = [f"{closed(one.quoted)} [{shown_source(one.ref)}]" for one in shown]
-        listed = "".join(f"\n- {one}" for one in quoted)
-        return language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")
+        return Say(quote("nearest", found, language), is_near=True)
 
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
