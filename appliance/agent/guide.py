@@ -361,7 +361,7 @@ class Guide:
         sampling = SAMPLING[scene.tier]
         chat = Chat(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
         texts = tuple(f"{one.title} {one.quoted}" for one in chosen)
-        return Grounded(chat, scene.text, texts, source, quoted)
+        return Grounded(chat, scene.text, texts, source, quoted, quote=best.text)
 
     # -- lists and the time -----------------------------------------------------------------------
 

@@ -39,6 +39,17 @@ def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Coll
     return bool(new) and any(_holds_words(text, new) for text in texts)
 
 
+def keeps_fact(answer: str, quote: str, question: str, ignored: Collection[str]) -> bool:
+    """Whether an answer has a name or a number that a quoted sentence adds to the question, where it adds one.
+
+    "The room was painted white" says only words of "'Sea Lettuce' below, white above", and leaves out what it is about.
+    """
+    asked = _stem_words(question)
+    added = [word for word in _new_words(quote, ignored) if _is_hard(word) and _stem_word(word) not in asked]
+    known = _stem_words(answer)
+    return not added or any(_stem_word(word) in known for word in added)
+
+
 def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:
     """True when each clause of an answer says what one sentence of a text says, and of nobody else than that does."""
     said = [clause for one in sentences.split(answer) for clause in CLAUSE.split(one) if _new_words(clause, ignored)]

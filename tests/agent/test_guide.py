@@ -123,6 +123,7 @@ def test_a_remembered_fact_that_is_its_own_title_answers(ask: Any) -> None:
     ("answer", "said"),
     [
         ("The code of the garage is 4471.", "The code of the garage is 4471. [box://notes/garage.md]"),
+        ("The garage has a code.", "The garage code is 4471. [box://notes/garage.md]"),
         ("The code is 4472.", "The garage code is 4471. [box://notes/garage.md]"),
         ('{"name": "search"}', "The garage code is 4471. [box://notes/garage.md]"),
         (Unavailable("no model"), "The garage code is 4471. [box://notes/garage.md]"),

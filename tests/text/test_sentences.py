@@ -4,7 +4,7 @@ import pytest
 
 from appliance.text import sentences
 from appliance.text.sentence_stream import SentenceStream
-from appliance.text.support import is_fair_summary, is_supported
+from appliance.text.support import is_fair_summary, is_supported, keeps_fact
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,12 @@ She wanted a new radio. We gave her the Roberts one.
 def test_a_summary_says_of_nobody_what_is_said_of_another(answer: str, is_right: bool) -> None:
     ignored = frozenset("the is at of a and was on in with has she her it we an i".split())
     assert is_fair_summary(answer, GRANDMA, ignored) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_kept"),
+    [("It is Sea Lettuce below.", True), ("The room was painted white.", False), ("Sea Lettuce and white.", True)],
+)
+def test_an_answer_keeps_a_name_that_its_sentence_adds(answer: str, is_kept: bool) -> None:
+    assert keeps_fact(answer, '"Sea Lettuce" below, white above', "What colour is the room?", {"it", "is", "the"}) is is_kept
+    assert keeps_fact(answer, "below, white above", "What colour is the room?", ())

@@ -68,6 +68,7 @@ class Grounded(Struct, frozen=True):
     otherwise: str
     after: "Callable[[str], Plan] | None" = None
     is_rewording: bool = False  # it says the same as the texts, in other words
+    quote: str = ""  # the sentence that answers, of which an answer may leave out no fact that it needs
 
     def is_held(self, answer: str, ignored: Collection[str]) -> bool:
         """Whether the texts say what an answer says."""
@@ -75,7 +76,8 @@ class Grounded(Struct, frozen=True):
             return support.is_same_message(answer, "\n".join(self.texts), ignored)
         if not self.question:
             return support.is_fair_summary(answer, "\n".join(self.texts), ignored)
-        return support.is_supported(answer, self.texts, self.question, ignored)
+        is_whole = not self.quote or support.keeps_fact(answer, self.quote, self.question, ignored)
+        return is_whole and support.is_supported(answer, self.texts, self.question, ignored)
 
 
 class Do(Struct, frozen=True):
