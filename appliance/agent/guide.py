@@ -360,7 +360,10 @@ class Guide:
         question = f"Notes:\n{lines}\n\nUsing only the notes, answer in one short sentence.\nQuestion: {scene.text}"
         sampling = SAMPLING[scene.tier]
         chat = Chat(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
-        texts = tuple(f"{one.title} {one.quoted}" for one in chosen)
+        # A title that the question does not name is nobody who could be the answer: "Haus comes every year".
+        asked = [word_forms.stem(word) for word in word_forms.content_words(scene.text, self.ignored)]
+        named = [one.title if any(word_forms.has_stem(word, one.title) for word in asked) else "" for one in chosen]
+        texts = tuple(f"{title} {one.quoted}".strip() for title, one in zip(named, chosen))
         return Grounded(chat, scene.text, texts, source, quoted, quote=best.text)
 
     # -- lists and the time -----------------------------------------------------------------------

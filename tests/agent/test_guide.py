@@ -501,6 +501,11 @@ def test_a_definite_thing_that_no_note_has_is_left_to_the_model(ask: Any) -> Non
     assert text_of(steps).startswith("Yes.") and len(model.asked) == 1
 
 
+def test_a_title_that_the_question_does_not_name_is_no_answer_of_a_small_model(ask: Any) -> None:
+    said = text_of(ask("Who is the teacher of my son?", answers=[["Jonas Adeyemi is the teacher of your son."]], tier="small")[0])
+    assert "Mrs. Adeyemi" in said
+
+
 def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
     assert said.split("\n")[0] == "Your notes do not say it in these words. Nearest:"
