@@ -43,14 +43,15 @@ ORDER = (
         "remind",
         "remember_to",
     ),
-    *("remember", "task", "note", "search", "about", "find"),
+    *("remember", "append", "task", "note", "read_note", "search", "about"),
+    *("week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "find"),
 )
 LISTS = {
     "tasks": ("list_tasks", "tasks", {"status": "pending"}),
     "reminders": ("list_schedules", "schedules", {"status": "active"}),
 }
 # What a skill may ask for: nothing that changes anything.
-OF_SKILLS = tuple(name for name in (*OF_NOTES, *REPORTS, *router.ORDER) if name not in EFFECTS)
+OF_SKILLS = tuple(name for name in (*OF_NOTES, *REPORTS, *router.ORDER) if name not in (*EFFECTS, *router.CAREFUL))
 QUIET = "HEARTBEAT_OK"
 MOST_LINES = 60  # of a collection
 TEXT_CHARS = 4000  # of a text that a model is shown

@@ -11,7 +11,7 @@ from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 
 from appliance.agent.agent import Agent, Limits
-from appliance.agent.work_guide import QUIET, WorkGuide
+from appliance.agent.work_guide import OF_SKILLS, QUIET, WorkGuide
 from appliance.clock import CancelToken
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
@@ -20,7 +20,7 @@ from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import Role
 from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.prompt.routing.router import CAREFUL, EFFECTS, Router
 from appliance.records import LoopEnded, Message, Outcome, Tier, ToolCall
 from appliance.text.work_request import FOR_PERSON, NEEDS_MODEL
 
@@ -34,6 +34,7 @@ NAMES = (
     "wait_task",
     "create_task",
     "remember",
+    "append_note",
 )
 ENDS = ("complete_task", "fail_task", "wait_task")
 NOTES = {
@@ -212,3 +213,22 @@ def test_every_language_says_what_it_takes() -> None:
         assert NEEDS_MODEL in language.say("unable"), language.name
         assert NEEDS_MODEL in language.say("for_you") and FOR_PERSON in language.say("for_you"), language.name
         assert replace(language).sentences["collect_note"] and language.sentences["digest"], language.name
+
+
+def test_work_adds_lines_to_a_note_that_is_named_and_to_no_other(work: Any) -> None:
+    _, called, _ = work("Add 'prune the roses' to my note about the garden")
+    assert [(call.name, call.arguments) for call in called][0] == (
+        "append_note",
+        {"name": "notes/garden.md", "text": "prune the roses"},
+    )
+    _, called, _ = work("Add 'wax' to my note about the skis")
+    assert [call.name for call in called] == ["fail_task"]  # nobody answers what is asked back
+
+
+def test_work_is_told_the_calendar(work: Any) -> None:
+    _, called, _ = work("How many days until Christmas?")
+    assert called[-1].name == "complete_task" and "32 days until Friday, 25 December 2026." in str(called[-1].arguments)
+
+
+def test_no_skill_may_ask_for_what_may_change_something() -> None:
+    assert not {*EFFECTS, *CAREFUL} & {*OF_SKILLS}

@@ -23,7 +23,8 @@ from appliance.prompt.routing.task_arguments import task_arguments
 from appliance.records import Outcome, ToolCall
 from appliance.text.references import display
 
-LOOKED_UP = ("time", "date", "tasks", "reminders", "memories", "search", "about")  # what may be asked again at its times
+# What may be asked again at its times.
+LOOKED_UP = ("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about")
 MEMORIES = "memory://notes/"
 URGENCY = re.compile(
     r",?\s*(?:and |with |at |as |of |mit |avec |con |à |de )*(?:an? )?"
