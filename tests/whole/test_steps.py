@@ -229,7 +229,8 @@ def answered(place: Place, passed: list[str]) -> None:
             return
         following, question = Runs(store, "").list_runs(kind="chat")
         assert following.outcome == "ok"
-        is_begun, is_ended = "LOOP_STARTED" in passed, "LOOP_ENDED" in passed
+        # The letter is put as the loop ends, and may be taken before that step is written down.
+        is_begun, is_ended = "LOOP_STARTED" in passed, not {"LOOP_ENDED", *(step.name for step in SENT)}.isdisjoint(passed)
         wanted = {(499, "interrupted")} if is_begun and not is_ended else {(200, "ok")}
         assert {(question.status, question.outcome)} == wanted
         letters = store.value("SELECT COUNT(*) FROM outbox WHERE key LIKE 'answer:%' AND run = ?", (question.id,))
