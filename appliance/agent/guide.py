@@ -9,6 +9,7 @@ Thresholds were calibrated on about 300 questions in four languages (docs/small-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -68,6 +69,7 @@ LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks fo
 FEW_WORDS = 4  # of a question that is no sentence
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
+MOST_STATEMENTS = 500  # kept with whether they tell something: each of a conversation is asked about at every question
 MOST_NEEDED = 10  # words of what somebody has to do
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
@@ -93,7 +95,8 @@ class Guide:
         self.effects = Effects(router, entries, now)
         self._references = References(now, self.effects.additions)
         self.ignored = router.languages.function_words()
-        self._notes = NotePlans(entries, self.ignored)
+        self._is_statement = lru_cache(maxsize=MOST_STATEMENTS)(self._tells)
+        self._notes = NotePlans(entries, self.effects.notes)
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
@@ -300,7 +303,7 @@ class Guide:
             return replace(chat, beside=quote("beside", found, language))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
 
-    def _is_statement(self, text: str) -> bool:
+    def _tells(self, text: str) -> bool:
         """Whether a text tells something: it asks for nothing, and is no question without its mark."""
         language = self._router.languages.detect(text)[0]
         return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None

@@ -464,6 +464,8 @@ def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
     assert [m.content for m in model.asked[0][1].messages] == ["I like owls.", "So do I.", "I like cats, too."]
     _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]], tier="small")
     assert len(model.asked[0][1].messages) == 7
+    _, model, _ = ask(*said, *(4 * ("Was kannst du?", "Vieles.")), "I like cats, too.", answers=[["Me too."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["I like cats, too."]  # so far back nothing is looked at
 
 
 def test_a_question_that_follows_up_is_answered_with_the_nearest_of_its_note(ask: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 from stores import new_store
 
 from appliance.agent.planning import questions_back
+from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_plans import MOST_LISTED, SHOWN_CHARS, NotePlans
 from appliance.agent.planning.plans import Say, Scene
 from appliance.knowledge.entries import Entries
@@ -41,7 +42,7 @@ def said(entries: Entries, text: str, *before: Message) -> str | None:
     """What is answered to a message that asks for notes as wholes; None when it does not, or names none."""
     scene = Scene("tiny", text, before)
     intent = questions_back.answered(scene, ROUTER) or ROUTER.cue(text)
-    plans = NotePlans(entries, LANGUAGES.function_words())
+    plans = NotePlans(entries, NamedNotes(entries, LANGUAGES.function_words()))
     made = {"all_notes": plans.list_notes, "read_note": plans.read_note}.get(intent.name if intent is not None else "")
     if made is None or intent is None or (plan := made(scene, intent)) is None:
         return None

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.agent.planning import errands
+from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, both, tool_call
 from appliance.clock import new_id
@@ -76,7 +77,8 @@ class Effects:
         self._now = now
         self._entries = entries
         self._ignored = router.languages.function_words()
-        self.additions = Additions(entries, self._ignored)
+        self.notes = NamedNotes(entries, self._ignored)
+        self.additions = Additions(entries, self.notes)
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""

@@ -6,6 +6,8 @@ from appliance.agent.planning.plans import SOURCE, Scene, own_words
 from appliance.prompt.routing.router import COURTESIES, ORDER, Router
 from appliance.records import Message
 
+LOOKED_AT = 8  # messages: a tiny model is shown fewer, and each of the person's is compared with all sentences
+
 
 def for_model(scene: Scene, spoken: Sequence[Message], router: Router) -> Sequence[Message]:
     """What was spoken, and for a tiny model only what it can go on from: its own talk, in the language that it knows.
@@ -16,7 +18,7 @@ def for_model(scene: Scene, spoken: Sequence[Message], router: Router) -> Sequen
         return spoken
     found: list[Message] = []
     is_kept = False
-    for message in spoken:
+    for message in spoken[-LOOKED_AT:]:
         if message.role == "user":
             text = own_words(message).strip()
             intent = router.cue(text, (*COURTESIES, *ORDER))
