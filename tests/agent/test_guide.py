@@ -453,6 +453,17 @@ def test_work_on_the_last_answer_that_changes_nothing_is_said_so(ask: Any) -> No
         assert text_of(steps).startswith("This model makes nothing else of it"), more
 
 
+def test_a_list_of_notes_is_no_subject(ask: Any) -> None:
+    listed = text_of(ask("Which notes do I have?")[0])
+    quoted = "The garage code is 4471. [box://notes/garage.md]"
+    for said, subjects in (
+        ((listed,), ()),
+        ((quoted,), ("box://notes/garage.md",)),
+        ((quoted, listed), ("box://notes/garage.md",)),
+    ):
+        assert Scene("tiny", "and?", [Message("assistant", text) for text in said]).subjects == subjects
+
+
 def test_a_letter_is_not_shortened_to_its_salutation(ask: Any) -> None:
     said = ("Write a message to Petra", "Dear Petra,\n\nI cannot come on Tuesday. See you soon.", "make it shorter")
     assert text_of(ask(*said)[0]) == "I cannot come on Tuesday."

@@ -27,6 +27,8 @@ SYSTEM: Mapping[Tier, str] = {
 SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
 REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
 
+MOST_SUBJECTS = 2  # notes that one answer can speak of
+
 
 class Chat(Struct, frozen=True):
     """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
@@ -148,9 +150,9 @@ class Scene(Struct, frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The notes that the last answers named."""
-        said = [m.content for m in self.before if m.role == "assistant"][-2:]
-        found = [ref for text in reversed(said) for ref in REF.findall(text)]
+        """The notes that the last answers named; one that names many, as a list of notes does, speaks of none."""
+        said = [refs for m in self.before if m.role == "assistant" for refs in [REF.findall(m.content)]][-2:]
+        found = [ref for refs in reversed(said) if len(set(refs)) <= MOST_SUBJECTS for ref in refs]
         return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
 
 
