@@ -89,7 +89,7 @@ class Selection:
     def matching(self, actor: Actor, pattern: str, wanted: str = "") -> list[Match]:
         """Entries whose path matches a pattern, or is it, and whose text matches `wanted`; by path."""
         path, until_s = patterns.compiled(pattern), monotonic_s() + MATCH_S
-        start = _plain_start(pattern) if patterns.kind_of(pattern) == "glob" else ""
+        start = plain_start(pattern) if patterns.kind_of(pattern) == "glob" else ""
         rows = self._store.rows(
             "SELECT e.id, e.path FROM entries e WHERE (e.scope IN (SELECT value FROM json_each(?1)) "
             f"OR e.id IN (SELECT entry FROM views WHERE run = ?2)) AND e.path >= ?3 AND e.path < ?4{visibility.only('e')} "
@@ -137,7 +137,7 @@ class Selection:
         return [*scopes, *([f"project:{actor.project}"] if actor.project is not None else []), "global"]
 
 
-def _plain_start(pattern: str) -> str:
+def plain_start(pattern: str) -> str:
     """The part of a glob before its first wildcard: what every match begins with."""
     return pattern[: next((i for i, letter in enumerate(pattern) if letter in WILD), len(pattern))]
 

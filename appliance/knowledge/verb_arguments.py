@@ -31,6 +31,7 @@ class Write(Struct, frozen=True):
     wanted: str = ""
     expected_hash: str | None = None
     kind: Literal["entry", "known"] = "entry"
+    is_preview: bool = False  # only list what would be changed
     is_literal: bool = False  # the body is text, whatever it looks like
     content: Content = struct_field(default_factory=Content)  # its body and bytes are not looked at
 
@@ -41,7 +42,7 @@ class Write(Struct, frozen=True):
 
 
 class Look(Struct, frozen=True):
-    """What `get` and `rm` shall look at: entries with a text, some lines, or only what would be found."""
+    """What `get`, `rm`, `cp` and `mv` shall look at: entries with a text, some lines, or only what would be found."""
 
     wanted: str = ""
     line: int | None = None
@@ -73,7 +74,7 @@ def rewrite(path: str, text: str | None, write: Write) -> edits.Edited | None:
 def checked(actor: Actor, write: Write) -> tuple[Write, tuple[str, ...]]:
     """The write with a summary that fits, and what had to be said about it."""
     check_visibility(actor, write.visibility)
-    if not write.has_content and write.visibility is None and write.summary is None:
+    if not write.has_content and write.visibility is None and write.summary is None and not write.is_preview:
         raise BadInput("nothing to set", hint="give a body, a search with a replacement, attributes, visibility or a summary")
     if write.summary is None:
         return write, ()

@@ -22,7 +22,7 @@ from appliance.knowledge.entries import Content, Entries, Entry
 from appliance.knowledge.entry_writes import EntryWrites
 from appliance.knowledge.files import Files, NoFiles
 from appliance.knowledge.schemes import REFUSED, Schemes, is_file
-from appliance.knowledge.selection import Match, Selection, limit_lines, render_lines, render_matches, window
+from appliance.knowledge.selection import Match, Selection, limit_lines, plain_start, render_lines, render_matches, window
 from appliance.knowledge.verb_arguments import (
     FIELDS,
     WHOLE,
@@ -93,13 +93,13 @@ class Verbs:
         """Remove an entry or every entry of a pattern; content that other runs see stays."""
         return self._run_verb(actor, "rm", ref, lambda: self._remove_entries(actor, ref, look))
 
-    def cp(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
-        """Copy an entry to another path."""
-        return self._run_verb(actor, "cp", source, lambda: self._transfer_entries(actor, "cp", source, target, visibility))
+    def cp(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None, look: Look = WHOLE) -> Outcome:
+        """Copy an entry to another path, or every entry of a pattern below a folder."""
+        return self._run_verb(actor, "cp", source, lambda: self._transfer_entries(actor, "cp", source, target, visibility, look))
 
-    def mv(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None) -> Outcome:
-        """Move an entry to another path."""
-        return self._run_verb(actor, "mv", source, lambda: self._transfer_entries(actor, "mv", source, target, visibility))
+    def mv(self, actor: Actor, source: str, target: str, visibility: Visibility | None = None, look: Look = WHOLE) -> Outcome:
+        """Move an entry to another path, or every entry of a pattern below a folder."""
+        return self._run_verb(actor, "mv", source, lambda: self._transfer_entries(actor, "mv", source, target, visibility, look))
 
     def update(self, actor: Actor, text: str, status: int = 102) -> Outcome:
         """Record how the run stands: 102 goes on, 200 and 204 are done, 422 cannot be done."""
@@ -147,12 +147,12 @@ class Verbs:
             names = [name for name in Write.__struct_fields__ if name != "content"]
             content = Content(**{name: given[name] for name in FIELDS if name in given})
             return self.set(actor, ref, Write(**{n: given[n] for n in names if n in given}, content=content))
+        look = Look(**{name: given[name] for name in Look.__struct_fields__ if name in given})
         if verb in ("get", "rm"):
-            look = Look(**{name: given[name] for name in Look.__struct_fields__ if name in given})
             return self.get(actor, ref, look) if verb == "get" else self.rm(actor, ref, look)
         if verb in ("cp", "mv"):
             do = self.cp if verb == "cp" else self.mv
-            return do(actor, ref, str(given.get("target", "")), given.get("visibility"))
+            return do(actor, ref, str(given.get("target", "")), given.get("visibility"), look)
         if verb == "update":
             return self.update(actor, str(given.get("text", "")), int(given.get("status", 102)))
         if verb == "resolve":
@@ -168,6 +168,10 @@ class Verbs:
         matches = None
         if self._selection.is_many(actor, path) or write.wanted:
             matches = self._match_several(actor, path, write)
+        if write.is_preview:
+            matches = self._selection.select_matches(actor, path, write.wanted)[0] if matches is None else matches
+            found = f"PREVIEW\n{render_matches(matches)}"
+            return self._show_result(actor, path, found, found, self._outcome_data([match.path for match in matches]))
         with self._store.write(run=actor.run, durable=True):
             if matches is None:
                 done = [self._set_one(actor, path, self._selection.find(actor, path), write)]
@@ -323,36 +327,54 @@ class Verbs:
         self.writes.remove(actor, entry, verb)
         return not has_others
 
-    def _transfer_entries(self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None) -> Outcome:
+    def _transfer_entries(
+        self, actor: Actor, verb: Verb, source: str, target: str, visibility: Visibility | None, look: Look
+    ) -> Outcome:
         check_visibility(actor, visibility)
         if not target.strip():
             raise BadInput(f"{verb} {source} to nowhere", hint="name the destination, as attribute or as body")
-        if self._selection.is_many(actor, source):
-            raise BadInput(f"{verb} of the pattern {source}", hint="name one entry; get shows which ones match")
-        path = parse_ref(target)
-        if path.endswith("/"):
-            path += parse_ref(source).rstrip("/").rpartition("/")[2]
+        path, source_path = parse_ref(target), parse_ref(source)
         if self._selection.is_many(actor, path):
             raise BadInput(f"{verb} to the pattern {path}", hint="name one destination")
+        if is_many := self._selection.is_many(actor, source):
+            if not path.endswith("/"):
+                hint = f"end the destination with /, as in {path}/, and each is put below it"
+                raise BadInput(f"{verb} of the pattern {source} to the one name {path}", hint=hint)
+        elif path.endswith("/"):
+            path += source_path.rstrip("/").rpartition("/")[2]
         self.writes.look_at(source, path)
+        names = [source_path]
+        if is_many or look.wanted or look.is_preview:
+            names = list(dict.fromkeys(match.path for match in self._selection.select_matches(actor, source, look.wanted)[0]))
+        folder = plain_start(source_path).rpartition("/")[0] + "/" if "/" in plain_start(source_path) else ""
+        pairs = {name: path + name.removeprefix(folder) if is_many else path for name in names}
+        if is_many and (both := sorted(pairs.keys() & set(pairs.values()))):
+            raise BadInput(f"{both[0]} is source and target", hint="name another destination")
+        if look.is_preview:
+            found = "\n".join(["PREVIEW", *render_lines([f"* {name} -> {to}" for name, to in pairs.items()])])
+            return self._show_result(actor, source, found, found, self._outcome_data(list(pairs.values())))
         with self._store.write(run=actor.run, durable=True):
-            entry = self._selection.get(actor, parse_ref(source))
-            if entry.is_folder:
-                raise BadInput(f"{entry.path} is a folder", hint="name an entry in it")
-            if entry.path == path:
-                raise BadInput(f"{path} is source and target", hint="name another destination")
-            there = self._selection.find(actor, path)
-            self._check_write(actor, path, there)
-            if verb == "mv":
-                self._check_write(actor, entry.path, entry)
-            if self._needs_decision(actor, path) or (verb == "mv" and self._needs_decision(actor, entry.path)):
-                done = self._propose_transfer(actor, verb, entry, there, path, visibility)
-            else:
-                self._transfer_now(actor, verb, entry, there, path, visibility)
-                done = _Done(path, f"{entry.path}: {'moved' if verb == 'mv' else 'copied'} to {path}")
-            if there is not None:
-                done = replace(done, warnings=(f"{path} was there and {'would be' if done.proposal else 'is'} overwritten",))
-            return self._finish_verb(actor, verb, entry.path, [done])
+            done = [self._transfer_one(actor, verb, name, to, visibility) for name, to in pairs.items()]
+            return self._finish_verb(actor, verb, source_path, done)
+
+    def _transfer_one(self, actor: Actor, verb: Verb, source: str, path: str, visibility: Visibility | None) -> _Done:
+        entry = self._selection.get(actor, source)
+        if entry.is_folder:
+            raise BadInput(f"{entry.path} is a folder", hint="name an entry in it")
+        if entry.path == path:
+            raise BadInput(f"{path} is source and target", hint="name another destination")
+        there = self._selection.find(actor, path)
+        self._check_write(actor, path, there)
+        if verb == "mv":
+            self._check_write(actor, entry.path, entry)
+        if self._needs_decision(actor, path) or (verb == "mv" and self._needs_decision(actor, entry.path)):
+            done = self._propose_transfer(actor, verb, entry, there, path, visibility)
+        else:
+            self._transfer_now(actor, verb, entry, there, path, visibility)
+            done = _Done(path, f"{entry.path}: {'moved' if verb == 'mv' else 'copied'} to {path}")
+        if there is None:
+            return done
+        return replace(done, warnings=(f"{path} was there and {'would be' if done.proposal else 'is'} overwritten",))
 
     def _propose_transfer(
         self, actor: Actor, verb: Verb, entry: Entry, there: Entry | None, path: str, visibility: Visibility | None

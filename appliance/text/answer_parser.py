@@ -26,22 +26,23 @@ ORDINARY = (AS_TEXT, tool_call_formats.THOUGHTS, tool_call_formats.MARKS)  # war
 TWICE = "a tool call was also written as text"
 MAX_TARGET_CHARS = 512
 MAX_DEPTH = 64
-SUMMARY_CHARS = 500
 
 # Where something may begin that is not prose.
 MARKS = r"`+|^{container}~{{3,}}|{marks}|{tags}|{elements}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
-# The argument that the text between a tag and its close fills: the first that the tool has and that was not given.
+# The argument that the text between a tag and its close fills; where that was given as an attribute, the text is a filter.
 BODIES = {
     "get": ("path",), "rm": ("path",), "search": ("path", "query"), "mv": ("to",), "cp": ("to",),
     "sh": ("command",), "env": ("command",), "ask_user": ("question", "options"),
     "set": ("body",), "update": ("body",), "unknown": ("body",), "known": ("body",), "think": ("body",),
 }  # fmt: skip
+FILTERED = ("get", "rm", "mv", "cp")
+STRICT = FILTERED[1:]  # they refuse what they do not know: left out, it may have kept them from removing more
 NAMELIKE = ("path", "to", "query", "ref", "question", "options", "id")  # blanks around them mean nothing
 # Other names of an argument, each for the first of these that the tool has.
 ALIASES = {
     "key": ("path", "ref"), "file": ("path", "ref"), "path": ("ref", "query"), "query": ("path",), "ref": ("path",),
     "value": ("body", "text", "search"), "content": ("body", "text"), "text": ("body",), "body": ("text",),
-    "results": ("limit",), "max_results": ("limit",), "destination": ("to",), "cmd": ("command",),
+    "results": ("limit",), "max_results": ("limit",), "destination": ("to",), "cmd": ("command",), "manifest": ("preview",),
 }  # fmt: skip
 # Names that mean the same tool: an unknown one stands for the first known one beside it.
 SAME = (
@@ -65,11 +66,6 @@ class Answer(Struct, frozen=True):
     calls: tuple[ToolCall, ...]
     warnings: tuple[str, ...] = ()
     is_malformed: bool = False
-
-    @property
-    def summary(self) -> str:
-        """The first words, as the result of a loop that ended without saying so."""
-        return self.text[:SUMMARY_CHARS]
 
 
 def read(
@@ -255,7 +251,9 @@ class Reader:
         if tag.is_cut or spec is None:
             return Found(tag.end, problems=(f"the tag {tag.name} was cut off",))
         names = [_find_key(spec, key, tag.attributes) or key for key in tag.attributes]
-        body = self._tags.body(tag, _argument_of_body(spec, names) is not None and "replace" not in names)
+        filled = _argument_of_body(spec, names)
+        is_filter = filled == "body" and spec.name in FILTERED
+        body = self._tags.body(tag, filled is not None and not is_filter and "replace" not in names)
         if self._is_cut and body.text is not None and body.notes and body.end == len(self._source.text):
             return Found(body.end, problems=(f"the tag {tag.name} was cut off",))
         call = Written(spec.name, dict(tag.attributes), body.text, is_text=True)
@@ -344,7 +342,8 @@ def _argument_of_body(spec: ToolSpec, given: Iterable[str]) -> str | None:
     if spec.name == "ask_user":
         return next((name for name in own if name not in taken), None)
     if own:
-        return None if taken & set(own) else own[0]
+        is_filter = spec.name in FILTERED and "body" in properties and "body" not in taken
+        return own[0] if not taken & set(own) else "body" if is_filter else None
     texts = [name for name in spec.schema.get("required", ()) if properties.get(name, {}).get("type") == "string"]
     return texts[0] if texts and texts[0] not in taken else None
 
@@ -354,7 +353,7 @@ def _convert_arguments(written: Written, spec: ToolSpec, notes: list[str]) -> di
     properties, found = _schema_properties(spec), {}
     for key, value in written.arguments.items():
         name = _find_key(spec, key, written.arguments, written.body)
-        if not name and written.is_text:
+        if not name and written.is_text and spec.name not in STRICT:
             notes.append(f"{_clean_name(key)} of {spec.name} means nothing and was left out")
         elif name in found:
             notes.append(f"{_clean_name(key)} of {spec.name} was given twice")
@@ -362,13 +361,14 @@ def _convert_arguments(written: Written, spec: ToolSpec, notes: list[str]) -> di
             found[name or key] = _convert_value(value, properties.get(name, {})) if written.is_text else value
     if written.body is None:
         return found
-    name = _argument_of_body(spec, found) or ""
+    name = _argument_of_body(spec, found) or ("the text between its tags" if spec.name in STRICT else "")
     if written.body.strip():
         if name:
-            found[name] = _convert_value(written.body.strip() if name in NAMELIKE else written.body, properties.get(name, {}))
+            is_bare = name in NAMELIKE or spec.name in FILTERED
+            found[name] = _convert_value(written.body.strip() if is_bare else written.body, properties.get(name, {}))
         else:
             notes.append(f"the text in {spec.name} was left out")
-    elif name == "body" and set(found) <= {"path"}:  # emptied on purpose
+    elif name == "body" and set(found) <= {"path"} and spec.name not in FILTERED:  # emptied on purpose
         found[name] = written.body
     return found
 

@@ -15,6 +15,7 @@ from appliance.sessions.runs import Runs
 
 Path = Annotated[str, "scheme://path, a file's path, or a pattern with * or **"]
 Filter = Annotated[str, "only entries whose text matches: words, a glob or /regex/"]
+Preview = Annotated[bool, "only list what it would be done to"]
 Seen = Annotated[Visibility | None, "how you see it from now on"]
 
 
@@ -29,6 +30,7 @@ def set_entry(
     attributes: Annotated[dict[str, Any] | None, "replaces the stored attributes"] = None,
     filter: Filter = "",
     kind: Annotated[Literal["entry", "known"], "known: a bare path means known://path"] = "entry",
+    preview: Preview = False,
     *,
     verbs: Verbs,
     runs: Runs,
@@ -36,7 +38,7 @@ def set_entry(
 ) -> Outcome:
     """Write or edit an entry, or change how you see it."""
     content = Content(attributes=attributes)
-    write = Write(body, search, replace, visibility, summary, wanted=filter, kind=kind, content=content)
+    write = Write(body, search, replace, visibility, summary, wanted=filter, kind=kind, is_preview=preview, content=content)
     return verbs.set(actor_of(runs, caller), path, write)
 
 
@@ -61,7 +63,7 @@ def get_entry(
 def rm_entry(
     path: Path,
     body: Filter = "",
-    preview: Annotated[bool, "only list what would be removed"] = False,
+    preview: Preview = False,
     *,
     verbs: Verbs,
     runs: Runs,
@@ -75,30 +77,34 @@ def rm_entry(
 def cp_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
-    body: Annotated[str, "the destination, when to is empty"] = "",
+    body: Annotated[str, "the destination, when to is empty; else only entries whose text matches"] = "",
     visibility: Seen = None,
+    preview: Preview = False,
     *,
     verbs: Verbs,
     runs: Runs,
     caller: Caller,
 ) -> Outcome:
-    """Copy an entry."""
-    return verbs.cp(actor_of(runs, caller), path, to or body.strip(), visibility)
+    """Copy an entry; all that match a pattern go below a destination that ends in /."""
+    look = Look(body if to else "", is_preview=preview)
+    return verbs.cp(actor_of(runs, caller), path, to or body.strip(), visibility, look)
 
 
 @tool(group="entries", name="mv", menu=("run",))
 def mv_entry(
     path: Path,
     to: Annotated[str, "the destination"] = "",
-    body: Annotated[str, "the destination, when to is empty"] = "",
+    body: Annotated[str, "the destination, when to is empty; else only entries whose text matches"] = "",
     visibility: Seen = None,
+    preview: Preview = False,
     *,
     verbs: Verbs,
     runs: Runs,
     caller: Caller,
 ) -> Outcome:
-    """Move or rename an entry."""
-    return verbs.mv(actor_of(runs, caller), path, to or body.strip(), visibility)
+    """Move or rename an entry; all that match a pattern go below a destination that ends in /."""
+    look = Look(body if to else "", is_preview=preview)
+    return verbs.mv(actor_of(runs, caller), path, to or body.strip(), visibility, look)
 
 
 @tool(group="run", name="update", menu=("run",))

@@ -562,6 +562,44 @@ def test_a_move_removes_its_source_only_on_success(bench: Bench) -> None:
     assert bench.body("known://birds/a") == "hoot"
 
 
+@pytest.mark.covers("R-119", "R-120")
+@pytest.mark.parametrize("verb", ["cp", "mv"])
+def test_all_that_a_pattern_matches_goes_below_a_folder(bench: Bench, verb: str) -> None:
+    for name, body in (("paris", "Seine"), ("lyon/old", "Rhone"), ("nice", "sea")):
+        bench.set(f"known://france/{name}", body)
+    do = bench.verbs.cp if verb == "cp" else bench.verbs.mv
+    told(do(bench.me, "known://france/**", "known://archive/fr", None), 400, "bad_input", "known://archive/fr/")
+    listed = do(bench.me, "known://france/**", "known://archive/fr/", None, Look("Seine|sea", is_preview=True))
+    told(listed, 404, "not_found", "Seine|sea")
+    listed = do(bench.me, "known://france/**", "known://archive/fr/", None, Look("/Seine|sea/", is_preview=True))
+    assert listed.message.splitlines() == [
+        "PREVIEW",
+        "* known://france/nice -> known://archive/fr/nice",
+        "* known://france/paris -> known://archive/fr/paris",
+    ]
+    assert bench.find("known://archive/fr/nice") is None
+    count = len(bench.log())
+    outcome = do(bench.me, "known://france/**", "known://archive/fr/", None, Look("/Seine|Rhone/"))
+    told(outcome, 200, "ok")
+    assert outcome.data["paths"] == ["known://archive/fr/lyon/old", "known://archive/fr/paris"]
+    assert len(bench.log()) == count + 1
+    assert bench.body("known://archive/fr/lyon/old") == "Rhone" and bench.find("known://archive/fr/nice") is None
+    assert (bench.find("known://france/paris") is None) == (verb == "mv")
+    assert bench.body("known://france/nice") == "sea"
+    bench.set("known://a/x", "1")
+    bench.set("known://a/b/x", "2")
+    told(do(bench.me, "known://a/**", "known://a/b/", None), 400, "bad_input", "known://a/b/x is source and target")
+    assert bench.body("known://a/b/x") == "2"
+
+
+def test_what_would_be_set_is_listed(bench: Bench) -> None:
+    for name in "ab":
+        bench.set(f"known://{name}", "owl")
+    outcome = bench.set("known://*", visibility="archived", is_preview=True)
+    assert outcome.message == "PREVIEW\n* known://a - 2 tokens\n* known://b - 2 tokens"
+    assert {bench.view(f"known://{name}").visibility for name in "ab"} != {"archived"}
+
+
 def test_moving_what_others_see_leaves_it_to_them(bench: Bench) -> None:
     bench.set("known://a", "hoot")
     child = bench.fork(bench.me)

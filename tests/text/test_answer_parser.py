@@ -26,9 +26,9 @@ TOOLS = (
     spec("remember", "text", text=TEXT, title=TEXT),
     spec("get", "path", path=TEXT, body=TEXT, line=NUMBER, limit=NUMBER, preview=FLAG, visibility=TEXT),
     spec("set", "path", path=TEXT, body=TEXT, search=TEXT, replace=TEXT, visibility=TEXT),
-    spec("rm", "path", path=TEXT, body=TEXT),
-    spec("cp", "path to", path=TEXT, to=TEXT),
-    spec("mv", "path to", path=TEXT, to=TEXT),
+    spec("rm", "path", path=TEXT, body=TEXT, preview=FLAG),
+    spec("cp", "path", path=TEXT, to=TEXT, body=TEXT),
+    spec("mv", "path", path=TEXT, to=TEXT, body=TEXT),
     spec("update", "body", body=TEXT, status=NUMBER),
     spec("sh", "command", command=TEXT),
     spec("env", "command", command=TEXT),
@@ -253,6 +253,40 @@ def test_other_names_of_a_tool_and_its_arguments_are_understood(tools: str, text
     assert [(c.name, c.arguments) for c in answer.calls] == [call]
 
 
+@pytest.mark.covers("R-118", "R-120", "E-106")
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ('<rm path="known://t/*">pump</rm>', ("rm", {"path": "known://t/*", "body": "pump"})),
+        ('<rm path="known://t/*" manifest/>', ("rm", {"path": "known://t/*", "preview": True})),
+        ('<rm path="known://t/*" manifest>pump</rm>', ("rm", {"path": "known://t/*", "preview": True, "body": "pump"})),
+        ('<rm path="known://t/*"> </rm>', ("rm", {"path": "known://t/*"})),
+        ("<rm>known://t/*</rm>", ("rm", {"path": "known://t/*"})),
+        ('<rm body="pump">known://t/*</rm>', ("rm", {"path": "known://t/*", "body": "pump"})),
+        ('<get path="known://t/*">pump</get>', ("get", {"path": "known://t/*", "body": "pump"})),
+        ('<get path="known://t/*" manifest>pump</get>', ("get", {"path": "known://t/*", "preview": True, "body": "pump"})),
+        ('<cp path="known://t/*">known://u/</cp>', ("cp", {"path": "known://t/*", "to": "known://u/"})),
+        ('<mv path="known://t/*" to="known://u/">pump</mv>', ("mv", {"path": "known://t/*", "to": "known://u/", "body": "pump"})),
+        # What a removal does not know may be what was to narrow it: it is handed on, and the tool refuses it.
+        ('<rm path="known://t/*" only="pump"/>', ("rm", {"path": "known://t/*", "only": "pump"})),
+        (
+            '<rm path="known://t/*" body="pump">oak</rm>',
+            ("rm", {"path": "known://t/*", "body": "pump", "the text between its tags": "oak"}),
+        ),
+    ],
+)
+def test_the_text_of_a_verb_with_a_path_is_its_filter(text: str, call: Call) -> None:
+    answer = answer_parser.read(text, (), TOOLS)
+    assert [(c.name, c.arguments) for c in answer.calls] == [call] and not answer.warnings
+
+
+@pytest.mark.covers("R-118")
+def test_words_behind_a_removal_that_was_not_closed_are_no_filter() -> None:
+    answer = answer_parser.read('<rm path="known://t/a"> and that is all', (), TOOLS)
+    assert [(c.name, c.arguments) for c in answer.calls] == [("rm", {"path": "known://t/a"})]
+    assert answer.text == "and that is all"
+
+
 @pytest.mark.covers("R-146", "E-015")
 def test_an_unknown_attribute_is_ignored_and_named() -> None:
     answer = answer_parser.read('<get path="src/*" keys colour="red"/>', (), TOOLS)
@@ -275,10 +309,9 @@ def test_nothing_gives_nothing(text: str | None) -> None:
     assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer("", ())
 
 
-@pytest.mark.covers("E-019", "E-126")
-def test_a_sentence_is_the_answer_and_its_summary_is_short() -> None:
-    answer = answer_parser.read("o" * 600, (), TOOLS)
-    assert answer == answer_parser.Answer("o" * 600, ()) and answer.summary == "o" * 500
+@pytest.mark.covers("E-019")
+def test_a_sentence_is_the_answer() -> None:
+    assert answer_parser.read("o" * 600, (), TOOLS) == answer_parser.Answer("o" * 600, ())
 
 
 @pytest.mark.parametrize(
@@ -336,7 +369,6 @@ REST = '<rm path="b"/>\n<update>x</update>'
         ('<sh command="grep "foo" x"/>', [("sh", {"command": 'grep "foo" x'})]),
         pytest.param('<get path="a.py">\n' + REST, [A, B, C], marks=pytest.mark.covers("R-143", "E-026")),
         ('<get path="a.py"><get path="b"></get>', [A, ("get", {"path": "b"})]),
-        ('<get path="a.py">and more</get>' + REST, [A, B, C]),
     ],
 )
 def test_a_broken_tag_is_mended_with_a_warning(text: str, calls: list[Call]) -> None:

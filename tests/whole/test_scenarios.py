@@ -104,6 +104,20 @@ SCENARIOS = [
         said="No such thing.",
         marks=pytest.mark.covers("R-068"),
     ),
+    s(
+        "removal-with-a-filter",
+        [
+            put("known://t/a", "the pump") + put("known://t/b", "oak") + put("known://t/c", "owl"),
+            '<rm path="known://t/*" manifest/>' + '<rm path="known://t/*">pump</rm>',
+            '<get path="known://t/b"/><get path="known://t/c"/><get path="known://t/a"/>',
+            '<rm path="known://t/*" only="owl"/>',
+            '<get path="known://t/c"/>',
+            update(200),
+        ],
+        OK,
+        "set:200 set:200 set:200 rm:200 rm:200 get:200 get:200 get:404 rm:400 get:200 update:200",
+        marks=pytest.mark.covers("R-118"),
+    ),
     s("update-102", [put("known://a") + update(102, "so far"), update(200)], OK, "set:200 update:200 update:200"),
     s(
         "update-without-status",
