@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import require_owner
 from appliance.cli.console.terminal import say, say_json, show
-from appliance.errors import BadInput
+from appliance.errors import BadInput, ConfigError, OwlError
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change
 
@@ -42,15 +42,45 @@ def add(command: Command) -> None:
 
 def backup(args: argparse.Namespace, home: Home) -> int:
     """Make one, or show them."""
-    from appliance.service import backups, sealed_backups
-    from appliance.service.maintenance import settings_of
+    from appliance.runtime import config
+    from appliance.runtime.settings import Config
+    from appliance.service import backup_target, sealed_backups
 
     require_owner(home)
-    settings = settings_of(home, os.environ)
+    try:
+        settings = config.load(home, os.environ)
+    except ConfigError as error:
+        if args.action:
+            return _backup(args, home, Config(), args.to)
+        _backup(args, home, Config(), args.to)  # a home must be saved before it is mended, if need be plain
+        words = "saved without the configuration's backups.target and key_file, because it cannot be used"
+        raise ConfigError(f"{words}: {error.message}", key=error.key, hint=error.hint) from None
     place = args.to or settings.backups.target
+    if not place or args.action:
+        return _backup(args, home, settings, place)
+    is_target = place == settings.backups.target
+    try:
+        if not sealed_backups.is_remote(place):
+            backup_target.require_disk(home, backup_target.expand(place))
+            if not args.to:
+                backup_target.require_same_disk(home, place)
+        done = _backup(args, home, settings, place)
+    except OwlError as error:
+        if is_target:
+            backup_target.record(home, place, error)
+        raise
+    if is_target:
+        backup_target.record(home, place)
+    return done
+
+
+def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
+    """Make one at a place, "" for the home's own, or show those that are there."""
+    from appliance.service import backup_target, backups, sealed_backups
+
     if args.encrypt or settings.backups.key_file or sealed_backups.is_remote(place):
         return _keep_elsewhere(args, home, settings, place)
-    folder = Path(place).expanduser().absolute() if place else home.backups
+    folder = backup_target.expand(place) if place else home.backups
     if args.action:
         found = backups.listing(folder)
         if args.json:
@@ -84,12 +114,12 @@ def backup(args: argparse.Namespace, home: Home) -> int:
 
 def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
     """One that is sealed, or lies on a server: made in the home first, then brought there."""
-    from appliance.service import backups, sealed_backups
+    from appliance.service import backup_target, backups, sealed_backups
 
     if not place:
         raise BadInput("a sealed backup beside the home helps nobody", hint="owlbox backup --encrypt --to /media/stick")
     server = sealed_backups.parse_place(place) if sealed_backups.is_remote(place) else None
-    folder = Path(place).expanduser().absolute()
+    folder = backup_target.expand(place)
     if args.action:
         names = sealed_backups.list_files(server) if server else sealed_backups.list_folder(folder)
         return show(args, {"place": place, "files": names}, names or f"no backups in {place}")
@@ -106,7 +136,7 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
         if server and passphrase:
             target.unlink()
         if not server:
-            removed = sealed_backups.rotate(folder, settings.backups.keep)
+            removed = sealed_backups.rotate(folder, name, settings.backups.keep)
     finally:
         progress.end()
     words = f"saved {name} to {place}" + (", sealed" if passphrase else "") + (f"; removed {len(removed)} old" if removed else "")

@@ -89,11 +89,10 @@ class BackupMethods:
 
 def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made:
     """A backup of the home in a folder, unless the newest one there holds the same; works beside a running core."""
-    state = _state(home, settings)
+    state, at_ms = _state(home, settings), now_ms()
     existing = [one for one in listing(folder) if one.home == str(home.root)]
-    if existing and existing[0].state == state:
+    if existing and existing[0].state == state and existing[0].made_ms <= at_ms:
         return Made(existing[0], is_new=False)
-    at_ms = now_ms()
     with _new_file(folder, at_ms) as (part, path):
         copy = part.with_name(part.name + ".db")
         try:
@@ -111,19 +110,23 @@ def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made
         verify(read(part), progress)
         os.replace(part, path)
         paths.flush(folder)
-    return Made(read(path), True, tuple(_rotate(home, settings, folder)), tuple(unreadable))
+    removed = tuple(_rotate(home, settings, folder, existing)) if existing else ()
+    return Made(read(path), True, removed, tuple(unreadable))
 
 
 def listing(folder: Path) -> list[Backup]:
-    """The backups in a folder, newest first; archives that cannot be read are left out."""
-    found = []
+    """The backups in a folder, newest first; archives that cannot be read are left out.
+
+    Those dated in the future come last: nobody knows how old they are, and they stand for no day that anyone remembers.
+    """
+    found, now = [], now_ms()
     for path in folder.glob("owlbox-*.zip") if folder.is_dir() else ():
         if NAME.fullmatch(path.name):
             try:
                 found.append(read(path))
             except StoreError:
                 continue
-    return sorted(found, key=lambda one: (one.made_ms, one.path.name), reverse=True)
+    return sorted(found, key=lambda one: (one.made_ms <= now, one.made_ms, one.path.name), reverse=True)
 
 
 def read(path: Path) -> Backup:
@@ -224,7 +227,8 @@ def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progr
                         done += len(piece)
                         progress("packing", done, total)
                 found[name] = digest.hexdigest()
-            archive.writestr(MANIFEST, json.dumps({**told, "digests": found}, indent=1))
+            # With a date of its own: a zip file knows none before 1980, and a Pi without a battery may begin in 1970.
+            archive.writestr(zipfile.ZipInfo(MANIFEST), json.dumps({**told, "digests": found}, indent=1))
         file.flush()
         os.fsync(file.fileno())
     return unreadable
@@ -250,17 +254,18 @@ def _new_file(folder: Path, at_ms: int) -> Iterator[tuple[Path, Path]]:
         raise storage_errors.host_error(error, folder) from None
 
 
-def _rotate(home: Home, settings: Config, folder: Path) -> Iterator[str]:
-    """Remove this home's backups in a folder that are too many or too old, never the newest; their names.
+def _rotate(home: Home, settings: Config, folder: Path, existing: list[Backup]) -> Iterator[str]:
+    """Remove the last of `existing`, this home's backups newest first without the one just made, if it is one too many or too
+    old; its name. At most one goes for one that is made, and its age is counted from the newest of them: a clock that is wrong
+    today makes none of them old.
 
-    Copies from before a migration go when they are too old: the home has backups of its new version then.
+    So it is with copies from before a migration: the home has backups of its new version then.
     """
-    keep, oldest_ms = settings.backups.keep, now_ms() - settings.backups.keep_days * DAY_MS
-    for number, one in enumerate(one for one in listing(folder) if one.home == str(home.root)):
-        if number and (number >= keep or (settings.backups.keep_days and one.made_ms < oldest_ms)):
-            one.path.unlink(missing_ok=True)
-            yield one.path.name
-    for made_ms, path in database_copy.migration_copies(home.backups) if settings.backups.keep_days else ():
-        if made_ms < oldest_ms:
-            path.unlink(missing_ok=True)
-            yield path.name
+    keys, newest_ms = settings.backups, existing[0].made_ms
+    oldest_ms = newest_ms - keys.keep_days * DAY_MS if keys.keep_days else -1
+    last = existing[-1]
+    gone = [last.path] if len(existing) >= keys.keep or last.made_ms < oldest_ms else []
+    gone += [path for made_ms, path in database_copy.migration_copies(home.backups)[-1:] if made_ms < oldest_ms]
+    for path in gone:
+        path.unlink(missing_ok=True)
+        yield path.name

@@ -10,6 +10,8 @@ import os
 import re
 import struct
 import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -137,10 +139,10 @@ def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> N
 
 
 def send(path: Path, place: Place, keep: int) -> list[str]:
-    """Put a file into the folder of a server, whole or not at all, and remove the oldest ones beyond `keep`; their names."""
+    """Put a file into the folder of a server, whole or not at all, and remove the one that is too many; its name."""
     part = f"{place.folder}/.{path.name}.part"
     _run(place, f'-mkdir "{place.folder}"', f'put "{path}" "{part}"', f'rename "{part}" "{place.folder}/{path.name}"')
-    old = list_files(place)[keep:]
+    old = _find_surplus(list_files(place), path.name, keep)
     if old:
         _run(place, *(f'-rm "{place.folder}/{name}"' for name in old))
     return old
@@ -150,12 +152,12 @@ def list_files(place: Place) -> list[str]:
     """The backups in the folder of a server, newest first."""
     lines = _run(place, f'ls -1 "{place.folder}"').splitlines()
     names = (line.strip().rpartition("/")[2] for line in lines if not line.startswith("sftp>"))
-    return sorted((name for name in names if NAME.fullmatch(name)), key=in_order, reverse=True)
+    return _sort_names(names)
 
 
 def list_folder(folder: Path) -> list[str]:
     """The sealed backups in a folder, newest first."""
-    return sorted((path.name for path in folder.glob("owlbox-*") if NAME.fullmatch(path.name)), key=in_order, reverse=True)
+    return _sort_names(path.name for path in folder.glob("owlbox-*"))
 
 
 def in_order(name: str) -> tuple[str, int]:
@@ -165,12 +167,25 @@ def in_order(name: str) -> tuple[str, int]:
     return stamp, int(number) if number.isdigit() else 1
 
 
-def rotate(folder: Path, keep: int) -> list[str]:
-    """Remove the oldest sealed backups of a folder beyond so many; their names."""
-    old = [name for name in list_folder(folder) if name.endswith(SUFFIX)][keep:]
+def rotate(folder: Path, new: str, keep: int) -> list[str]:
+    """Remove the sealed backup of a folder that is one too many, never the `new` one; its name."""
+    old = _find_surplus([name for name in list_folder(folder) if name.endswith(SUFFIX)], new, keep)
     for name in old:
         (folder / name).unlink(missing_ok=True)
     return old
+
+
+def _sort_names(names: Iterable[str]) -> list[str]:
+    """The names that are those of backups, newest first; those dated in the future last, as `backups.listing` has them."""
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    wanted = (name for name in names if NAME.fullmatch(name))
+    return sorted(wanted, key=lambda name: ((stamp := in_order(name))[0] <= now, stamp), reverse=True)
+
+
+def _find_surplus(names: list[str], new: str, keep: int) -> list[str]:
+    """The last of the names but `new`, if they are too many: at most one goes for one that is made, however wrong the clock is."""
+    others = [name for name in names if name != new]
+    return others[-1:] if len(others) >= keep else []
 
 
 def fetch(place: Place, target: Path) -> None:

@@ -88,6 +88,9 @@ def test_copies_from_before_a_migration_go_when_they_are_old(box: Box) -> None:
     for path in (old, new):
         path.write_text("a database")
     made = backups.make(box.home, Config(), box.home.root / "stick", silent)
+    assert made.removed == ()  # there is no backup yet of what came after them
+    (box.home.box / "notes/n.md").write_text("x")
+    made = backups.make(box.home, Config(), box.home.root / "stick", silent)
     assert (made.removed, old.exists(), new.exists()) == ((old.name,), False, True)
 
 
@@ -136,11 +139,11 @@ def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
         made = backups.make(box.home, settings, folder, silent)
         assert len(made.removed) == (1 if number > 1 else 0)
     assert len(backups.listing(folder)) == 2 and all(path.exists() for path in others)
-    for one in backups.listing(folder):
-        _age(one.path, now_ms() - 40 * 24 * 3600 * 1000)
+    newest, oldest = backups.listing(folder)
+    _age(oldest.path, now_ms() - 40 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")
-    made = backups.make(box.home, settings, folder, silent)
-    assert [one.path for one in backups.listing(folder)] == [made.backup.path]
+    made = backups.make(box.home, Config(backups=Backups(keep=9, keep_days=30)), folder, silent)
+    assert [one.path for one in backups.listing(folder)] == [made.backup.path, newest.path]
 
 
 def _age(path: Path, at_ms: int) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 from appliance import __version__
 from appliance.clock import now_ms
+from appliance.errors import OwlError, Unavailable
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
-from appliance.service import backups
+from appliance.runtime.upkeep_settings import Backups
+from appliance.service import backup_target, backups, sealed_backups
 from appliance.service.checks.finding import Finding
 from appliance.service.updates.journal import JournalFile, Step
 from appliance.service.updates.last_check import order, read_check
@@ -102,15 +104,59 @@ def check_updates(home: Home, settings: Config) -> Finding:
 
 
 def check_backups(home: Home, settings: Config, rows: int) -> Finding:
-    """How old the newest backup is, if there is anything to lose."""
-    limit_days = settings.backups.warn_days
+    """Whether backups arrive where they are to go, and how old the newest is, if there is anything to lose."""
+    keys, now = settings.backups, now_ms()
     known = backups.listing(home.backups)
-    if not limit_days:
+    if fault := _target_fault(home, keys):
+        return Finding("backups", "problem", fault.message, fault.hint)
+    ahead = [one for one in known if one.made_ms > now + DAY_MS]
+    if ahead:
+        said = f"{len(ahead)} of {len(known)} are dated in the future, such as {ahead[0].path.name}"
+        hint = "the clock was wrong then, or is now: look at it (timedatectl), then make a new one: owlbox backup"
+        return Finding("backups", "warning", said, hint)
+    sent = backup_target.read(home, keys.target) if keys.target else None
+    if not keys.warn_days:
         return Finding("backups", "ok", f"{len(known)} in {home.backups}; backups.warn_days = 0 asks for none")
     hint = "owlbox backup --to /media/STICK; the timer owlbox-backup.timer makes one each night"
-    if not known:
-        what = f"none in {home.backups}"
+    what, made_ms = (f"none in {home.backups}", known[0].made_ms) if known else (f"none in {home.backups}", 0)
+    if keys.target:
+        hint = "owlbox backup makes one there now; the timer owlbox-backup.timer does so each night"
+        what, made_ms = f"none has come to {keys.target} yet", sent.at_ms if sent is not None else 0
+    if not made_ms:
         return Finding("backups", "warning", what, hint) if rows else Finding("backups", "ok", f"{what}, and nothing to lose yet")
-    days = (now_ms() - known[0].made_ms) / DAY_MS
-    said = f"the newest of {len(known)} is {days:.1f} days old"
-    return Finding("backups", "warning" if days > limit_days else "ok", said, hint if days > limit_days else "")
+    days = (now - made_ms) / DAY_MS
+    said = (
+        f"the last one came to {keys.target} {days:.1f} days ago"
+        if keys.target
+        else f"the newest of {len(known)} is {days:.1f} days old"
+    )
+    if days > keys.warn_days or days < -1:
+        return Finding("backups", "warning", said, hint)
+    if keys.target and not sealed_backups.is_remote(keys.target) and backup_target.is_same_disk(home, keys.target):
+        return Finding(
+            "backups",
+            "warning",
+            f"{said}; it is the home's own disk, and breaks with it",
+            "owlbox config set backups.target /media/STICK",
+        )
+    return Finding("backups", "ok", said)
+
+
+def _target_fault(home: Home, keys: Backups) -> OwlError | None:
+    """Why the next backup would not come to where it is to go, as far as that shows from here."""
+    try:
+        if keys.key_file:
+            sealed_backups.read_key_file(Path(keys.key_file).expanduser())
+        if not keys.target:
+            return None
+        if sealed_backups.is_remote(keys.target):
+            sealed_backups.parse_place(keys.target)
+        else:
+            backup_target.require_disk(home, backup_target.expand(keys.target))
+            backup_target.require_same_disk(home, keys.target)
+    except OwlError as error:
+        return error
+    sent = backup_target.read(home, keys.target)
+    if sent is None or not sent.problem:
+        return None
+    return Unavailable(f"the last one did not come to {keys.target}: {sent.problem}", hint="owlbox backup tries again")
