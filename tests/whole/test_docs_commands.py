@@ -43,6 +43,7 @@ NOT_RUN = {
     "owlbox worker start": "leaves a process behind",
     "owlbox restore": "wants that no core runs",
     "owlbox backup --to": "names a disk that is not here",
+    "owlbox config set backups.": "names a disk, a server or a file that is not here",
     "owlbox backup --encrypt": "asks for a passphrase, or names a disk that is not here",
     "owlbox update": "wants the key of who makes updates",
     "owlbox nuke threads --yes": "wants that no core runs",
