@@ -43,6 +43,7 @@ FILES = {"write_file": "write", "edit_file": "edit"}
 SHOWN_FILES, SHOWN_LINES, SHOWN_COLUMNS = 20, 60, 300  # of files that a command names, for whoever decides
 BEFORE = "before_hash"  # the attribute that says what the file was when its change was proposed
 WRITE_S = 1.0  # at most one write to the disk in so long, however much is said
+WATCH_S = 1.0  # how often it is looked whether somebody has ended a command that runs
 REST = 20  # times as long as a write took is waited before the next
 KEPT_TEXT = 400_000  # characters of output that the caller is handed
 NEEDS_APPROVAL = "it needs approval, and nobody is here to give it"
@@ -199,9 +200,15 @@ class Executions:
                 self._streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
             except Conflict as error:
                 raise NotFound(f"{path} does not run", hint=error.message) from None
-            self._events.publish(CommandStopped(run, "", path, reason))
+            self._events.publish(CommandStopped(run, "", path, reason))  # and that process sees it within WATCH_S
             return 1
         return len(hit)
+
+    def end(self, run: str, path: str, ended: Ended) -> None:
+        """Somebody says how the command of a channel ended; where it still runs, it is stopped. Conflict the second time."""
+        self._streams.end(run, path, ended)
+        with suppress(NotFound):  # whoever says so ran it
+            self.cancel(run, path, ended.reason or "reported as ended")
 
     def result(self, run: str, ref: str) -> Outcome | None:
         """What came of a command that was accepted; None for what is none."""
@@ -297,13 +304,14 @@ class Executions:
             pour.finish(Ended(-1, 0, error.message))
             raise
         is_stopped = done.status == "cancelled"
-        reason = done.error if done.status in ("timeout", "cancelled") or done.exit_code < 0 else ""
+        reason = done.error if done.status == "timeout" or done.exit_code < 0 else ""
+        if is_stopped:
+            with self._guard:
+                reason = self._reasons.get(stream.output, "stopped")
         pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
+        if is_stopped:
+            self._events.publish(CommandStopped(job.run, command, stream.output, reason))
         return self._build_ran(job, done, bytes(said))
-
-    def _take_reason(self, path: str) -> str:
-        with self._guard:
-            return self._reasons.pop(path, "stopped")
 
     def _start_thread(self, job: Job, command: str, stream: Stream) -> None:
         thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
@@ -321,23 +329,32 @@ class Executions:
             self._running[stream.output] = (job.run, token)
             if self._is_closing:
                 token.set()
+        is_over = threading.Event()
+        watcher = threading.Thread(target=self._watch_end, args=(stream, token, is_over), name="command end", daemon=True)
+        watcher.start()
         try:
             yield replace(job, cancel=token)
         finally:
+            is_over.set()
             with self._guard:
                 self._running.pop(stream.output, None)
+                self._reasons.pop(stream.output, None)
+
+    def _watch_end(self, stream: Stream, token: CancelToken, is_over: threading.Event) -> None:
+        """Stop a command whose channels another process has ended: what it says nothing to would go on unseen."""
+        with suppress(OwlError):  # where nothing can be read, nothing can be written about the end either
+            while not is_over.wait(WATCH_S):
+                if not self._streams.is_open(stream.run, stream.log):
+                    token.set()
+                    return
 
     def _in_background(self, job: Job, command: str, stream: Stream) -> None:
-        is_stopped = False
         try:
             with self._note_job(job, stream) as mine:
-                is_stopped = self._run_streamed(mine, command, stream).execution.status == "cancelled"
+                self._run_streamed(mine, command, stream)
         except OwlError as error:
             LOG.warning("a command was not run: %s", error, extra={"run": job.run})
-        reason = self._take_reason(stream.output)
         try:
-            if is_stopped:
-                self._events.publish(CommandStopped(job.run, command, stream.output, reason))
             self._events.publish(BackgroundWorkEnded(job.run))
         except OwlError as error:
             LOG.warning("thread %s does not go on: %s", job.run, error)

@@ -47,12 +47,14 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "never": ["<sh>echo never</sh>", "It did not run."],
     "left": ["<sh>echo left</sh>", "never said"],
     "filled": ["<sh>echo filled</sh>", "never said"],
+    **dict.fromkeys(("abort", "complete", "elsewhere"), ["<sh>echo begun; sleep 60</sh>", "It runs."]),
     "stopped": ["<sh>echo begun; sleep 60</sh>", "It runs."],
     "printed": ["<sh>date</sh>", "It is noon."],
     "long": ["<sh>echo first; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3; echo line $i; done; sleep 60</sh>", "It runs."],
     "yolo": ["<sh>echo a; echo b >&2</sh><env>ls; touch x</env>", "Done."],
     "yolo-fails": ["<sh>echo a; exit 4</sh>", "It failed."],
     "yolo-long": ["<sh>echo begun; sleep 60</sh>", "never said"],
+    **dict.fromkeys(("cancel-yolo", "cancel-auto"), ["<sh>echo begun; sleep 60</sh>", "It was stopped."]),
     "asked": ["<sh>touch asked</sh>", "I may not."],
     "silent": ["<sh>touch silent</sh>", "I may not."],
     "blocked": ["<sh>sudo ls</sh>", "I may not."],
@@ -204,6 +206,60 @@ def test_a_run_that_asks_nobody_runs_commands_at_once(stage: Stage) -> None:
     assert {status for _, status, _ in stage.log(told.run).values()} == {200}
     told = stage.ask("[yolo-fails] Run it.", WILD)
     assert told.deeds == "sh:200" and [status for _, status, _, _ in channels(stage, told.run).values()] == [500, 500]
+
+
+@pytest.mark.covers("R-099", "R-100", "R-176")
+@pytest.mark.parametrize("way", ["abort", "complete", "elsewhere"])
+def test_a_command_whose_end_is_told_runs_no_longer(stage: Stage, way: str) -> None:
+    told = stage.ask(f"[{way}] Run it.")
+    (ref,) = stage.waiting(told.run)
+    decided(stage, told)
+    until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
+    first = next(iter(channels(stage, told.run)))
+    heard = stage.core.queue.notices.subscribe("")
+    if way == "elsewhere":  # as another process does it: nothing of ours is told
+        stage.core.commands.streams.end(told.run, first, Ended(-1, 0, "the lid was closed", is_stopped=True))
+    elif way == "abort":
+        call(stage, "stream.abort", run=told.run, path=first, reason="the lid was closed")
+    else:
+        call(stage, "stream.complete", run=told.run, path=first, exit_code=7, duration_ms=1500)
+    state = ("failed", 500) if way == "complete" else ("cancelled", 499)
+    assert [found[:2] for found in channels(stage, told.run).values()] == [state] * 2
+    until(lambda: stage.core.commands.sandbox.health()["running"] == 0, limit_s=10)
+    _, status, body = stage.log(told.run)[ref]
+    assert (status, body.partition(";")[0]) == (
+        (200, "exit code 7 after 1.5 s") if way == "complete" else (499, "stopped after 0.0 s: the lid was closed")
+    )
+    if way == "abort":
+        heard.take(30)
+        assert heard.take(30) == Signal("ada", "stream.cancelled", {"run": told.run, "path": first, "reason": "the lid was closed"})
+    stage.core.queue.notices.leave(heard)
+
+
+@pytest.mark.covers("R-184", "R-099", "R-176")
+@pytest.mark.parametrize(("way", "settings"), [("yolo", WILD), ("auto", RunSettings(layout="entries", approval="auto"))])
+def test_a_command_that_nobody_had_to_allow_is_cancelled_with_its_reason(stage: Stage, way: str, settings: RunSettings) -> None:
+    heard = stage.core.queue.notices.subscribe("")
+    stopped = []
+
+    def stop() -> None:
+        until(lambda: stage.core.commands.sandbox.health()["running"] == 1)
+        run = stage.core.runs.list_runs(limit=1)[0].id
+        stopped.append(call(stage, "stream.cancel", run=run, path=next(iter(channels(stage, run))), reason="enough"))
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    told = stage.ask(f"[cancel-{way}] Run it.", settings)
+    stopper.join(60)
+    first = next(iter(channels(stage, told.run)))
+    assert stopped == [{"stopped": 1}]
+    assert [found[:2] for found in channels(stage, told.run).values()] == [("cancelled", 499)] * 2
+    assert [body.partition(";")[0] for _, status, body in stage.log(told.run).values() if status == 499] == [
+        "stopped after 0.0 s: enough"
+    ]
+    heard.take(30)
+    assert heard.take(30) == Signal("ada", "stream.cancelled", {"run": told.run, "path": first, "reason": "enough"})
+    stage.core.queue.notices.leave(heard)
 
 
 @pytest.mark.covers("A-279", "R-099")

@@ -39,12 +39,13 @@ class CommandOutput:
         exit_code: Annotated[int, Range(-255, 255), "what the system said"] = 0,
         duration_ms: Annotated[int, Range(0, 2**53), "how long it took"] = 0,
     ) -> dict[str, Any]:
-        """A command has ended: 200 for exit code 0, else 500, for all its channels. A conflict the second time."""
+        """A command has ended: 200 for exit code 0, else 500, for all its channels; where it still runs here, it is stopped.
+        A conflict the second time."""
         return self._end_stream(run, path, Ended(exit_code, duration_ms))
 
     @method("stream.abort", access="own")
     def abort(self, run: Run, path: Path, reason: Annotated[str, "why"] = "aborted") -> dict[str, Any]:
-        """A client gave a command up: 499, with the reason."""
+        """A client gave a command up: 499, with the reason; where it runs here, it is stopped."""
         return self._end_stream(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
 
     @method("stream.cancel", access="own")
@@ -66,5 +67,5 @@ class CommandOutput:
         return self._executions.tails()
 
     def _end_stream(self, run: str, path: str, ended: Ended) -> dict[str, Any]:
-        self._streams.end(self._runs.get(run).id, path, ended)
+        self._executions.end(self._runs.get(run).id, path, ended)
         return {"path": path}
