@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Lowest first. A module imports modules of its own room, as long as no circle arises, and of rooms above its own line
 # in this list. What lies beside the rooms (errors, records, clock) everybody may import.
 ROOMS = """\
-text store runtime secrets policy sandbox models knowledge sessions ingest memory
+text language store runtime secrets policy sandbox models knowledge sessions ingest memory
 skills prompt agent work channels web mcp tools service tui cli
 """.split()
 BESIDE = ("__init__", "errors", "records", "clock")
@@ -78,7 +78,7 @@ text.edits: regex
 text.gitignore: pathspec
 text.html_text: trafilatura
 agent.planning.spelling: spellchecker
-work.recurrence: cronsim
+language.times.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography
 skills: msgspec
@@ -103,7 +103,7 @@ cli.knowledge.skill: subprocess
 sandbox: dataclasses.replace dataclasses.asdict
 runtime: dataclasses.replace dataclasses.fields
 agent.command_runs: dataclasses.replace
-work.english_rules: dataclasses.replace
+language.times.english_rules: dataclasses.replace
 cli.model: dataclasses.replace
 models.providers.http_provider: dataclasses.replace
 models.spending: dataclasses.fields

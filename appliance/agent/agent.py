@@ -26,7 +26,8 @@ from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.agent.work_guide import WorkGuide
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
-from appliance.knowledge.answer_kinds import says_what_is_asked
+from appliance.language.answer_kinds import says_what_is_asked
+from appliance.language.sentence_stream import SentenceStream
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
@@ -60,7 +61,6 @@ from appliance.records import (
 from appliance.runtime import hook_points, log
 from appliance.text import answer_parser
 from appliance.text.answer_parser import Answer
-from appliance.text.sentence_stream import SentenceStream
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."

@@ -51,17 +51,15 @@ from appliance.agent.planning.plans import (
     tool_call,
 )
 from appliance.agent.planning.quotes import quote
-from appliance.knowledge import word_forms
-from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
+from appliance.language import message_parts, sentences, word_forms
+from appliance.language.answer_kinds import kind_of
+from appliance.language.languages import Language, words_in
+from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, says_when
+from appliance.language.sentence_templates import plain_words
 from appliance.prompt.packet import strip_notes
-from appliance.prompt.routing import message_parts
-from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, says_when
-from appliance.prompt.routing.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
-from appliance.text import sentences
 
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation

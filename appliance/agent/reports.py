@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from appliance.prompt.routing.languages import Language
-from appliance.prompt.routing.todo_lines import find_todos
+from appliance.language.languages import Language
+from appliance.language.todo_lines import find_todos
 
 MOST = 3  # tasks of each kind
 RANKS = {"high": 0, "medium": 1, "low": 2}

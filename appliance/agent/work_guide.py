@@ -15,14 +15,12 @@ from appliance.agent.guide import Guide
 from appliance.agent.planning import errands
 from appliance.agent.planning.answer_thresholds import DEFINITE, LEAST
 from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
-from appliance.knowledge import word_forms
+from appliance.language import extract_summary, router, word_forms, work_request
+from appliance.language.languages import Language
+from appliance.language.router import EFFECTS, Intent
 from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
-from appliance.prompt.routing import router
-from appliance.prompt.routing.languages import Language
-from appliance.prompt.routing.router import EFFECTS, Intent
 from appliance.records import Message, Outcome, ShortForm, Tier
-from appliance.text import extract_summary, work_request
 
 OF_NOTES = ("collect_note", "collect", "digest_note", "digest")
 REPORTS = ("standup", "todos")

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
-from appliance.work import timezones
+from appliance.language.times import timezones
 
 OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])\s*(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 WORD = re.compile(r"[^\W\d_]+")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
+from appliance.language.times import timezones
 from appliance.runtime.settings import Notifications
 from appliance.sessions.outbox import Notification, Posting
 from appliance.store.database import Store
-from appliance.work import day_windows, timezones
+from appliance.work import day_windows
 
 UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such notifications begin with
 URGENT = ("reminder", "now")

@@ -17,11 +17,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.knowledge import note_lines
-from appliance.knowledge.answer_kinds import ROLE, WHEN, Kind, compiled, kind_of
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.question_words import QuestionWords
 from appliance.knowledge.search import Hit, Looks, Search
-from appliance.knowledge.word_forms import (
+from appliance.language import sentences
+from appliance.language.answer_kinds import ROLE, WHEN, Kind, compiled, kind_of
+from appliance.language.question_words import QuestionWords
+from appliance.language.word_forms import (
     LEAST_PART,
     WORD,
     content_words,
@@ -33,7 +34,7 @@ from appliance.knowledge.word_forms import (
     stem,
     strip_accents,
 )
-from appliance.text import markdown, sentences
+from appliance.text import markdown
 
 HITS = 6  # notes that are looked at
 ALIKE_HITS = 8  # and those with words that mean the same

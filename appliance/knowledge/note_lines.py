@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from appliance.text import sentences
+from appliance.language import sentences
 
 HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
 BOX = re.compile(r"^\[([ xX])\]\s+")

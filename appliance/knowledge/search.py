@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, Conflict, DiskFull, DiskReadOnly, StoreError
-from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.index import REEMBED, Passages, packed
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.vss_index import Vss
+from appliance.language.answer_kinds import kind_of
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 

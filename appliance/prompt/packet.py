@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
+from appliance.language import support
 from appliance.prompt import pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
 from appliance.prompt.packet_types import Packet, Scene, Stage
@@ -29,7 +30,7 @@ from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.settings import Budget, Prompt
 from appliance.sessions.history import Owner, is_one_of, label
-from appliance.text import support, tokens
+from appliance.text import tokens
 from appliance.text.fences import foreign, quoted, safe
 from appliance.text.tokens import Table
 

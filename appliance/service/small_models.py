@@ -10,10 +10,10 @@ from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.search import Search
+from appliance.language.languages import Languages
+from appliance.language.router import Router
+from appliance.language.times import timezones
 from appliance.models.client import Models
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
-from appliance.work import timezones
 
 EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it takes longer
 

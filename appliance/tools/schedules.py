@@ -15,11 +15,12 @@ from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
+from appliance.language.times import recurrence
 from appliance.policy.taint import Reach
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
-from appliance.work import recurrence, rules_in_words
+from appliance.work import rules_in_words
 from appliance.work.schedule_service import MOST, NEXT, Timetable, View, Who
 from appliance.work.schedules import Act, Action, New, Notify, Schedule
 

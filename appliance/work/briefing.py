@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
+from appliance.language.work_request import EARLIER, PREDECESSORS, TASK, TEXTS
 from appliance.records import Event
 from appliance.sessions.runs import Runs
-from appliance.text.work_request import EARLIER, PREDECESSORS, TASK, TEXTS
 from appliance.work.tasks import Claim, Tasks
 
 LEAST, MOST = 1500, 40_000  # characters

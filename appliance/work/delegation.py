@@ -22,6 +22,7 @@ from appliance.agent.loop_events import LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id
 from appliance.errors import NotFound, OwlError
+from appliance.language.work_request import FORM
 from appliance.policy.taint_marks import CARRIED
 from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings
@@ -30,7 +31,6 @@ from appliance.runtime.settings import Delegation as Bounds
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
-from appliance.text.work_request import FORM
 from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, JobAdded, Jobs, JobStopping
 
 LOG = logging.getLogger(__name__)

@@ -18,16 +18,17 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
+from appliance.language.times import recurrence, timezones
+from appliance.language.times.recurrence import Rule
 from appliance.runtime import trusted_files
 from appliance.runtime.settings import Heartbeat as Settings
 from appliance.sessions.outbox import Notification
 from appliance.sessions.sessions import Session, Wanted
-from appliance.work import heartbeat_file, recurrence, timezones
+from appliance.work import heartbeat_file
 from appliance.work.day_windows import window
 from appliance.work.effects import Effects
 from appliance.work.heartbeat_file import Checklist, Section
 from appliance.work.jobs import DONE, Job, Jobs, JobTerms, Order, Priority
-from appliance.work.recurrence import Rule
 from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import Action, New, Notify, Schedule
 

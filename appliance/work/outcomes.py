@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from appliance.agent.loop_events import LoopStored
 from appliance.errors import NotFound
+from appliance.language.work_request import FOR_PERSON
 from appliance.runtime.events import Events
 from appliance.runtime.settings import System
 from appliance.runtime.users import user_name
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
-from appliance.text.work_request import FOR_PERSON
 from appliance.work.effects import LOCAL, NORMAL, NOW, Effects
 from appliance.work.firing import Firing
 from appliance.work.jobs import DONE, JobEnded

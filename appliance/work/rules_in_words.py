@@ -5,9 +5,9 @@ What it says of a rule is complete; a cron line without plain words is shown as 
 
 from datetime import datetime, timedelta
 
-from appliance.work import recurrence, timezones
-from appliance.work.recurrence import BETWEEN, Rule
-from appliance.work.timezones import LOCAL
+from appliance.language.times import recurrence, timezones
+from appliance.language.times.recurrence import BETWEEN, Rule
+from appliance.language.times.timezones import LOCAL
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 MONTHS = (

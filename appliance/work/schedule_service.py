@@ -1,6 +1,6 @@
 """What people and models may do with schedules: make, look, pause, resume, delete, each only with their own.
 
-A text about time becomes a rule here (`work.english_rules`), and a schedule a thing with words and its next times. What a schedule
+A text about time becomes a rule here (`language.times`), and a schedule a thing with words and its next times. What a schedule
 itself began may make none: a few of those would beget a heap that never ends. Owns no table; rows are those of `schedules`.
 """
 
@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
+from appliance.language.times import english_rules, recurrence, reminders
+from appliance.language.times.recurrence import Rule
+from appliance.language.times.timezones import LOCAL
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
 from appliance.store import visibility
 from appliance.store.database import Store
-from appliance.work import english_rules, recurrence, reminders, rules_in_words, schedules
+from appliance.work import rules_in_words, schedules
 from appliance.work.lineage import Lineage
-from appliance.work.recurrence import Rule
 from appliance.work.schedules import New, Schedule, Schedules
-from appliance.work.timezones import LOCAL
 from appliance.work.work_events import ScheduleChanged
 
 EVERYBODY = ""  # whose schedules somebody outside of every thread sees

@@ -18,10 +18,10 @@ from msgspec.structs import asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
+from appliance.language.times import recurrence
+from appliance.language.times.recurrence import Rule
 from appliance.store import visibility
 from appliance.store.database import Row, Store
-from appliance.work import recurrence
-from appliance.work.recurrence import Rule
 from appliance.work.task_values import named
 
 LOG = logging.getLogger(__name__)

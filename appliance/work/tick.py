@@ -19,6 +19,7 @@ from appliance.agent.loop_events import LoopPaused, LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
 from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
+from appliance.language.work_request import NEEDS_MODEL
 from appliance.models.tiers import Tiers
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import WORKER, Role, Roles
@@ -29,7 +30,6 @@ from appliance.runtime.settings import Workers
 from appliance.sessions.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.store.database import Store
 from appliance.store.process_registry import Roster
-from appliance.text.work_request import NEEDS_MODEL
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import CANCELLED, Claim, Tasks
 from appliance.work.work_events import TaskRunBegun, WorkStarting

@@ -9,8 +9,8 @@ from test_guide import ask, text_of  # noqa: F401
 from appliance.agent.planning.corrections import corrected
 from appliance.agent.planning.effect_references import References, last_effect
 from appliance.agent.planning.plans import Do, Scene
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.language.languages import Languages
+from appliance.language.router import Router
 from appliance.records import Message, Outcome, ToolCall
 
 QUOTED = ("What is the locker PIN?", "The locker PIN is 8215. [memory:/notes/locker-pin-8215]")

@@ -17,11 +17,11 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.language.languages import Languages
+from appliance.language.router import Router
+from appliance.language.sentence_stream import SentenceStream
 from appliance.records import Event, Message, Outcome, ToolCall
 from appliance.sessions.events import as_messages
-from appliance.text.sentence_stream import SentenceStream
 
 NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
 SCHEDULE = {"id": "ab12cd34", "name": "water the cactus", "text": "water the cactus", "words": "once", "next_ms": NINE_MS}

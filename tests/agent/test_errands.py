@@ -7,8 +7,8 @@ from test_guide import ask, text_of  # noqa: F401
 
 from appliance.agent.planning.errands import is_errand, without_hint
 from appliance.agent.planning.plans import Say
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.language.languages import Languages
+from appliance.language.router import Router
 from appliance.records import Outcome
 
 ROUTER = Router(Languages(), lambda texts: ())

@@ -21,10 +21,10 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
+from appliance.language.languages import Languages
+from appliance.language.router import LAST, Router
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import CHAT, DELEGATING, Role
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import LAST, Router
 from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
 
 NAMES = (

@@ -15,8 +15,8 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.language.languages import Languages
+from appliance.language.router import Router
 from appliance.records import Message, Outcome, ToolCall
 
 NOTES = {

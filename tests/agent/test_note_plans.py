@@ -12,8 +12,8 @@ from appliance.agent.planning.note_plans import MOST_LISTED, SHOWN_CHARS, NotePl
 from appliance.agent.planning.plans import Say, Scene
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
+from appliance.language.languages import Languages
+from appliance.language.router import Router
 from appliance.records import Message
 
 LANGUAGES = Languages()

@@ -15,9 +15,9 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Router
-from appliance.prompt.routing.todo_lines import find_todos
+from appliance.language.languages import Languages
+from appliance.language.router import Router
+from appliance.language.todo_lines import find_todos
 from appliance.records import Message
 from appliance.skills.arguments import short_form
 from appliance.skills.skill_file import Skill, parse_skill

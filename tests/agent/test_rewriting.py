@@ -4,9 +4,9 @@ import pytest
 
 from appliance.agent.planning import rewriting
 from appliance.agent.planning.plans import Chat, Grounded, Say
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import Intent, Router
-from appliance.text import support
+from appliance.language import support
+from appliance.language.languages import Languages
+from appliance.language.router import Intent, Router
 
 LANGUAGES = Languages()
 IGNORED = LANGUAGES.function_words()

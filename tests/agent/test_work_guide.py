@@ -17,12 +17,12 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
+from appliance.language.languages import Languages
+from appliance.language.router import CAREFUL, EFFECTS, Router
+from appliance.language.work_request import FOR_PERSON, NEEDS_MODEL
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import Role
-from appliance.prompt.routing.languages import Languages
-from appliance.prompt.routing.router import CAREFUL, EFFECTS, Router
 from appliance.records import LoopEnded, Message, Outcome, Tier, ToolCall
-from appliance.text.work_request import FOR_PERSON, NEEDS_MODEL
 
 NAMES = (
     "remind",

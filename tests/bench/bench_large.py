@@ -24,10 +24,10 @@ from process import Box, boxed
 
 from appliance.clock import CancelToken, now_ms
 from appliance.knowledge.index import Passages
+from appliance.language.times import recurrence
 from appliance.records import ToolCall
 from appliance.service.core import Core
 from appliance.store.database import Store
-from appliance.work import recurrence
 from appliance.work.schedules import COLUMNS, Action, New, Schedules
 
 LISTED = 100

@@ -12,11 +12,11 @@ from appliance.channels.preferred_channel import _read_channel
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
+from appliance.language.times.timezones import find
 from appliance.runtime.settings import Notifications
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import Notification, Posting
 from appliance.work.day_windows import minutes, next_ms
-from appliance.work.timezones import find
 
 HOUR_MS = 3_600_000
 NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC

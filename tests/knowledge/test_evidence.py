@@ -10,7 +10,7 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Evidence, Finder
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
-from appliance.prompt.routing.languages import Languages
+from appliance.language.languages import Languages
 
 NOTES = {
     "vpn": "Ask Tom for new keys. The address inside is 10.8.0.14.",

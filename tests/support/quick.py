@@ -219,9 +219,9 @@ def load() -> None:
             importlib.import_module(".".join(("appliance", *name.parts)))
     for name in LATER:
         importlib.import_module(name)
-    for language in sys.modules["appliance.prompt.routing.languages"].Languages().all:
+    for language in sys.modules["appliance.language.languages"].Languages().all:
         language.patterns, language.refusals  # noqa: B018 - half a second that every first message would cost
-    kinds = sys.modules["appliance.knowledge.answer_kinds"]
+    kinds = sys.modules["appliance.language.answer_kinds"]
     for kind in kinds.KINDS:
         kinds.compiled(kind.question)  # as every first search does
 

@@ -21,6 +21,7 @@ from appliance.channels.contract import Received
 from appliance.channels.gateway import Admission, Gateway
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, OwlError, Refused
+from appliance.language.times.recurrence import interval
 from appliance.runtime import paths
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import LocalCall
@@ -30,7 +31,6 @@ from appliance.service.daemon import build_gate
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
 from appliance.sessions.outbox import Notification
-from appliance.work.recurrence import interval
 from appliance.work.schedules import Action, New
 from appliance.work.tasks import NewTask
 

@@ -18,8 +18,8 @@ from stores import new_store
 from ticking import GATES, Clock, build
 
 from appliance.clock import monotonic_s, sleep_s
+from appliance.language.times import recurrence
 from appliance.store.database import Store
-from appliance.work import recurrence
 from appliance.work.schedules import Action, New, Schedule, key
 
 ZONE = "Europe/Berlin"

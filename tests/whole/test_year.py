@@ -13,9 +13,9 @@ import pytest
 from cronsim import CronSim
 from stores import new_store
 
+from appliance.language.times import recurrence
 from appliance.runtime.events import Events
 from appliance.store.database import Store
-from appliance.work import recurrence
 from appliance.work.conditions import Verdict
 from appliance.work.firing import Done, Due, Effect, Firing
 from appliance.work.schedules import Action, Gates, New, Schedule, Schedules

@@ -10,10 +10,10 @@ from test_delegation import opened
 from test_scenarios import CHAT, Stage
 
 from appliance.clock import now_ms, sleep_s
+from appliance.language.times.recurrence import upcoming
 from appliance.records import Outbound
 from appliance.work.heartbeat import Beat, Heartbeat, jittered
 from appliance.work.heartbeat_file import Section
-from appliance.work.recurrence import upcoming
 from appliance.work.schedules import Schedule
 
 ANSWERS: dict[str, Any] = {

@@ -13,12 +13,13 @@ from stores import new_store
 
 from appliance.clock import Process, boot_id, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
+from appliance.language.times import recurrence, timezones
 from appliance.runtime.events import Events
 from appliance.runtime.settings import Config
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work import conditions, recurrence, schedules, timezones
+from appliance.work import conditions, schedules
 from appliance.work.conditions import Verdict, Wanted
 from appliance.work.effects import MAX_WAITING, Effects
 from appliance.work.firing import Done, Due, Effect, Firing

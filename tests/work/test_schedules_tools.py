@@ -12,12 +12,12 @@ from stores import new_home
 
 from appliance.agent.loop_events import LoopStored
 from appliance.clock import CancelToken, monotonic_s, new_id, now_ms
+from appliance.language.times import recurrence
 from appliance.policy.modes import FREE
 from appliance.records import Inbound, LoopEnded, Outcome, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
-from appliance.work import recurrence
 from appliance.work.jobs import Order
 from appliance.work.schedule_service import Who
 from appliance.work.schedules import Action, New, Notify

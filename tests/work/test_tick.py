@@ -20,6 +20,7 @@ from appliance.clock import Alarms, now_ms, this_process
 from appliance.errors import BadInput, Lost, ProviderError, Unavailable
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
+from appliance.language.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.policy import policy_file
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Event, Finish, LoopEnded, Measure, Piece, Route, ToolCall
@@ -29,7 +30,6 @@ from appliance.runtime.settings import Workers
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.text.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.tools import planning
 from appliance.work.briefing import Briefing, shortened
 from appliance.work.tasks import NewTask, Task, Tasks, TaskSettled

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from appliance.agent.planning.plans import Scene
 from appliance.knowledge.evidence import Evidence
-from appliance.prompt.routing.languages import Language
+from appliance.language.languages import Language
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole

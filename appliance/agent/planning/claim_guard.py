@@ -8,8 +8,8 @@ follows it never is. Knows no words: whether a sentence is a claim is for its ca
 import re
 from collections.abc import Callable
 
-from appliance.text import sentences
-from appliance.text.sentence_stream import SentenceStream
+from appliance.language import sentences
+from appliance.language.sentence_stream import SentenceStream
 
 FEW_WORDS = 3  # of a sentence that waits for the next one
 BEGUN = re.compile(

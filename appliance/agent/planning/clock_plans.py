@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from appliance.agent.planning.plans import Plan, Say
-from appliance.prompt.routing import world_clock
-from appliance.prompt.routing.languages import Language
-from appliance.prompt.routing.router import Intent
+from appliance.language import world_clock
+from appliance.language.languages import Language
+from appliance.language.router import Intent
 
 
 def say_time(intent: Intent, now: datetime, english: Language) -> Plan:

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from appliance.agent.planning import clock_plans, spelling
 from appliance.agent.planning.plans import Plan, Say
-from appliance.prompt.routing import arithmetic, dates, units
-from appliance.prompt.routing.dates import Moment
-from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import Intent
+from appliance.language import arithmetic, dates, units
+from appliance.language.dates import Moment
+from appliance.language.languages import Language, words_in
+from appliance.language.router import Intent
 
 Maker = Callable[[Intent, datetime], Plan | None]
 

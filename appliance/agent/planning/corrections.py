@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from appliance.agent.planning.effect_references import KEPT, Effect
 from appliance.agent.planning.plans import REF, Do, Plan, Say, Scene, answer_of, tool_call
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing.router import Intent
+from appliance.language.router import Intent
 from appliance.records import Outcome
 from appliance.text.references import display
 

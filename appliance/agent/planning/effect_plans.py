@@ -15,12 +15,12 @@ from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, both, tool_call
 from appliance.clock import new_id
-from appliance.knowledge import evidence, word_forms
+from appliance.knowledge import evidence
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing import days_before, foreign_times, items
-from appliance.prompt.routing.languages import words_in
-from appliance.prompt.routing.router import REMINDING, Intent, Router, says_when
-from appliance.prompt.routing.task_arguments import task_arguments
+from appliance.language import days_before, foreign_times, items, word_forms
+from appliance.language.languages import words_in
+from appliance.language.router import REMINDING, Intent, Router, says_when
+from appliance.language.task_arguments import task_arguments
 from appliance.records import Outcome, ToolCall
 from appliance.text.references import display
 
@@ -473,7 +473,7 @@ def _without_courtesy(text: str) -> str:
 def in_the_afternoon(said: str) -> str:
     """A reminder whose day is named and whose hour is bare, with the half of the day that people mean: "on Saturday at 2" is 14:00.
 
-    Without a day the nearest such hour is meant, as `work.english_rules` takes it.
+    Without a day the nearest such hour is meant, as `language.times.english_rules` takes it.
     """
     if NAMED_DAY.search(said) is None or HALF_SAID.search(said):
         return said

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from appliance.agent.planning import errands
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, is_of, tool_call
-from appliance.knowledge import word_forms
-from appliance.prompt.routing import dates, foreign_times, items
-from appliance.prompt.routing.languages import words_in
-from appliance.prompt.routing.router import LAST, Intent
-from appliance.prompt.routing.task_arguments import task_arguments
+from appliance.language import dates, foreign_times, items, word_forms
+from appliance.language.languages import words_in
+from appliance.language.router import LAST, Intent
+from appliance.language.task_arguments import task_arguments
 from appliance.records import Message, Outcome, ToolCall
 from appliance.text.references import display
 

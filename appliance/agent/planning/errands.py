@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from appliance.agent.planning.plans import Say
-from appliance.prompt.routing.languages import words_in
-from appliance.prompt.routing.router import ORDER, Router
+from appliance.language.languages import words_in
+from appliance.language.router import ORDER, Router
 from appliance.records import Outcome
 
 MOST_CHARS = 120

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from appliance.knowledge import word_forms
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.note_titles import bare_title, without_compound
+from appliance.language import word_forms
+from appliance.language.languages import Language, words_in
+from appliance.language.note_titles import bare_title, without_compound
 
 BOX = "box://"
 # The home's own documents are no notes: those of roles, skills and people, and the prompts, with names in capitals.

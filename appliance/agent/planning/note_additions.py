@@ -12,10 +12,10 @@ from appliance.agent.planning.named_notes import BOX, NamedNotes, Note
 from appliance.agent.planning.plans import Do, Plan, Say, answer_of, tool_call
 from appliance.ingest import note_lines
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing import items
-from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.note_titles import bare_title, names_list, without_link
-from appliance.prompt.routing.router import Intent
+from appliance.language import items
+from appliance.language.languages import Language, words_in
+from appliance.language.note_titles import bare_title, names_list, without_link
+from appliance.language.router import Intent
 from appliance.text import markdown
 
 MOST_SHOWN = 8

@@ -4,7 +4,7 @@ from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.plans import Plan, Say, Scene
 from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
-from appliance.prompt.routing.router import Intent
+from appliance.language.router import Intent
 from appliance.text import markdown
 
 MOST_LISTED = 20

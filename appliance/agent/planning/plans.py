@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.clock import new_id
+from appliance.language import support
+from appliance.language.router import Intent
 from appliance.prompt.packet import strip_notes
-from appliance.prompt.routing.router import Intent
 from appliance.records import Message, Outcome, Tier, ToolCall
-from appliance.text import support
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from appliance.agent.planning.answer_thresholds import DEFINITE, WORDED
 from appliance.agent.planning.plans import Scene
-from appliance.knowledge.answer_kinds import kind_of
 from appliance.knowledge.evidence import Evidence
-from appliance.prompt.routing.languages import Language
+from appliance.language.answer_kinds import kind_of
+from appliance.language.languages import Language
 
 FEW_NAMED = 14  # words of a question that names a kind of thing
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"

@@ -10,9 +10,9 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from appliance.agent.planning.plans import Scene, is_of
-from appliance.prompt.routing import items
-from appliance.prompt.routing.languages import Language
-from appliance.prompt.routing.router import ANSWERS, COURTESIES, ORDER, REMINDING, Intent, Router
+from appliance.language import items
+from appliance.language.languages import Language
+from appliance.language.router import ANSWERS, COURTESIES, ORDER, REMINDING, Intent, Router
 
 SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
 WHICH = (

@@ -2,7 +2,7 @@
 
 from appliance.agent.planning.plans import closed, shown_source
 from appliance.knowledge.evidence import Evidence
-from appliance.prompt.routing.languages import Language
+from appliance.language.languages import Language
 
 MOST_NEAREST, ALSO_NEAR = 3, 0.6  # sentences that are shown as the nearest, and of the best score, for another one
 FEW_SHOWN = 45  # words of all of them

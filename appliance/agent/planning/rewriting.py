@@ -8,10 +8,10 @@ other text is taken when `support.is_same_message` finds all of it again, else i
 import re
 
 from appliance.agent.planning.plans import Chat, Grounded, Plan, Say, closed
-from appliance.prompt.routing.languages import Language, words_in
-from appliance.prompt.routing.router import Intent
-from appliance.prompt.routing.todo_lines import DEED
-from appliance.text import sentences
+from appliance.language import sentences
+from appliance.language.languages import Language, words_in
+from appliance.language.router import Intent
+from appliance.language.todo_lines import DEED
 
 SHORT = 240  # characters of a text that the program puts politely
 FORBIDDING = re.compile(r"^(?:please )?(?:don['’]t|do not|never)\s+(?=\w)", re.IGNORECASE)

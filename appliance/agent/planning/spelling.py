@@ -9,7 +9,7 @@ while it is needed.
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from appliance.knowledge.edit_distance import distance
+from appliance.language.edit_distance import distance
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 LEAST = 3  # letters of a word that is looked up

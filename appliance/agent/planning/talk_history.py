@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from appliance.agent.planning.plans import SOURCE, Scene, own_words
-from appliance.prompt.routing.router import COURTESIES, ORDER, Router
+from appliance.language.router import COURTESIES, ORDER, Router
 from appliance.records import Message
 
 LOOKED_AT = 8  # messages: a tiny model is shown fewer, and each of the person's is compared with all sentences

@@ -12,6 +12,7 @@ from appliance.agent import titles
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, OwlError
 from appliance.knowledge.index import Passages
+from appliance.language.times import recurrence
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
@@ -21,7 +22,6 @@ from appliance.service.parts.base import BaseParts
 from appliance.service.parts.models import ModelParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.schedules import ScheduleParts
-from appliance.work import recurrence
 from appliance.work.heartbeat import FILE, JOB, KEY, Heartbeat
 from appliance.work.jobs import Jobs
 from appliance.work.schedules import Action, New, Notify

@@ -1,0 +1,310 @@
+"""The sentences, words and phrases of each language: one file that ships for each, and one of the home that adds to it.
+
+`languages/NAME.toml` of this package and `sentences/NAME.toml` of the home have the same tables; the home's lists are added,
+its words joined, its phrases and rules take the place of ours. A file of the home that cannot be read is left out and told in
+`problems`. A new language is one file. Knows nothing about what is done with a sentence.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from appliance.errors import BadInput
+from appliance.language import sentence_templates
+from appliance.language.sentence_templates import Sentence, make_sentence
+
+LEAST_PLAIN = 3  # letters that a word of a question has more than, which is known without its accents as well
+SHIPPED = ("en", "de", "fr", "es")
+FOLDER = "sentences"  # of the home
+UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
+FAR = 3  # function words by which another language must lead, so that a text is not in this one
+# Lists that every language has.
+WORDS = (
+    *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
+    *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
+    *("lists", "notes", "about", "that", "todo", "tasks", "all", "several", "ordinals", "around", "links", "articles"),
+)
+ALIKE = "alike.txt"
+TABLES = (
+    *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
+    *("days", "units"),
+)
+TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
+
+
+class Language(Struct, frozen=True, dict=True):
+    """One language as its files describe it."""
+
+    name: str
+    words: Mapping[str, frozenset[str]]
+    rules: Mapping[str, str]
+    sentences: Mapping[str, tuple[str, ...]]
+    exceptions: Mapping[str, tuple[str, ...]]
+    examples: Mapping[str, tuple[str, ...]]
+    shots: Mapping[str, tuple[str, ...]]  # requests and their answers, in turn
+    phrases: Mapping[str, str]
+    levels: Mapping[str, frozenset[str]]
+    signs: Mapping[str, str]  # of sums, by their words
+    times: tuple[tuple[str, str], ...]  # a template, and what it says in English
+    alike: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()  # words that speak of the same, and kinds of it
+    problems: tuple[str, ...] = ()
+    short: Mapping[str, str] = {}  # words as people shorten them, and what they stand for
+    places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
+    days: Mapping[str, str] = {}  # days of the calendar by their names, as `dates` reads them
+    units: Mapping[str, str] = {}  # units of `units` by their words
+
+    @cached_property
+    def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
+        """What asks for something, by intent."""
+        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        bare = {"claim": ("", "")} | dict.fromkeys(TEXTS, (before, ""))
+        return {
+            name: tuple(self._compile_template(one, *bare.get(name, (before, after))) for one in given)
+            for name, given in self.sentences.items()
+        }
+
+    @cached_property
+    def refusals(self) -> Mapping[str, tuple[Sentence, ...]]:
+        """What only looks like it, by intent."""
+        before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
+        return {name: tuple(self._compile_template(one, before, after) for one in given) for name, given in self.exceptions.items()}
+
+    def possible(self, words: Collection[str], names: Sequence[str]) -> list[tuple[str, list[Sentence]]]:
+        """The sentences of these intents, in this order, that a message of these words may fit as a whole or in a part."""
+        found = [(name, [one for one in self.patterns.get(name, ()) if one.may_fit(words)]) for name in names]
+        return [(name, fitting) for name, fitting in found if fitting]
+
+    @cached_property
+    def cue_words(self) -> tuple[str, ...]:
+        """The words with which people ask: those of the sentences, of four letters or more."""
+        given = [*self.rules.values(), *(one for name, found in self.sentences.items() if name not in UNTYPED for one in found)]
+        return tuple(sorted({word for one in given for word in _literal_words(one) if len(word) >= 4}))
+
+    @cached_property
+    def cues_by_letter(self) -> Mapping[tuple[int, str], tuple[str, ...]]:
+        """Those words by their first letter (0) and by their second (1): one typing error leaves one of them in its place."""
+        found: dict[tuple[int, str], list[str]] = {}
+        for word in self.cue_words:
+            for place in (0, 1):
+                found.setdefault((place, word[place]), []).append(word)
+        return {key: tuple(words) for key, words in found.items()}
+
+    @cached_property
+    def known_words(self) -> frozenset[str]:
+        """Every word of its files: none of them is a typing error."""
+        lists = (
+            *self.sentences.values(),
+            *self.exceptions.values(),
+            *self.examples.values(),
+            self.rules.values(),
+            self.phrases.values(),
+        )
+        words = {word for given in lists for one in given for word in _literal_words(one)}
+        words |= {word for one, _ in self.times for word in _literal_words(one)} | set().union(*self.levels.values())
+        words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
+        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+
+    @cached_property
+    def joint(self) -> "re.Pattern[str] | None":
+        """Where a request may begin without a mark before it: "so remind me", "can you"."""
+        if "joint" not in self.rules:
+            return None
+        return re.compile(rf"\s(?={sentence_templates.expression(self.rules['joint'], self.rules)})", re.IGNORECASE)
+
+    @cached_property
+    def opening(self) -> "re.Pattern[str]":
+        """What may stand before what is said, such as "by the way, please"."""
+        return re.compile(
+            rf"[\s¿¡]*{sentence_templates.expression(self.rules.get('please', ''), self.rules)}[\s,:]*", re.IGNORECASE
+        )
+
+    def without_opening(self, text: str) -> str:
+        """A text without the words of courtesy before it."""
+        found = self.opening.match(text)
+        return text[found.end() :] or text if found is not None else text
+
+    @cached_property
+    def closing(self) -> "re.Pattern[str]":
+        closing = sentence_templates.expression(self.rules.get("closing", "please"), self.rules)
+        return re.compile(rf"[\s,]+{closing}[\s.!?]*\Z", re.IGNORECASE)
+
+    def without_closing(self, text: str) -> str:
+        """A text without the words of courtesy behind it."""
+        found = self.closing.search(text)
+        return text[: found.start()] or text if found is not None else text
+
+    @cached_property
+    def _expanded(self) -> dict[str, str]:
+        """What its rules stand for, as far as a sentence was tried that uses them."""
+        return {}
+
+    def check(self) -> None:
+        """BadInput says which template is wrong."""
+        for found in (*self.patterns.values(), *self.refusals.values()):
+            for one in found:
+                _ = one.expression
+
+    def _compile_template(self, template: str, before: str, after: str) -> Sentence:
+        return make_sentence(template, self.rules, before, after, self._expanded)
+
+    def level(self, text: str) -> str:
+        """How urgent a word says something is; "" for one that says nothing about it."""
+        word = text.strip().lower()
+        return next((level for level, words in self.levels.items() if word in words), "")
+
+    def say(self, phrase: str, **parts: str) -> str:
+        """One of the program's own sentences in this language."""
+        return self.phrases[phrase].format(**parts)
+
+
+def _literal_words(template: str) -> list[str]:
+    """The words of a template that stand in it as they are, in small letters."""
+    return [word.lower() for word in WORD.findall(re.sub(r"\{[^}]*\}|<\w+>", " ", template))]
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text in small letters, in order, without the short forms that French puts before them."""
+    return [ELISIONS.sub("", word.lower().replace("’", "'")) for word in WORD.findall(text)]
+
+
+class Languages:
+    """The languages that are known, English first."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        """`home` is a folder with a folder of files of its own."""
+        self.problems: list[str] = []
+        names = list(SHIPPED)
+        folder = home / FOLDER if home is not None else None
+        own = sorted(path.stem for path in folder.glob("*.toml")) if folder is not None and folder.is_dir() else []
+        self.all = [self._load_language(name, folder) for name in dict.fromkeys([*names, *own])]
+        self.english = self.all[0]
+
+    def detect(self, text: str) -> list[Language]:
+        """The languages that a text may be in, the most likely first; English where nothing tells."""
+        said = words_in(text)
+        counts = {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
+        most = max(counts.values())
+        return sorted((one for one in self.all if counts[one.name] > most - FAR), key=lambda one: -counts[one.name])
+
+    def function_words(self) -> frozenset[str]:
+        """Words of all languages that carry no meaning in a search."""
+        return frozenset().union(*(one.words["common"] | one.words["question"] for one in self.all))
+
+    def real_words(self) -> frozenset[str]:
+        """Words of all languages that look like a typing error in one of them, and are none."""
+        return frozenset().union(*(one.words["real"] for one in self.all))
+
+    def pointing_words(self) -> frozenset[str]:
+        """Those of them that ask for something or point to somebody."""
+        return frozenset().union(*(one.words["question"] | one.words["own"] | one.words["again"] for one in self.all))
+
+    def alike_words(self) -> dict[str, frozenset[str]]:
+        """For each word that has some, the other words of all languages that speak of the same."""
+        found: dict[str, frozenset[str]] = {}
+        shipped = [_alike(line) for line in _read_alike().splitlines() if line and not line.startswith("#")]
+        for same, kinds in (*shipped, *(group for one in self.all for group in one.alike)):
+            for word in same | kinds:
+                found[word] = found.get(word, frozenset()) | (same | (kinds if word in same else frozenset())) - {word}
+        return found
+
+    def _load_language(self, name: str, folder: Path | None) -> Language:
+        path = folder / f"{name}.toml" if folder is not None else None
+        if path is not None and path.is_file():
+            try:
+                own = tomllib.loads(path.read_text(encoding="utf-8"))
+                _check_tables(own)
+                made = _build_language(name, _read_shipped(name), own)
+                made.check()
+                return made
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, BadInput) as error:
+                self.problems.append(f"{FOLDER}/{path.name}: {error}")
+        return _shipped_language(name)
+
+
+@lru_cache(maxsize=64)
+def _shipped_language(name: str) -> Language:
+    """A language without a person's own sentences; what is made of its templates is made once a process."""
+    return _build_language(name, _read_shipped(name), {})
+
+
+def _read_shipped(name: str) -> dict[str, Any]:
+    """The file of a language that ships, {} for any other."""
+    if name not in SHIPPED:
+        return {}
+    source = resources.files("appliance") / "language" / "languages" / f"{name}.toml"
+    return tomllib.loads(source.read_text(encoding="utf-8"))
+
+
+def _read_alike() -> str:
+    """The words of everyday life that speak of the same, a group a line."""
+    return (resources.files("appliance") / "language" / "languages" / ALIKE).read_text(encoding="utf-8")
+
+
+def _check_tables(own: Mapping[str, Any]) -> None:
+    for table, rows in own.items():
+        if table not in TABLES or not isinstance(rows, dict):
+            raise BadInput(f"{table!r} is no table of it", hint=f"there are {', '.join(TABLES)}")
+
+
+def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any]) -> Language:
+    def both(table: str) -> list[Mapping[str, Any]]:
+        return [given.get(table, {}) for given in (shipped, own)]
+
+    words: dict[str, frozenset[str]] = {key: frozenset() for key in WORDS}
+    for rows in both("words"):
+        words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+    words |= {key: words[key] | {_plain(word) for word in words[key] if len(word) > LEAST_PLAIN} for key in ("question",)}
+    levels: dict[str, frozenset[str]] = {}
+    for rows in both("levels"):
+        levels |= {key: levels.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+    return Language(
+        name,
+        words,
+        {key: str(value) for rows in both("rules") for key, value in rows.items()},
+        _merge_lists(both("sentences")),
+        _merge_lists(both("not")),
+        _merge_lists(both("examples")),
+        _merge_lists(both("shots")),
+        {key: str(value) for rows in both("phrases") for key, value in rows.items()},
+        levels,
+        {key.lower(): str(value) for rows in both("signs") for key, value in rows.items()},
+        tuple((str(key), str(value)) for rows in both("times") for key, value in rows.items()),
+        tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
+        short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
+        places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
+        days={key.lower(): str(value) for rows in both("days") for key, value in rows.items()},
+        units={key.lower(): str(value) for rows in both("units") for key, value in rows.items()},
+    )
+
+
+def _names(listed: str) -> list[str]:
+    """Names with commas between, in small letters."""
+    return [one.strip().lower() for one in listed.split(",") if one.strip()]
+
+
+def _plain(word: str) -> str:
+    """A word as people type it who leave out the accents."""
+    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
+
+
+def _alike(group: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Words that speak of the same, and after a colon those that name kinds of it, which are not the same as each other."""
+    same, _, kinds = group.lower().partition(":")
+    return frozenset(same.split()), frozenset(kinds.split())
+
+
+def _merge_lists(tables: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for rows in tables:
+        for key, value in rows.items():
+            found[key] = (*found.get(key, ()), *map(str, value))
+    return found

@@ -1,0 +1,394 @@
+"""What a message asks for: an effect, a list, the time, a search, work on a text, or none of these.
+
+Cues decide: a message either fits a sentence of a language file or it does not, so that an effect never rests on a guess. A
+question asks for an effect only when it is put to the assistant ("can you ..."). What fits no sentence is told apart by the
+nearest examples with the embedding model that is loaded anyway: talk, a question about the world, or about the person's own
+things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from operator import mul
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from appliance.language import arithmetic, dates, message_parts, note_titles, sentences, typing_errors, units
+from appliance.language.languages import TEXTS, Language, Languages, words_in
+from appliance.language.message_parts import Reading
+from appliance.language.sentence_templates import Sentence, plain_words
+from appliance.language.typing_errors import Mended
+
+# That point to what was said, before or around them, or to what was done last.
+POINTING = (
+    *("append_it", "task_it", "remember_it", "note_it", "done_it", "cancel_it", "priority_it", "remind_it", "remind_before"),
+)
+LAST = (
+    "forget_it",
+    "undo_now",
+    "did_it",
+    "change_it",
+    "more_it",
+    "also_it",
+    "and_fact",
+)  # that speak of what was done just before, and of nothing else
+MORE = ("add_it",)  # after an effect, for what fits nothing else
+ANSWERS = ("yes", "no")  # to a question of the program
+BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
+REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
+# Looked at in this order: the first that fits is taken.
+ORDER = (
+    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "spell", "help"),
+    *("recurring", "list_note", "tasks", "reminders", "memories"),
+    *POINTING,
+    *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
+    *(
+        "priority",
+        "priority_up",
+        "priority_down",
+        "append",
+        "task",
+        "done",
+        "cancel",
+        "drop_task",
+        "forget",
+        "note",
+        "append_bare",
+        "all_notes",
+        "read_note",
+        "search",
+    ),
+    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
+    *BEYOND[1:],
+    *("append_maybe", "done_told", "needed"),
+)
+COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
+SPANNING = (
+    "remember",
+    "note",
+    "append",
+    "append_bare",
+    "sum",
+    "about",
+    "read_note",
+    "search",
+    *TEXTS,
+)  # of which several sentences may be one part
+DATES = ("day_of", "days_until", "days_since", "days_between")
+APPENDING = ("append", "append_bare", "append_it", "append_maybe")
+EFFECTS = frozenset(
+    (
+        *POINTING,
+        *LAST,
+        *REMINDING,
+        *("recurring", "remember", "task", "drop_task", "done", "cancel", "priority", "priority_up", "priority_down", "forget"),
+        *("note", "append", "append_bare", "collect_note", "digest_note"),
+    )
+)
+MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things
+LISTING = {"task": "task", "append": "items"}  # their parts that name a thing
+CAREFUL = (
+    "append_maybe",
+    "add_it",
+    "done_maybe",
+    "done_told",
+)  # that may lead to an effect, when something is there that they name
+MAX_CHARS = 2000  # of a message that may ask for an effect
+MAX_EXAMPLE_CHARS = 300
+NEAREST = 3  # examples of a kind that count
+MARGIN = 0.04  # by which the kind of the nearest examples must lead
+CLAUSE_WORDS = 3
+MOST_ASKED = 14  # words of what is asked for with its name alone, "tell me the code of the garage"
+MOST_TITLE, MOST_BARE = 6, 4  # words that name a note, and one with nothing else said: "shopping list: milk"
+MOST_CHANGED = 7  # words of what is to be different
+CLOCK = re.compile(
+    r"(?:(?:at|um|à|a las?|las?) )?\d{1,2}(?:[:.h ]\d{2})?\s?(?:[ap]\.?m\.?|uhr|h|heures?|o'clock)?(?: \d{2})?", re.IGNORECASE
+)
+PARTICIPLES = {  # "need" is no past
+    "en": re.compile(r"\w+(?<!e)ed"),
+    "de": re.compile(r"\w{0,7}ge\w{2,}(?:t|en)|\w{3,}iert"),
+    "fr": re.compile(r"\w{2,}(?:é|ée|és|ées)"),
+    "es": re.compile(r"\w{2,}[ai]d[oa]s?"),
+}
+QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
+
+Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+
+class Intent(Struct, frozen=True):
+    """What is asked for, with the parts of the sentence that say what exactly, in the person's own words."""
+
+    name: str
+    language: Language
+    parts: Mapping[str, str] = {}
+    text: str = ""
+    context: str = ""  # what is said around it in the same message
+    also: "Intent | None" = None  # another effect that the message asks for after this one
+    is_guess: bool = False  # a typing error was mended to understand it
+
+
+class Router:
+    """Tells what a message asks for."""
+
+    def __init__(self, languages: Languages, embed: Embed) -> None:
+        """`embed` gives unit vectors of texts, or none when there is no model for it."""
+        self.languages = languages
+        self._embed = embed
+        self._guard = threading.Lock()
+        self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
+        self._mended: tuple[str, dict[str, Sequence[Mended]]] = ("", {})
+
+    def cue(self, text: str, order: Sequence[str] = ORDER, *, can_point: bool = False) -> Intent | None:
+        """What a message asks for in so many words, of these; None when it does not.
+
+        `can_point`: it may mean what was said or done before it, such as "cancel that". A pasted mail asks for no effect.
+        """
+        said = text.strip()
+        if message_parts.is_pasted(said):
+            order = [name for name in order if name not in EFFECTS]
+        if len(said) > 2 and (said[0], said[-1]) in QUOTED and said[0] not in said[1:-1]:
+            said = said[1:-1].strip()
+        languages = self.languages.detect(said)
+        for language in languages:
+            if (found := self._read_message(said, language, order, can_point)) is not None:
+                return _with_times(found)
+        for language in languages if len(said) <= MAX_CHARS else ():
+            for mended in self._mend_errors(said, language):
+                if (found := self._read_message(mended.text, language, order, can_point)) is not None:
+                    parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
+                    is_guess = any(typed.lower() not in language.short for *_, typed in mended.places)
+                    return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context), is_guess=is_guess))
+        return None
+
+    def duty(self, text: str, language: Language, *, is_whole: bool = False) -> str:
+        """What a text says that somebody has to do, "call mum" of "I keep forgetting to call mum"; else the text itself.
+
+        `is_whole`: of all of the text, which names several things.
+        """
+        for clause in (text,) if is_whole else reversed(message_parts.clauses(text)):
+            for sentence in language.patterns.get("duty", ()):
+                if (found := sentence.match(clause, plain_words(clause))) is not None:
+                    return found["task"].strip(" ,.!")
+        return text
+
+    def kind(self, text: str, language: Language, least: float = 0.0) -> str:
+        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`."""
+        known = self._example_vectors(language)
+        vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if known else ()
+        if not vectors:
+            return ""
+        near: dict[str, list[float]] = {}
+        for name, vector in known:
+            near.setdefault(name, []).append(sum(map(mul, vector, vectors[0])))
+        scores = sorted(((sum(sorted(all_, reverse=True)[:NEAREST]) / NEAREST, name) for name, all_ in near.items()), reverse=True)
+        if max(near[scores[0][1]]) < least:
+            return ""
+        return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
+
+    def _mend_errors(self, said: str, language: Language) -> Sequence[Mended]:
+        """What a message may mean whose typing errors are mended; kept for the message that is looked at, often more than once."""
+        text, known = self._mended
+        if text != said:
+            known = {}
+            self._mended = (said, known)
+        if language.name not in known:
+            known[language.name] = typing_errors.mended(said, language, self.languages.real_words())
+        return known[language.name]
+
+    def _read_message(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
+        """What a message asks for as a whole, or in one of its parts with the rest around it."""
+        if (two := self._read_with_more(said, language, order, can_point)) is not None:
+            return two
+        bare = message_parts.without_courtesies(said, language) if len(said) <= MAX_CHARS else said
+        possible = language.possible(plain_words(said), order)
+        if not possible:
+            return None
+        named = possible if can_point else [one for one in possible if one[0] not in POINTING]
+        whole = self._cue_intent(Reading(bare), said, language, named)
+        if len(said) > MAX_CHARS or (whole is not None and (whole.name in SPANNING or not _has_sentence_end(whole.parts))):
+            return whole
+        for reading in message_parts.readings(bare, language):
+            found = self._cue_intent(reading, reading.request, language, possible)
+            if found is None or found.name in TEXTS or (found.name not in SPANNING and _has_sentence_end(found.parts)):
+                continue
+            if found.name not in (*EFFECTS, "asking") and not message_parts.is_courtesy(reading.context, language):
+                continue  # what is asked for may need what is said before it
+            context = "" if message_parts.is_courtesy(reading.context, language) else reading.context
+            if not context and not can_point and found.name in POINTING:
+                continue
+            around = self._cue_intent(Reading(context), context, language, named) if context else None
+            if around is None:
+                return replace(found, context=context)
+            if around.name in TEXTS:
+                continue  # it belongs to the text
+            if around.name in EFFECTS and not {found.name, around.name} & {*POINTING, *LAST}:
+                return replace(found, also=around) if reading.is_first else replace(around, also=found)
+            return replace(found, context=context)
+        return whole
+
+    def _read_with_more(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
+        """A request whose last sentence only names another thing for it: "add it to the list. Milk too."."""
+        ends = sentences.boundaries(said) if len(said) <= MAX_CHARS else []
+        if len(ends) < 2 or said.endswith("?"):
+            return None
+        last = said[ends[-2] :].strip(" .!")
+        plain = plain_words(last)
+        fitting = (one.match(last, plain) for one in language.patterns.get("too", ()))
+        more = next((match["more"] for match in fitting if match is not None), "")
+        if (
+            not more
+            or len(more.split()) > MOST_CHANGED
+            or set(words_in(more)) & language.words["verbs"]
+            | (set(words_in(more)[:1]) & (language.words["own"] | language.words["you"] | language.words["question"]))
+        ):
+            return None
+        found = self._read_message(said[: ends[-2]].strip(), language, order, can_point)
+        if found is None or found.also is not None or found.name not in MANIFOLD:
+            return None
+        kind = found.name.removesuffix("_it").removesuffix("_bare")
+        return replace(found, also=Intent(kind, language, {**found.parts, LISTING[kind]: more}, last))
+
+    def _cue_intent(self, reading: Reading, said: str, language: Language, possible: Possible) -> Intent | None:
+        """What one reading of a message asks for, of the sentences that are possible."""
+        bare = reading.request
+        words, plain = words_in(bare[:200]), plain_words(said)
+        is_question = bare.endswith("?") and not _is_put_to_assistant(words, language)
+        for name, sentences_ in possible:
+            if name in (*EFFECTS, *CAREFUL) and (is_question or len(said) > MAX_CHARS):
+                continue
+            text = said if name in TEXTS and not reading.context else bare
+            for sentence in sentences_:
+                if (found := sentence.match(text, plain)) is None:
+                    continue
+                if any(one.match(text, plain) for one in language.refusals.get(name, ())):
+                    break
+                parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
+                if name not in TEXTS and not all(_says_anything(part) for part in parts.values()):
+                    continue
+                if _is_meant(name, parts, language, text):
+                    return Intent(name, language, parts, text)
+        return None
+
+    def _example_vectors(self, language: Language) -> list[tuple[str, Sequence[float]]]:
+        """The examples of a language with their vectors, made at the first need."""
+        with self._guard:
+            if language.name not in self._examples:
+                given = [(name, text) for name, texts in language.examples.items() for text in texts]
+                vectors = self._embed([text for _, text in given])
+                if len(vectors) != len(given):
+                    return []
+                self._examples[language.name] = [(name, vector) for (name, _), vector in zip(given, vectors)]
+            return self._examples[language.name]
+
+
+def _with_times(found: Intent) -> Intent:
+    """A reminder whose words of time have no typing errors: who reads the time does not know them."""
+    if found.also is not None:
+        found = replace(found, also=_with_times(found.also))
+    if found.name not in (*REMINDING, "recurring"):
+        return found
+    parts = {key: typing_errors.with_times(part, found.language) for key, part in found.parts.items()}
+    return replace(found, parts=parts, text=typing_errors.with_times(found.text, found.language))
+
+
+def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str) -> bool:
+    """Whether the parts of a sentence are what they have to be."""
+    if "clause" in parts and not _is_clause(parts["clause"], language):
+        return False
+    if name in EFFECTS and any("?" in part for part in parts.values()):
+        return False  # somebody asks something as well: that must not be lost
+    if "\n" in parts.get("fact", "") + parts.get("clause", ""):
+        return False
+    if name == "sum":
+        return bool(arithmetic.result(parts["sum"], language.signs))
+    if name == "units":
+        return bool(units.converted(parts["units"], language)[0])
+    if name in DATES:
+        is_named = name == "days_until"
+        return all(dates.is_moment(parts[key], language, may_be_named=is_named) for key in ("date", "second") if key in parts)
+    if name == "task" and set(words_in(parts["task"])) <= language.words["several"] | language.words["again"]:
+        return False  # "add them to the list" points
+    if name == "list_note":
+        title = parts["title"]
+        return "," not in title and note_titles.names_list(title, language) and note_titles.is_meant(title, language)
+    if name in APPENDING:
+        return _is_addition(name, parts, language)
+    if name == "asking_for":
+        first = words_in(parts["query"])[:3]
+        is_definite = bool(set(first[:1]) & language.words["definite"]) or any(word.endswith(("'s", "’s")) for word in first)
+        return is_definite and len(parts["query"].split()) <= MOST_ASKED
+    if name == "asking":
+        return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
+    if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
+        return False
+    if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):
+        return False
+    if any(parts.get(key, "").startswith((":", "for me ")) for key in ("clause", "fact")):
+        return False
+    if name == "remind_at":
+        first = words_in(parts["when"])[:1]
+        return parts["when"][:1].isdigit() or bool(first and first[0] in language.words["at"])
+    if name == "timer":
+        return says_when(parts["when"], language)
+    if "moment" in parts:  # a time and nothing else
+        return bool(CLOCK.fullmatch(parts["moment"])) or dates.is_moment(parts["moment"], language)
+    if name in ("change_it", "more_it", "also_it"):
+        said = parts.get("change") or parts["more"]
+        if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
+            return False
+        return name != "change_it" or bool(language.level(said)) or says_when(said, language)
+    if "deed" in parts:  # what somebody did: "watered the roses"
+        if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
+            return False
+        did = words_in(parts["deed"])[:1]
+        known = PARTICIPLES.get(language.name)
+        is_past = bool(did) and known is not None and known.fullmatch(did[0]) is not None
+        most = 1 if "what" in parts else MOST_CHANGED
+        return (is_past or bool(set(did) & language.words["past"])) and len(words_in(parts["deed"])) <= most
+    if name == "note" and "title" in parts and ":" in text:
+        words = words_in(parts["title"])
+        return len(words) <= MOST_BARE and not set(words[:1]) & (language.words["about"] | language.words["that"])
+    return "level" not in parts or bool(language.level(parts["level"]))
+
+
+def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> bool:
+    """Whether a sentence adds something to a note or a list that it names."""
+    title, words = parts["title"], set(words_in(parts.get("items", "")))
+    if name == "append_maybe":
+        return (
+            len(title.split()) <= MOST_TITLE and not words & language.words["tasks"] and not note_titles.says_note(title, language)
+        )
+    if name == "append_bare" and (words & (language.words["verbs"] | language.words["own"] | language.words["question"])):
+        return False  # "milk is on the shopping list" tells
+    if name == "append_bare" and (len(title.split()) > MOST_BARE or not note_titles.names_list(title, language)):
+        return False
+    if name == "append" and words <= language.words["several"] | language.words["again"]:
+        return False  # "add them to ..." points
+    return len(title.split()) <= MOST_TITLE + 2 and note_titles.is_meant(title, language)
+
+
+def _says_anything(text: str) -> bool:
+    """Whether a part of a sentence is more than its full stop."""
+    return any(letter.isalnum() for letter in text)
+
+
+def says_when(text: str, language: Language) -> bool:
+    """Whether a text may name a time: it has a number or a word for one."""
+    return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.words["timelike"])
+
+
+def _is_put_to_assistant(words: Sequence[str], language: Language) -> bool:
+    """Whether a question asks the assistant to do something: "can you ...", "..., would you?"."""
+    return bool(set(words[:4]) & language.words["asks"]) or bool(set(words[-1:]) & language.words["tail"])
+
+
+def _has_sentence_end(parts: Mapping[str, str]) -> bool:
+    return any(len(sentences.boundaries(part)) > 1 for part in parts.values())
+
+
+def _is_clause(text: str, language: Language) -> bool:
+    """Whether a text says something, rather than naming it."""
+    words = words_in(text)
+    return len(words) >= CLAUSE_WORDS and any(word in language.words["verbs"] or word.endswith(("'s", "'re")) for word in words[1:])

@@ -1,0 +1,124 @@
+"""Whether an answer says only what given texts say: every number and name of it, and nearly all of its other words.
+
+A model that is too small to be trusted puts what it was shown into a sentence of its own; here it is checked word by word, so
+that no made-up fact gets a source. Not promised: that the words stand in the same relation to each other as in the texts; an
+answer that joins two sentences wrongly is found only where its words come from different ones. A summary is looked at clause by
+clause: what one sentence says of somebody it names may not be said without that name.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+
+from appliance.language import sentences
+
+WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
+SHARE = 0.8  # of the words that are neither numbers nor names
+STEM = 5  # letters by which two forms of a word are told to be the same
+CLAUSE = re.compile(r"\s*(?:[,;]\s*)?\b(?:and|und|et|y)\b\s+|\s*;\s*", re.IGNORECASE)
+COURTEOUS = frozenset(
+    "please sorry thank thanks kindly appreciate hello hi dear could would afraid regret hope mind like bit little quite".split()
+)
+WHOSE = re.compile(r"\b(?:my|mine|our|ours|your|yours|his|her|hers|their|theirs)\b", re.IGNORECASE)
+NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nothing|nobody)\b|n['’]t\b|\bstop\b", re.IGNORECASE)
+APOLOGY = re.compile(r"\bwould(?:n['’]t| not) (?:you )?mind\b", re.IGNORECASE)
+ADMISSION = re.compile(
+    r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|did not|is not|isn['’]t|not) "
+    r"(?:know|say|mention|given|mentioned|specified|provided|stated|contain)"
+    r"|weiß (?:ich )?nicht|nicht (?:bekannt|erwähnt)|ne sais pas|no (?:lo )?sé|no information|cannot|unknown",
+    re.IGNORECASE,
+)
+
+
+def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Collection[str]) -> bool:
+    """True when an answer adds something to the question, and all that it adds stands in one of the texts."""
+    if ADMISSION.search(answer):
+        return False
+    asked = _stem_words(question)
+    new = [match[0] for match in WORD.finditer(answer) if match[0].lower() not in ignored and _stem_word(match[0]) not in asked]
+    return bool(new) and any(_holds_words(text, new) for text in texts)
+
+
+def keeps_fact(answer: str, quote: str, question: str, ignored: Collection[str]) -> bool:
+    """Whether an answer has a name or a number that a quoted sentence adds to the question, where it adds one.
+
+    "The room was painted white" says only words of "'Sea Lettuce' below, white above", and leaves out what it is about.
+    """
+    asked = _stem_words(question)
+    added = [word for word in _new_words(quote, ignored) if _is_hard(word) and _stem_word(word) not in asked]
+    known = _stem_words(answer)
+    return not added or any(_stem_word(word) in known for word in added)
+
+
+def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:
+    """True when each clause of an answer says what one sentence of a text says, and of nobody else than that does."""
+    said = [clause for one in sentences.split(answer) for clause in CLAUSE.split(one) if _new_words(clause, ignored)]
+    known, lines = _stem_words(text), sentences.split_markdown(text)
+    return bool(said) and not ADMISSION.search(answer) and all(_is_told(clause, answer, lines, known, ignored) for clause in said)
+
+
+def is_same_message(answer: str, text: str, ignored: Collection[str]) -> bool:
+    """True when an answer says what a text says in other words: its numbers and names, nearly all other words, whose things they
+    are and whether it denies them; and hardly anything else but courtesies."""
+    said, meant = _new_words(answer, {*ignored, *COURTEOUS}), _new_words(text, {*ignored, *COURTEOUS})
+    answered, known = {_stem_word(one) for one in said}, {_stem_word(one) for one in meant}
+    hard = {_stem_word(one) for one in (*said, *meant) if any(letter.isdigit() for letter in one)}
+    if not known or not hard <= answered & known:
+        return False
+    if len(answered & known) < SHARE * len(known) or len(answered & known) < SHARE * len(answered):
+        return False
+    return _whose(answer) == _whose(text) and bool(NEGATION.search(APOLOGY.sub("", answer))) == bool(NEGATION.search(text))
+
+
+def _whose(text: str) -> set[str]:
+    return {match[0].lower() for match in WHOSE.finditer(text)}
+
+
+def _is_told(clause: str, answer: str, lines: Sequence[str], known: Collection[str], ignored: Collection[str]) -> bool:
+    words = _new_words(clause, ignored)
+    if any(_is_hard(word) and _stem_word(word) not in known for word in words):
+        return False
+    return any(_says_of_same(line, words, _stem_words(answer), ignored) for line in lines)
+
+
+def _says_of_same(line: str, words: Sequence[str], answered: Collection[str], ignored: Collection[str]) -> bool:
+    """Whether a line holds nearly all words, but for names that stand elsewhere, and names nobody before them that is left out."""
+    found = [(match[0], _stem_word(match[0])) for match in WORD.finditer(line)]
+    stems, wanted = _stem_words(line), [_stem_word(word) for word in words]
+    soft = [_stem_word(word) for word in words if not word[0].isupper()] or wanted
+    if sum(one in stems for one in soft) < SHARE * len(soft):
+        return False
+    first = next((at for at, (_, one) in enumerate(found) if one in wanted), len(found))
+    return all(one in answered for word, one in found[:first] if word[0].isupper() and word.lower() not in ignored)
+
+
+def _new_words(text: str, ignored: Collection[str]) -> list[str]:
+    return [match[0] for match in WORD.finditer(text) if match[0].lower() not in ignored]
+
+
+def _is_hard(word: str) -> bool:
+    """Whether a word is a number or a name, which must be right."""
+    return any(c.isdigit() for c in word) or word[0].isupper()
+
+
+def _holds_words(text: str, words: Sequence[str]) -> bool:
+    known = _stem_words(text)
+    hard = [word for word in words if _is_hard(word)]
+    soft = [word for word in words if word not in hard]
+    if any(_stem_word(word) not in known for word in hard):
+        return False
+    return not soft or sum(_stem_word(word) in known for word in soft) >= SHARE * len(soft)
+
+
+def _stem_words(text: str) -> set[str]:
+    found = set()
+    for match in WORD.finditer(text):
+        found.add(_stem_word(match[0]))
+        found.update(_stem_word(part) for part in re.split(r"[-'’/]", match[0]) if part)
+    return found
+
+
+def _stem_word(word: str) -> str:
+    plain = "".join(c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn")
+    plain = plain.replace("’", "'").removesuffix("'s").strip(".,:")
+    return plain if any(c.isdigit() for c in plain) else plain[:STEM]

@@ -1,0 +1,127 @@
+"""Requests with a typing error: a word that is no known word may stand for one of those with which people ask.
+
+A word of four letters or more that is in none of the lists of its language, and one letter away from a word of its sentences
+(left out, added, two in each other's place, or in a word of six another; two letters from a word of eight), is put in its
+place. Whether the message then asks for something is for the sentences to say, and its parts stay as they were typed, but for
+words of time. Words that people shorten ("pls", "u") are replaced too. Names are left alone: a word with a capital letter
+inside a sentence is no typing error. Pure.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from appliance.language.edit_distance import distance
+from appliance.language.languages import Language
+
+WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+LEAST_LETTERS = 4
+LEAST_EXCHANGED = 6  # letters of the word that is meant, for another letter in place of one
+LONG_LETTERS = 8  # of the word that is meant, for two errors
+MOST_ERRORS = 3  # words of a message
+MOST_WAYS = 3  # in which each of them may be meant
+INFLECTED = ("s", "d", "ed", "r", "n", "en", "er", "es", "ly", "t", "e")
+
+
+class Mended(Struct, frozen=True):
+    """A text with words in place of those that were typed. `places` are their spans in it, and the words as typed."""
+
+    text: str
+    places: tuple[tuple[int, int, str], ...]
+
+    def as_typed(self, part: str) -> str:
+        """A part of the text in the words of the person."""
+        at = self.text.translate(MARKS).rfind(part.translate(MARKS))
+        if at < 0:
+            return part
+        made, last = "", at
+        for start, end, typed in self.places:
+            if start >= at and end <= at + len(part):
+                made, last = f"{made}{self.text[last:start]}{typed}", end
+        return made + self.text[last : at + len(part)]
+
+
+MARKS = str.maketrans(dict.fromkeys(".;!?", ","))
+
+
+def mended(text: str, language: Language, real: frozenset[str] = frozenset()) -> list[Mended]:
+    """A text with its typing errors mended, each way that it may be meant; none where there is no error, or there are too many.
+
+    `real` are words of any language that are no typing errors.
+    """
+    words = list(WORD.finditer(text))
+    meant = [[] if one[0].lower() in real else _words_meant(text, one, language) for one in words]
+    wrong = [at for at, found in enumerate(meant) if found and words[at][0].lower() not in language.short]
+    if len(wrong) > MOST_ERRORS or not any(meant):
+        return []
+    first = [found[0] if found else "" for found in meant]
+    others = [(at, other) for at in wrong for other in meant[at][1:MOST_WAYS]]
+    return [_put_in(text, words, chosen) for chosen in (first, *([*first[:at], other, *first[at + 1 :]] for at, other in others))]
+
+
+def with_times(text: str, language: Language) -> str:
+    """A text whose words for days and times have no typing errors."""
+    words = list(WORD.finditer(text))
+    return _put_in(text, words, [_time_meant(text, one, language) for one in words]).text
+
+
+def _time_meant(text: str, found: "re.Match[str]", language: Language) -> str:
+    word, times = found[0].lower(), language.words["timelike"]
+    if word in language.short:
+        return language.short[word] if language.short[word] in times else ""
+    if len(word) < LEAST_EXCHANGED or word in times or not _may_be_wrong(text, found):
+        return ""
+    return next((other for other in _near_words(word, language) if other in times), "")
+
+
+def _put_in(text: str, words: Sequence["re.Match[str]"], chosen: Sequence[str]) -> Mended:
+    made, last, places = "", 0, []
+    for found, meant in zip(words, chosen):
+        if meant:
+            made += text[last : found.start()]
+            places.append((len(made), len(made) + len(meant), found[0]))
+            made, last = made + meant, found.end()
+    return Mended(made + text[last:], tuple(places))
+
+
+def _words_meant(text: str, found: "re.Match[str]", language: Language) -> list[str]:
+    """What a word of a text may stand for, the nearest first; none where it stands for itself."""
+    word = found[0].lower()
+    if word in language.short:
+        return [language.short[word]]
+    return _near_words(word, language) if _may_be_wrong(text, found) else []
+
+
+def _may_be_wrong(text: str, found: "re.Match[str]") -> bool:
+    before = text[: found.start()].rstrip()
+    is_first = not before or before.endswith((".", "!", "?", ":", "¿", "¡"))
+    return len(found[0]) >= LEAST_LETTERS and (is_first or not found[0][0].isupper())
+
+
+def _near_words(word: str, language: Language) -> list[str]:
+    if word in language.known_words:
+        return []
+    near: list[tuple[int, str]] = []
+    cues = language.cues_by_letter
+    exchanged = (other for other in cues.get((0, word[1]), ()) if other[1] == word[0])
+    for other in {*cues.get((0, word[0]), ()), *cues.get((1, word[1]), ()), *exchanged}:
+        most = 2 if len(other) >= LONG_LETTERS and other[0] == word[0] else 1
+        if abs(len(other) - len(word)) > most:
+            continue
+        if any(word == other + ending for ending in INFLECTED) or _is_another_short_word(word, other):
+            continue
+        if (found := distance(word, other, most)) <= most:
+            near.append((found, other))
+    return [other for _, other in sorted(near)]
+
+
+def _is_another_short_word(word: str, other: str) -> bool:
+    """Whether a letter is another: of short words, most of those that differ so are words of their own ("lost", "list")."""
+    a, b = _without_accents(word), _without_accents(other)
+    return len(other) < LEAST_EXCHANGED and len(a) == len(b) and a != b and sorted(a) != sorted(b)
+
+
+def _without_accents(word: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))

@@ -1,0 +1,144 @@
+"""Words as a search compares them: without accents and endings, as parts of a compound, as names. Pure.
+
+Rough, for English, German, French and Spanish at once: no word is looked up, so two words of one stem may have nothing to do with
+each other. What is compared weighs more than this (`evidence`).
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection
+from functools import lru_cache
+
+from appliance.language.answer_kinds import TITLES
+
+LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
+JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
+PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an ending
+LETTERS = frozenset("BCDFGHJKLMNPQRSTVWXZ")  # that name something by themselves: "bed C"
+ENDINGS = (
+    *(
+        "erinnen",
+        "erin",
+        "ungen",
+        "ments",
+        "ment",
+        "ings",
+        "ing",
+        "edly",
+        "ungs",
+        "ung",
+        "ies",
+        "ied",
+        "ers",
+        "est",
+        "ness",
+        "tion",
+        "ern",
+        "es",
+        "ed",
+    ),
+    *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
+)
+WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
+INVERTED = re.compile(r"(?<=\w\w)-(?:t-)?(?:je|tu|il|elle|on|nous|vous|ils|elles|ce)$")  # "avons-nous"
+ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-3]\d)\b")
+MONTH_NAMES = "January February March April May June July August September October November December".split()
+
+
+def content_words(text: str, ignored: Collection[str]) -> list[str]:
+    """The words that carry meaning, without accents and possessives, in order, each once."""
+    found = []
+    for match in WORD.finditer(text):
+        word = match[0].lower().replace("’", "'")
+        word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
+        word = INVERTED.sub("", word)
+        if match[0] not in LETTERS and (word in ignored or word.removesuffix("'s") in ignored):
+            continue
+        word = strip_accents(word.removesuffix("'s").removesuffix("'"))
+        if len(word) > 1 or word.isdigit() or match[0] in LETTERS:
+            found.append(word)
+    return list(dict.fromkeys(found))
+
+
+def stem(word: str) -> str:
+    """A word without what is added to it, roughly, in any of the four languages."""
+    if not word.isalpha():
+        return word
+    if len(word) > PLURAL_CHARS and word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    for ending in ENDINGS:
+        if len(word) - len(ending) >= 4 and word.endswith(ending):
+            return word[: -len(ending)]
+    return word
+
+
+def has_stem(stemmed: str, text: str) -> bool:
+    """Whether a text has a word of this stem."""
+    return any(_is_form(stemmed, *form) for form in _forms(text))
+
+
+@lru_cache(maxsize=1024)
+def _forms(text: str) -> tuple[tuple[str, str], ...]:
+    """The words of a text with their stems, each once: a question asks for several words in the same sentences."""
+    words = dict.fromkeys(strip_accents(match[0].lower()) for match in WORD.finditer(_with_spelled_dates(text)))
+    return tuple((word, stem(word)) for word in words)
+
+
+def _is_form(stemmed: str, word: str, its_stem: str) -> bool:
+    """Whether a word is one of a stem."""
+    if its_stem == stemmed or (len(stemmed) >= 4 and word.startswith(stemmed) and len(word) <= len(stemmed) + 5):
+        return True
+    if "-" in word and any(stem(part) == stemmed for part in word.split("-")):
+        return True
+    if len(stemmed) >= 6 and its_stem[:6] == stemmed[:6] and abs(len(word) - len(stemmed)) <= 4 and word.isalpha():
+        return True  # babysitter, babysits
+    # The last part of a compound.
+    return len(stemmed) >= 5 and len(word) > len(stemmed) + 3 and word.endswith(stemmed)
+
+
+def has_word(word: str, text: str) -> bool:
+    """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one counts."""
+    said = (match[0].lower().replace("’", "'") for match in WORD.finditer(text))
+    theirs = (strip_accents(one.removesuffix("'s").removesuffix("'")) for one in said)
+    return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") or word == f"{one}s" for one in theirs)
+
+
+@lru_cache(maxsize=512)
+def _with_spelled_dates(text: str) -> str:
+    """A text with each date such as 2026-11-01 written in words behind it, as people ask for it."""
+    return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {MONTH_NAMES[int(at['month']) - 1]})", text)
+
+
+def is_compound(word: str, text: str) -> bool:
+    """Whether a long word is made of words of a text, as in German: "garagencode" of "garage" and "code"."""
+    if len(word) < LEAST_COMPOUND or not word.isalpha():
+        return False
+    theirs = {plain for match in WORD.finditer(text) if len(plain := strip_accents(match[0].lower())) >= LEAST_PART}
+    for first in theirs:
+        begun = first if word.startswith(first) else stem(first)
+        if not word.startswith(begun) or len(begun) < LEAST_PART:
+            continue
+        rest = word[len(begun) :]
+        if any(rest.removeprefix(joint) in theirs for joint in ("", *JOINTS)):
+            return True
+    return False
+
+
+def is_name(question: str, word: str) -> bool:
+    """Whether a word has a capital letter inside a sentence."""
+    found = [
+        match for match in WORD.finditer(question) if strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) == word
+    ]
+    return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
+
+
+def has_full_name(text: str, name: str) -> bool:
+    """Whether a text has a name with another word in capitals beside it, which does not merely begin a sentence."""
+    named = rf"(?i:{re.escape(name)})"
+    after = re.search(rf"\b{named} [A-ZÄÖÜÉ][\w'’-]+", strip_accents(text))
+    before = re.search(rf"(?<![.!?] )(?<!^)\b([A-ZÄÖÜÉ][\w'’-]+) {named}\b", strip_accents(text))
+    return after is not None or (before is not None and before[1].lower() not in TITLES)
+
+
+def strip_accents(word: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")

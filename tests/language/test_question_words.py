@@ -1,0 +1,32 @@
+"""The words of a question as notes write them."""
+
+from collections.abc import Mapping, Sequence
+
+from appliance.language.question_words import QuestionWords
+from appliance.language.word_forms import content_words
+
+NOTES = {"fritzi": 2, "garage": 1, "code": 3, "spare": 1, "torvald": 1, "camper": 1, "wohnung": 1}
+IGNORED = frozenset("what is the who should a of".split())
+
+
+def count(words: Sequence[str]) -> Mapping[str, int]:
+    return {word: NOTES[word] for word in words if word in NOTES}
+
+
+READER = QuestionWords(count, IGNORED, frozenset())
+
+
+def test_a_genitive_a_compound_and_a_hyphen_are_taken_apart_to_what_notes_have() -> None:
+    assert READER.with_parts("what is Fritzis code") == "what is fritzi code"
+    assert READER.with_parts("garagencode") == "garage code"
+    assert READER.with_parts("Camper-Wohnung") == "camper wohnung"
+
+
+def test_a_word_one_letter_away_is_mended_and_a_name_only_where_letters_changed_places() -> None:
+    def mended(question: str) -> list[str]:
+        return READER.without_errors(question, content_words(question, IGNORED), ["garage", "spare", "torvald"])[1]
+
+    assert mended("what is the garqge") == ["garage"]
+    assert mended("who is Tovrald") == ["torvald"]
+    assert mended("who is Torvalt") == ["torvalt"]
+    assert mended("who shuold spare") == ["spare"]

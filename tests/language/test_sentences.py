@@ -1,0 +1,127 @@
+"""Where sentences end, what of a streamed answer is shown, and whether an answer is supported."""
+
+import pytest
+
+from appliance.language import sentences
+from appliance.language.sentence_stream import SentenceStream
+from appliance.language.support import is_fair_summary, is_supported, keeps_fact
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("His teacher is Mrs. Adeyemi. Training is on Tuesdays.", ["His teacher is Mrs. Adeyemi.", "Training is on Tuesdays."]),
+        ("Dr. Miriam Castel, Linden St. 9. Open until 18.30!", ["Dr. Miriam Castel, Linden St. 9.", "Open until 18.30!"]),
+        ("Am 10. Dezember kommt J. Brandl. Er bleibt.", ["Am 10. Dezember kommt J. Brandl.", "Er bleibt."]),
+        ("# Birthdays\n\n- Mum: 3 February\n- Lea: 7 September\n", ["Birthdays", "Mum: 3 February", "Lea: 7 September"]),
+        ("1. Eggs\n2. Milk", ["Eggs", "Milk"]),
+        ("It costs 2.5 euros, e.g. here. Yes?", ["It costs 2.5 euros, e.g. here.", "Yes?"]),
+        ("", []),
+    ],
+)
+def test_a_text_is_cut_where_its_sentences_end(text: str, parts: list[str]) -> None:
+    assert sentences.split(text) == parts
+
+
+def shown(*pieces: str, is_cut: bool = False, forbidden: str = "", echo: str = "") -> str:
+    stream = SentenceStream(forbidden, echo)
+    text = "".join(stream.feed(piece) for piece in pieces)
+    text += stream.finish(is_cut=is_cut)
+    assert text == stream.said
+    return text
+
+
+def pieces(text: str) -> list[str]:
+    return [f"{word} " for word in text.split(" ")]
+
+
+def test_a_sentence_that_comes_again_ends_the_answer() -> None:
+    assert shown(*pieces("I am here to help. Ask me anything. I am here to help. I am here to help.")).strip() == (
+        "I am here to help. Ask me anything."
+    )
+
+
+def test_a_loop_within_the_first_sentence_is_not_shown_on() -> None:
+    text = shown(*pieces("I'm here for anything and " * 30), is_cut=True)
+    assert text.count("here for anything") <= 2 and len(text) < 80
+
+
+def test_a_cut_answer_ends_with_its_last_whole_sentence() -> None:
+    assert shown(*pieces("Water boils. At sea level that is the"), is_cut=True).strip() == "Water boils."
+    assert shown(*pieces("Water boils at a"), is_cut=True) == "Water boils at a …"
+
+
+def test_the_first_words_are_shown_at_once() -> None:
+    stream = SentenceStream()
+    assert [stream.feed(piece) for piece in ("Hel", "lo", " there", ", you")] == ["Hel", "lo", "", " there,"]
+    held = SentenceStream("You are Owlbox.")
+    assert [held.feed(piece) for piece in ("You", " can", " go")] == ["", "", ""] and held.feed(" to") == "You can go"
+    assert SentenceStream().feed("<") == "" and SentenceStream().feed(" {") == ""
+
+
+def test_what_the_person_said_is_no_answer() -> None:
+    said = "I had a long day today. Good night to you"
+    assert shown(*pieces("I had a long day today."), echo=said) == ""
+    assert shown(*pieces("I had a long day today. Rest well."), echo=said).strip() == "Rest well."
+    assert shown(*pieces("I had a long day, too."), echo=said).strip() == "I had a long day, too."
+    assert shown("Good night.", echo="Good night") == "Good night."  # so short an answer is one
+
+
+def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:
+    assert shown('{"name": "search", "arguments": {}}') == ""
+    assert shown("<tool_call>{}</tool_call>") == ""
+    told = "You are Owlbox, a helpful assistant on a small computer at home."
+    assert shown(*pieces(f"{told} Hello!"), forbidden=told).strip() == "Hello!"
+    assert shown(*pieces("Owlbox is a helpful assistant on a small computer at home."), forbidden=told) == ""
+    steps = "First get the whole text, then choose the length, then write one sentence."
+    assert shown(*pieces("Get the whole text, then choose the length and write. Done."), forbidden=steps).strip() == "Done."
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("The garage code is 4471.", True),
+        ("The code of your garage is 4471.", True),
+        ("The garage code is 4472.", False),
+        ("The garage code is known to Mrs. Weber.", False),
+        ("The garage code.", False),
+        ("I do not know the garage code 4471.", False),
+    ],
+)
+def test_an_answer_is_supported_by_what_it_was_made_from(answer: str, is_right: bool) -> None:
+    ignored = frozenset("the is of your what to i do not".split())
+    assert is_supported(answer, ["The garage code is 4471."], "What is the garage code?", ignored) is is_right
+
+
+GRANDMA = """# Grandma Ilse
+Born 2 May 1938. Lives at Rosenweg 4, 76744 Wörth.
+Her neighbour Mrs Kranz has a key.
+She wanted a new radio. We gave her the Roberts one.
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_right"),
+    [
+        ("Grandma Ilse was born on 2 May 1938. She lives at Rosenweg 4.", True),
+        ("Grandma Ilse lives at Rosenweg 4 and wanted a new radio.", True),
+        ("Mrs Kranz, her neighbour, has a key.", True),
+        ("Grandma Ilse lives at Rosenweg 4. She has a key and wants a new radio.", False),  # it is Mrs Kranz who has it
+        ("Grandma Ilse was born on 3 May 1938.", False),
+        ("Grandma Ilse lives with Mrs Weber.", False),
+        ("Grandma Ilse gave her neighbour a radio at Rosenweg 4.", False),
+        ("", False),
+    ],
+)
+def test_a_summary_says_of_nobody_what_is_said_of_another(answer: str, is_right: bool) -> None:
+    ignored = frozenset("the is at of a and was on in with has she her it we an i".split())
+    assert is_fair_summary(answer, GRANDMA, ignored) is is_right
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_kept"),
+    [("It is Sea Lettuce below.", True), ("The room was painted white.", False), ("Sea Lettuce and white.", True)],
+)
+def test_an_answer_keeps_a_name_that_its_sentence_adds(answer: str, is_kept: bool) -> None:
+    assert keeps_fact(answer, '"Sea Lettuce" below, white above', "What colour is the room?", {"it", "is", "the"}) is is_kept
+    assert keeps_fact(answer, "below, white above", "What colour is the room?", ())
