@@ -164,20 +164,25 @@ def find_core(home: Home, environ: Mapping[str, str]) -> Path:
     return path if path.exists() else _locked_socket(home) or path
 
 
+def is_core_held(home: Home) -> bool:
+    """True while a core holds the lock of a home: also one that is still starting, or has ended all but that."""
+    try:
+        with open(home.lock, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # no lock file, or not for us to read
+    return False
+
+
 def _locked_socket(home: Home) -> Path | None:
     """The socket named in the lock file, None unless a core holds the lock now."""
     try:
-        with open(home.lock, encoding="utf-8", errors="surrogateescape") as file:
-            _, _, socket = file.read(4096).partition("\n")
-            if not socket or not os.path.exists(socket):
-                return None
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return Path(socket)
+        _, _, socket = home.lock.read_text(encoding="utf-8", errors="surrogateescape")[:4096].partition("\n")
     except OSError:
-        pass  # no lock file, or not for us to read
-    return None
+        return None
+    return Path(socket) if socket and os.path.exists(socket) and is_core_held(home) else None
 
 
 def core_socket(runtime: Path) -> Path:

@@ -164,8 +164,7 @@ class Skills:
         self._guard = threading.Lock()
         self._files: dict[Path, tuple[Mark, Skill | str]] = {}  # what each file said when it looked like this
         self._found: dict[tuple[str, str], FoundSkill] = {}  # by owner and name
-        self._remembered: dict[tuple[str, str], SkillRecord] = {}
-        self._hashes: dict[tuple[str, str], str] = {}  # of those that somebody trusts
+        self._hashes: dict[tuple[str, str], str] = {}  # of those that somebody trusts, until the files are looked at again
         self.counts = LoadCounts(0, 0, 0, 0)
         self.reads = 0  # files read so far: an unchanged one is not read again
 
@@ -210,7 +209,7 @@ class Skills:
             failed = sum(isinstance(said, str) for _, said in self._files.values())
             lost = sum(len(one.shadows) for one in found.values())
             self.counts = LoadCounts(len(self._files), len(found), lost, failed)
-            self._remember()
+            self._hashes = {}
             self._mirror()
 
     @property
@@ -224,7 +223,7 @@ class Skills:
             known = {path: mark for path, (mark, _) in self._files.items() if self._is_outside(path)}
             is_changed = known != {path: mark for root in self._extra for path in _files(root) if (mark := _mark_of(path))}
             if not is_changed:
-                self._remember()  # scripts may have changed, which ends trust
+                self._hashes = {}  # scripts may have changed, which ends trust
         if is_changed:
             self.sync()
         return is_changed
@@ -362,37 +361,37 @@ class Skills:
 
     def is_trusted(self, one: FoundSkill) -> bool:
         """Whether a skill ships, is named by the configuration, or has the text that somebody trusted."""
+        if one.is_bundled or one.skill.name in self._trusted:
+            return True
+        if not (trusted := self._record(one).trusted_hash):
+            return False
         key = (one.owner, one.skill.name)
-        trusted = self._record(one).trusted_hash
-        return one.is_bundled or one.skill.name in self._trusted or bool(trusted and self._hashes.get(key) == trusted)
+        with self._guard:
+            if key not in self._hashes:
+                self._hashes[key] = hash_skill(one.skill)
+            return self._hashes[key] == trusted
 
     def trust(self, name: str, by: str) -> FoundSkill:
         """Trust a skill as it is now; any change of its text or scripts ends that."""
         one = self.get(name)
-        self._records.trust(one.owner, one.skill.name, hash_skill(one.skill), by)
         with self._guard:
-            self._remember()
+            self._hashes[one.owner, one.skill.name] = text_hash = hash_skill(one.skill)
+        self._records.trust(one.owner, one.skill.name, text_hash, by)
         return one
 
     def distrust(self, name: str, by: str) -> FoundSkill:
         """End the trust in a skill."""
         one = self.get(name)
         self._records.trust(one.owner, one.skill.name, "", by)
-        with self._guard:
-            self._remember()
         return one
 
     def set_source(self, one: FoundSkill, source: str) -> None:
         """Remember where a skill came from."""
         self._records.set_source(one.owner, one.skill.name, source)
-        with self._guard:
-            self._remembered = self._records.all()
 
     def count_use(self, one: FoundSkill) -> None:
         """Remember that a skill was read or called."""
         self._records.count_use(one.owner, one.skill.name)
-        with self._guard:
-            self._remembered = self._records.all()  # a use changes no text: nothing is hashed again
 
     def folder_of(self, owner: str) -> Path:
         """Where an owner's skills are written."""
@@ -428,17 +427,8 @@ class Skills:
         return any(path.is_relative_to(root) for root in self._extra)
 
     def _record(self, one: FoundSkill) -> SkillRecord:
-        key = (one.owner, one.skill.name)
-        return self._remembered.get(key) or SkillRecord(*key)
-
-    def _remember(self) -> None:
-        """Read the records again; call with the guard held."""
-        self._remembered = self._records.all()
-        self._hashes = {
-            key: hash_skill(self._found[key].skill)
-            for key, record in self._remembered.items()
-            if record.trusted_hash and key in self._found
-        }
+        """What is remembered of it now: another process may have changed it."""
+        return self._records.get(one.owner, one.skill.name)
 
     def _element(self, one: FoundSkill) -> str:
         skill, missing = one.skill, one.missing(self._environ)

@@ -27,11 +27,11 @@ class SkillRecords:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def all(self) -> dict[tuple[str, str], SkillRecord]:
-        """Every record by owner and name."""
-        rows = self._store.rows("SELECT owner, name, trusted_hash, trusted_by, source, uses, used_ms FROM skills")
-        found = (SkillRecord(str(o), str(n), str(h), str(b), str(s), int(u), int(t)) for o, n, h, b, s, u, t in rows)
-        return {(record.owner, record.name): record for record in found}
+    def get(self, owner: str, name: str) -> SkillRecord:
+        """The record of a skill; an empty one where nothing is remembered."""
+        sql = "SELECT owner, name, trusted_hash, trusted_by, source, uses, used_ms FROM skills WHERE owner = ? AND name = ?"
+        row = self._store.row(sql, (owner, name))
+        return SkillRecord(owner, name) if row is None else SkillRecord(*row)
 
     def trust(self, owner: str, name: str, text_hash: str, by: str) -> None:
         """Trust the text of a skill that has this hash; "" ends the trust. Durable."""

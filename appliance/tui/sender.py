@@ -4,7 +4,8 @@ A message keeps its `message_id` whatever happens, so the core accepts it once. 
 after that, the answer is read from the record, event by event, until its loop has ended. `run` works in
 a thread of its own; what happens goes to `tell` as one of the classes below. A decision is not queued, because
 what is queued may wait for it: `decide` and `follow` work in the thread of their caller. Nothing here is on
-disk: what was not accepted when the screen is left is lost.
+disk: what was not accepted when the screen is left is lost. While an answer sleeps, the next message of its conversation is
+handed in at once: it ends the sleep.
 """
 
 import threading
@@ -18,9 +19,11 @@ from appliance.errors import Conflict, DeadlineExceeded, Lost, NotFound, OwlErro
 from appliance.tui.connection import Link
 
 ANSWER_S = 3600.0
+HAND_IN_S = 30.0
 DRAW_EVERY_S = 0.15
 LOOK_EVERY_S = 0.5
 WAITING, RUNNING, PROPOSED = 100, 102, 202
+SLEEP = "sleep"  # the tool that the next message ends
 
 
 @dataclass(eq=False)
@@ -43,6 +46,7 @@ class Outgoing:
     message_id: str = field(default_factory=new_id)
     correlation: str = field(default_factory=correlation_id)
     is_accepted: bool = False
+    is_handed_in: bool = False  # before its turn
     has_reply: bool = False
 
 
@@ -138,16 +142,18 @@ class Sender:
         self._link = link
         self._tell = tell
         self._queue: deque[Outgoing | None] = deque()
+        self._asleep: set[Talk] = set()
         self._has_news = threading.Condition()
 
     def queue_message(self, message: Outgoing) -> None:
-        """Send it when all before it are answered."""
+        """Send it when all before it are answered, or at once where the answer before it sleeps."""
         self._put(message)
+        self._wake_answer(message.talk)
 
     def take_back(self, message: Outgoing) -> bool:
         """Do not send it; False when its turn has come already."""
         with self._has_news:
-            if message not in self._queue:
+            if message not in self._queue or message.is_handed_in:
                 return False
             self._queue.remove(message)
             return True
@@ -160,7 +166,29 @@ class Sender:
         """Work through the queue until `close`."""
         while (message := self._take()) is not None and not self._link.is_closing:
             self._tell(Taken(message))
+            if message.is_accepted and message.text:
+                self._tell(Accepted(message))
             self._deliver_message(message)
+
+    def _wake_answer(self, talk: Talk) -> None:
+        """Hand in the next message of a conversation whose answer sleeps; it is followed when its turn comes."""
+        with self._has_news:
+            message = next((one for one in self._queue if one is not None and one.talk is talk), None)
+            if talk not in self._asleep or message is None or message.is_handed_in:
+                return
+            message.is_handed_in = True
+        threading.Thread(target=self._hand_in, args=(message,), name="hand in", daemon=True).start()
+
+    def _hand_in(self, message: Outgoing) -> None:
+        try:
+            with self._link.client() as client:
+                params = {**self._params_of(message), "wait": False}
+                message.seq = int(client.call("message.send", params, deadline_s=HAND_IN_S, correlation=message.correlation)["seq"])
+        except OwlError:
+            message.is_handed_in = False  # its turn will come
+            return
+        message.is_accepted = True
+        self._tell(Accepted(message))
 
     def _put(self, message: Outgoing | None) -> None:
         with self._has_news:
@@ -201,17 +229,21 @@ class Sender:
             except OwlError as error:
                 end = Ended(message, error.status, error.outcome, str(error))
             if end is not None:
+                self._asleep.discard(message.talk)
                 self._tell(end)
                 return
 
     def _send_message(self, message: Outgoing) -> Ended | None:
         """The end of the answer, or None when it has to be followed."""
-        params = {"text": message.text, "thread": message.talk.thread, "kind": "chat", "message_id": message.message_id}
-        result = self._stream_answer(message, "message.send", params)
+        result = self._stream_answer(message, "message.send", self._params_of(message))
         status = int(result.get("status", WAITING))
         if status in (WAITING, RUNNING):
             return None  # known before, or the core is being restarted: the record tells the rest
         return Ended(message, status, str(result.get("outcome", "")), str(result.get("message", "")))
+
+    @staticmethod
+    def _params_of(message: Outgoing) -> dict[str, Any]:
+        return {"text": message.text, "thread": message.talk.thread, "kind": "chat", "message_id": message.message_id}
 
     def _send_resolution(self, message: Outgoing, decision: Decision) -> Ended | None:
         """The end of the answer that waited, or None when it has to be followed."""
@@ -297,6 +329,11 @@ class Sender:
             return  # it is on the screen since it was typed
         message.has_reply = message.has_reply or is_mine
         self._tell(Happened(message, event))
+        if event["kind"] == "tool_result":
+            self._asleep.discard(message.talk)
+        elif event["kind"] == "tool_use" and SLEEP in (event["tool"], (event["input"] or {}).get("tool")):
+            self._asleep.add(message.talk)
+            self._wake_answer(message.talk)
 
 
 class Buffer:

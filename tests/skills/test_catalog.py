@@ -336,6 +336,16 @@ def test_a_second_start_writes_nothing(home: Home, rows: Entries) -> None:
     assert (rows._store.value("PRAGMA data_version"), rows._store.value("SELECT total_changes()")) == version
 
 
+def test_what_another_process_trusts_is_trusted_here_at_once(home: Home, rows: Entries) -> None:
+    write(home.box / "skills", "tea", "description: Make tea.", body="Boil.")
+    here, there = read(home, rows), read(home, rows)
+    assert not here.describe(here.get("tea")).is_trusted
+    there.trust("tea", "ada")
+    assert here.describe(here.get("tea")).is_trusted and here.is_ours("tea")
+    there.distrust("tea", "ada")
+    assert not here.describe(here.get("tea")).is_trusted
+
+
 def test_a_skill_counts_as_ours_when_it_ships_or_is_trusted_by_name(home: Home, rows: Entries) -> None:
     write(home.box / "skills", "mine")
     write(home.box / "skills", "theirs")

@@ -84,6 +84,12 @@ match = "huge"
 repeat = true
 text = """HUGE"""
 [[turns]]
+match = "doze"
+tool_calls = [{name = "use", arguments = {tool = "sleep", arguments = {seconds = 300}}}]
+[[turns]]
+match = "doze"
+text = "Awake again."
+[[turns]]
 match = "broken"
 repeat = true
 error = "too_large"
@@ -185,6 +191,27 @@ def test_commands_run_here_and_messages_queue_while_an_answer_streams(core: Core
     show(environ(), core.box.runtime, scenario)
     words = answers(core)
     assert words[0] == "endless please" and words[1].startswith("one two") and words[2:] == ["second", "Hoot hoot."]
+
+
+@pytest.mark.covers("B-176")
+@pytest.mark.parametrize("is_early", [False, True], ids=["asleep", "before it sleeps"])
+def test_a_message_that_is_typed_wakes_an_answer_that_sleeps(core: Core, is_early: bool) -> None:
+    async def scenario(seen: Seen) -> None:
+        await seen.is_connected()
+        await seen.type("doze please")
+        if not is_early:
+            await seen.until(lambda: bool(seen.app.query(ToolBox)), "it sleeps")
+        await seen.type("wake up")
+        await seen.type("and this later")
+        await seen.shows("Awake again.", "Hoot hoot.")
+        await seen.until(lambda: seen.app.chat.running is None, "all are answered")
+        assert [str(said._words) for said in seen.app.query(Said)] == ["doze please", "wake up", "and this later"]
+        assert "queued" not in seen.text() and "sending" not in seen.text()
+
+    began_s = monotonic_s()
+    show(environ(), core.box.runtime, scenario)
+    assert monotonic_s() - began_s < 60
+    assert answers(core) == ["doze please", "wake up", "Awake again.", "Hoot hoot.", "and this later", "Hoot hoot."]
 
 
 def test_input_has_lines_history_and_a_menu(core: Core):

@@ -734,6 +734,20 @@ def test_what_an_earlier_attempt_has_done_is_told_so_that_it_is_not_done_again(d
     assert "may or may not have taken effect" in text
 
 
+@pytest.mark.covers("B-041")
+def test_a_finished_task_that_is_reset_begins_anew(desk: Callable[..., Desk]) -> None:
+    here = desk()
+    ended = ("complete_task", {"summary": "done"})
+    task = here.done(one_by_one(("write", {"line": "one"}), ended), name="water the plants")
+    assert (task.status, here.diary.lines) == ("complete", ["one"])
+    here.tasks.reset(task.id)
+    here.model.speech = one_by_one(("write", {"line": "two"}), ended)
+    assert here.tick()
+    found = here.tasks.get(task.id)
+    assert (found.status, found.attempts, here.diary.lines) == ("complete", 2, ["one", "two"])
+    assert EARLIER not in first_message(here) and '"one"' not in first_message(here)
+
+
 def test_long_texts_are_cut_to_what_the_model_can_read(desk: Callable[..., Desk]) -> None:
     here = desk()
     one = here.done(say("x" * 90_000), name="long").id

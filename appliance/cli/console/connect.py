@@ -7,9 +7,11 @@ running core start quickly (the one place besides `cli.main` where imports are n
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.cli.console import garbage
+from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import Lost, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -121,8 +123,7 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     """The running core if there is one, else this process."""
     identity = read_identity(environ)
     try:
-        path = paths.find_core(home, environ)
-        if path.exists():
+        if (path := _await_core(home, environ)) is not None:
             return Remote(str(path), identity)
     except Lost:
         pass  # the file is a dead core's
@@ -132,6 +133,23 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
         raise Unavailable("no core is running", hint="ask who looks after this box to start it")
     refuse_root(home)
     return InProcess(home, environ)
+
+
+def _await_core(home: Home, environ: Mapping[str, str]) -> Path | None:
+    """The socket of the running core, of one that is starting as soon as it listens; None where none runs.
+
+    A change beside a core that is starting would be made behind its back: what it has read already, it goes on with.
+    """
+    end_s = monotonic_s() + STARTING_S
+    while not (path := paths.find_core(home, environ)).exists():
+        if not paths.is_core_held(home):
+            return None
+        if monotonic_s() > end_s:
+            raise Unavailable(
+                f"a core is starting on {home.root} and does not answer yet", hint="try again; owlbox doctor looks at it"
+            )
+        sleep_s(0.05)
+    return path
 
 
 @contextmanager
