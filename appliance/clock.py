@@ -24,6 +24,11 @@ def monotonic_s() -> float:
     return time.monotonic()
 
 
+def up_ms() -> int:
+    """Milliseconds since the machine started, with those that it slept: what the wall clock is compared with."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
 def sleep_s(seconds: float) -> None:
     """Block this thread; waits that must be interruptible use an Event instead."""
     time.sleep(seconds)

@@ -21,6 +21,7 @@ from appliance.clock import monotonic_s, now_ms
 from appliance.errors import Busy, OwlError
 from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.sessions.runs import PROPOSED, STOPPED
+from appliance.store import wall_clock
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class LiveAnswers:
                 "ON CONFLICT (channel, key) DO UPDATE SET message = excluded.message",
                 (self._channel, key, shown, now_ms()),
             )
-            execute("DELETE FROM live_answers WHERE begun_ms < ?", (now_ms() - KEPT_MS,))
+            execute("DELETE FROM live_answers WHERE begun_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
 
     def _forget(self, key: str) -> None:
         with self._store.write() as execute:
@@ -211,7 +212,7 @@ class LiveAnswers:
 
     def _forget_old(self) -> None:
         """Answers that nobody has sent or will."""
-        before_ms = now_ms() - KEPT_MS
+        before_ms = wall_clock.age_limit(self._store) - KEPT_MS
         if self._store.value("SELECT 1 FROM live_answers WHERE begun_ms < ?", (before_ms,)):
             with self._store.write() as execute:
                 execute("DELETE FROM live_answers WHERE begun_ms < ?", (before_ms,))

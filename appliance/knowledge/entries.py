@@ -25,7 +25,7 @@ from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
 from appliance.runtime.hook_points import Change as Kind
 from appliance.runtime.hook_points import EntryNews
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.text.references import MAX_PATH, folder_of, locator_of, parse_ref, scheme_of
 
@@ -85,6 +85,10 @@ class Entries:
         self._changes = Changes(store)
         self._index = index
         self._events = events or Events()
+
+    def age_limit(self) -> int:
+        """The time by which entries with an end are over (`wall_clock.age_limit`)."""
+        return wall_clock.age_limit(self._store)
 
     # -- reading one ------------------------------------------------------------------------------
 

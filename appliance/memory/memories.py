@@ -296,7 +296,7 @@ class Memories:
 
     def _sweep(self) -> int:
         """Remove what has expired, whoever's it is; call with the guard held."""
-        at_ms = now_ms()
+        at_ms = self._entries.age_limit()
         if self._due_ms and at_ms < self._due_ms:
             return 0
         next_ms, gone = 0, 0

@@ -22,6 +22,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
 from appliance.store.database import Row, Store
+from appliance.store.wall_clock import CLOCKLESS_MS
 
 LOG = logging.getLogger(__name__)
 Severity = Literal["info", "warning", "error"]
@@ -30,7 +31,6 @@ MAX_TEXT = 2000  # characters of one text in the detail of a row
 MAX_ITEMS = 50
 MAX_DETAIL = 16_000
 DAY_MS = 24 * 3600 * 1000
-CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 PRUNE_EVERY = 256  # rows of this process
 COLUMNS = "id, at_ms, kind, severity, session, run, actor, rule, correlation, detail"
 

@@ -21,7 +21,7 @@ from appliance.policy.taint import KINDS, Kind, Mark
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.text.fences import is_origin
 
@@ -127,6 +127,14 @@ class Grants:
         if not rows:
             raise NotFound(f"no grant {grant} that could be revoked", hint="owlbox grants list shows them")
         return _grant_of(rows[0])
+
+    def move(self, leap: wall_clock.Leap) -> None:
+        """Let what was granted by a clock that was wrong hold as long as it was to; call inside the write that notes the leap."""
+        with self._store.write() as execute:
+            execute(
+                "UPDATE grants SET made_ms = made_ms + ?1, expires_ms = expires_ms + ?1 WHERE made_ms BETWEEN ?2 AND ?3",
+                (leap.by_ms, leap.since_ms, leap.until_ms),
+            )
 
     def listing(self, person: str = "", *, is_all: bool = False) -> list[Grant]:
         """Those that hold, of one person or of everybody, newest first; with `is_all` those that do not any more, too."""

@@ -19,6 +19,7 @@ from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError
 from appliance.prompt.packet_types import Packet, Scene
 from appliance.records import Message, Part, ToolCall, to_plain
+from appliance.store import wall_clock
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -95,8 +96,9 @@ class Copies:
 
     def expire(self, days: float) -> int:
         """Drop copies older than so many days, and the texts that no copy has any more; how many copies went."""
+        before_ms = wall_clock.age_limit(self._store) - int(days * DAY_MS)
         with self._store.write() as execute:
-            gone = len(execute("DELETE FROM copies WHERE at_ms < ? RETURNING id", (now_ms() - int(days * DAY_MS),)))
+            gone = len(execute("DELETE FROM copies WHERE at_ms < ? RETURNING id", (before_ms,)))
             execute("DELETE FROM copied_texts WHERE id NOT IN (SELECT p.value ->> 1 FROM copies, json_each(copies.parts) p)")
         return gone
 

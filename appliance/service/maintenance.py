@@ -2,7 +2,8 @@
 
 Safe beside a running core, whose transactions it waits for, and without one. Twice at a time never. When
 nothing is due it opens no database and writes nothing; what it found is said, and only a round that found
-no problem counts as done. When that was is kept in the runtime folder, so a reboot makes a check due.
+no problem counts as done. When that was is kept in the runtime folder, so a reboot makes a check due. Age is counted by
+`wall_clock`, which a clock that is ahead moves by two days at most.
 """
 
 import fcntl
@@ -36,7 +37,7 @@ from appliance.runtime.upkeep_settings import Retention
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import Sessions
-from appliance.store import clearing, disk_room
+from appliance.store import clearing, disk_room, wall_clock
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
 
@@ -88,31 +89,32 @@ def maintain(
     now = now_ms() if now is None else now
     with _alone(home.require()):
         settings = settings_of(home, environ)
-        logs = (*_prune_logs(home.logs, now, settings.logs.keep_days), *_prune_audit(home, now, settings.audit))
         stamp = paths.runtime_folder(home, environ, make=True) / STAMP
         used = disk_room.used_part(home.root)
         is_full = used >= settings.orchestrator.disk_refuse
         if not (is_forced or is_full) and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
-            return Round(is_due=False, logs=logs)
+            return Round(is_due=False)
         store = Store.open(home.database)
         try:
             problems = tuple(store.problems(is_quick=True))
             if problems:
-                return Round(True, problems, logs=logs)
+                return Round(True, problems)
+            aged = wall_clock.advance(store, now)
+            logs = (*_prune_logs(home.logs, aged, settings.logs.keep_days), *_prune_audit(home, aged, settings.audit))
             if used >= settings.orchestrator.disk_warn:
                 LOG.warning("the disk is %.0f %% full", used * 100, extra={"disk_used": round(used, 3)})
             people = Sessions(store, "", lambda: rules(settings, is_full=is_full))
-            remembered = _review(store, people, settings, now)
-            idle, archived = people.store_statuses(now)
+            remembered = _review(store, people, settings, aged)
+            idle, archived = people.store_statuses(aged)
             done = Round(
                 True,
                 processes=Leases(store).forget(),
-                notifications=Outbox(store, "").forget(),
+                notifications=Outbox(store, "").forget(aged),
                 sessions=idle + archived,
                 memories=remembered,
-                records=_expire(store, settings.runs.retention_days, now),
-                changes=_expire_changes(store, settings.retention, now),
-                audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(now),
+                records=_expire(store, settings.runs.retention_days, aged),
+                changes=_expire_changes(store, settings.retention, aged),
+                audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(aged),
                 statistics=tuple(store.optimize()),
                 log_bytes=store.checkpoint(),
                 disk_used=used if used >= settings.orchestrator.disk_warn else 0.0,

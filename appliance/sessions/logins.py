@@ -24,6 +24,7 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name
 from appliance.sessions.people import People, PersonName
+from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.store.visibility import own_people
 
@@ -117,10 +118,10 @@ class Logins:
         keys = [("address", address)]
         self._attempts.require_room(keys)
         active = "NOT EXISTS (SELECT 1 FROM persons WHERE name = person AND deactivated_ms IS NOT NULL)"  # else it stays, for later
-        sql = f"DELETE FROM invites WHERE token_hash = ? AND {active} RETURNING person, expires_ms"
+        sql = f"DELETE FROM invites WHERE token_hash = ? AND expires_ms > ? AND {active} RETURNING person"
         with self._store.write(durable=True) as execute:
-            rows = execute(sql, (_hash_token(invite),))
-            if rows and int(rows[0][1]) > now_ms():
+            rows = execute(sql, (_hash_token(invite), now_ms()))
+            if rows:
                 return self._begin(str(rows[0][0]), agent, address)
         raise self._refuse(keys, "", address, "an invite that is none, was used, is too old, or of somebody who is deactivated")
 
@@ -183,7 +184,7 @@ class Logins:
         with self._store.write(durable=True) as execute:
             self._people.ensure_person(person)
             self._people.require_active(person)
-            execute("DELETE FROM invites WHERE expires_ms <= ?", (now_ms(),))
+            execute("DELETE FROM invites WHERE expires_ms <= ?", (wall_clock.age_limit(self._store) - DAY_MS,))
             execute("INSERT INTO invites VALUES (?, ?, ?)", (_hash_token(token), person, expires_ms))
         self._ledger.note("login_invited", actor=f"user:{person}", detail={"expires_ms": expires_ms})
         return Invite(person, token, expires_ms, f"{validity.address}/#invite={token}" if validity.address else "")
@@ -248,6 +249,18 @@ class Logins:
         self._end("id = ?", found[0].id)
         return found[0]
 
+    def move(self, leap: wall_clock.Leap) -> None:
+        """Let what was begun by a clock that was wrong hold as long as it was to; call inside the write that notes the leap."""
+        validity_ms = round(self._validity().invite_h * HOUR_MS)
+        with self._store.write() as execute:
+            execute(
+                "UPDATE logins SET created_ms = created_ms + ?1, seen_ms = seen_ms + ?1, expires_ms = expires_ms + ?1 "
+                "WHERE created_ms BETWEEN ?2 AND ?3",
+                (leap.by_ms, leap.since_ms, leap.until_ms),
+            )
+            sql = "UPDATE invites SET expires_ms = expires_ms + ?1 WHERE expires_ms - ?2 BETWEEN ?3 AND ?4"
+            execute(sql, (leap.by_ms, validity_ms, leap.since_ms, leap.until_ms))
+
     # -- inside -------------------------------------------------------------------------------------
 
     def _end(self, condition: str, value: str | bytes) -> tuple[str, ...]:
@@ -263,7 +276,7 @@ class Logins:
         now, token = now_ms(), secrets.token_urlsafe(32)
         expires_ms = now + round(self._validity().session_days * DAY_MS)
         with self._store.write() as execute:
-            execute("DELETE FROM logins WHERE expires_ms <= ?", (now,))
+            execute("DELETE FROM logins WHERE expires_ms <= ?", (wall_clock.age_limit(self._store) - DAY_MS,))
             values = (new_id(), person, _hash_token(token), agent, address, now, now, expires_ms)
             execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._ledger.note("login", actor=f"user:{person}", detail={"address": address, "agent": agent})

@@ -21,8 +21,9 @@ from appliance.records import Marked
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
+from appliance.store.wall_clock import CLOCKLESS_MS
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
 COLUMNS = (
@@ -35,7 +36,6 @@ UNSEEN = "status = 'sent' AND via = 'local' AND seen_ms IS NULL"  # likewise
 # One that is held back is out of the row: what comes after it goes first.
 HEADS = f"SELECT MIN(id) FROM outbox WHERE {OPEN} AND (held_ms IS NULL OR held_ms <= ?) GROUP BY context, session, channel"
 DAY_MS = 24 * 3600 * 1000
-CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 
 
 class Notification(Struct, frozen=True):
@@ -401,7 +401,7 @@ class Outbox:
 
     def forget(self, now: int | None = None) -> int:
         """Give up what has waited for too long, delete what ended as long ago; how many. Writes nothing for none."""
-        now = now_ms() if now is None else now
+        now = wall_clock.age_limit(self._store) if now is None else now
         before_ms = now - int(self.patience.keep_days * DAY_MS)
         old = "status = 'waiting' AND created_ms < ?1 OR ended_ms < ?1"
         if not self._store.value(f"SELECT 1 FROM outbox WHERE {old}", (before_ms,)):

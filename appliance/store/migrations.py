@@ -388,6 +388,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # a deactivated person keeps what they have and is served nowhere
         "ALTER TABLE persons ADD COLUMN deactivated_ms INTEGER",
     ),
+    (  # a clock that is set while the machine runs
+        # writer: wall_clock
+        """CREATE TABLE wall_clock (
+            one INTEGER PRIMARY KEY CHECK (one = 1),
+            boot TEXT NOT NULL,
+            start_ms INTEGER NOT NULL,
+            held_until_ms INTEGER NOT NULL,
+            aged_ms INTEGER NOT NULL
+        ) STRICT""",
+        "INSERT INTO wall_clock VALUES (1, '', 0, 0, CAST(unixepoch('subsec') * 1000 AS INTEGER))",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

@@ -19,6 +19,7 @@ from msgspec import Struct
 from appliance import clock
 from appliance.clock import Process, boot_id, monotonic_s, new_id, now_ms, this_process
 from appliance.errors import AlreadyRunning, BadInput, NotFound, Refused
+from appliance.store import wall_clock
 from appliance.store.database import Row, Store
 
 Mode = Literal["once", "persist"]
@@ -62,7 +63,7 @@ class Leases:
         process = process or this_process()
         lease_id = lease_id or new_id()
         with self._store.write() as execute:
-            execute("DELETE FROM processes WHERE ended_ms < ?", (now_ms() - KEEP_MS,))
+            execute("DELETE FROM processes WHERE ended_ms < ?", (wall_clock.age_limit(self._store) - KEEP_MS,))
             execute(
                 "INSERT INTO processes (id, kind, boot_id, pid, start_ticks, started_ms) VALUES (?, ?, ?, ?, ?, ?)",
                 (lease_id, kind, process.boot_id, process.pid, process.start_ticks, now_ms()),
@@ -83,7 +84,7 @@ class Leases:
 
     def forget(self) -> int:
         """Delete processes that ended more than 31 days ago; how many. Writes nothing when there are none."""
-        before_ms = now_ms() - KEEP_MS
+        before_ms = wall_clock.age_limit(self._store) - KEEP_MS
         count = int(self._store.value("SELECT COUNT(*) FROM processes WHERE ended_ms < ?", (before_ms,)))
         if count:
             with self._store.write() as execute:
@@ -269,7 +270,7 @@ class Roster:
 
     def prune(self, retention_s: float, now: int | None = None) -> int:
         """Forget stopped workers of long ago, dead ones are kept; how many. Writes nothing when there are none."""
-        before_ms = (now_ms() if now is None else now) - round(retention_s * 1000)
+        before_ms = wall_clock.age_limit(self._store, now) - round(retention_s * 1000)
         old = "status = 'stopped' AND ended_ms < ?"
         count = int(self._store.value(f"SELECT COUNT(*) FROM workers WHERE {old}", (before_ms,)))
         if count:

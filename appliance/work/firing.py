@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, Busy, DiskFull, DiskReadOnly, OwlError, StoreError, Unavailable
 from appliance.runtime.events import Events
+from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.work import schedules as rows
 from appliance.work.conditions import Verdict
@@ -89,6 +90,22 @@ class Firing:
     def register(self, action: Act, effect: Effect) -> None:
         """Have an action brought about by this from now on."""
         self._effects[action] = effect
+
+    def follow_clock(self, now: int, up_ms: int) -> int:
+        """Move what was counted by the wall clock, when it was set: here, and through the event `Leap`, in one transaction.
+
+        Returns for how many milliseconds nothing is to be fired: a clock that was set ahead may be set back at once.
+        """
+        if self._store.is_read_only or not wall_clock.has_leapt(self._store, now, up_ms):
+            return wall_clock.held_ms(self._store, up_ms)
+        with self._store.write(durable=True):
+            leap = wall_clock.note(self._store, now, up_ms)
+            if leap is not None:
+                LOG.warning("the clock was set by %+.1f s", leap.by_ms / 1000)
+                count = self.schedules.correct_due(now, self.gates(), leap)
+                LOG.info("%d schedules were counted anew", count)
+                self._events.publish(leap)
+        return wall_clock.held_ms(self._store, up_ms)
 
     # -- a round ------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from appliance.records import Cancel, Marked, Mode, from_plain, to_plain
 from appliance.runtime.events import Events
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 
 WAITING, RUNNING, DONE, FAILED, CANCELLED = "waiting", "running", "done", "failed", "cancelled"
@@ -315,7 +315,7 @@ class Jobs:
 
     def forget(self, keep_days: float, now: int = 0) -> int:
         """Delete what ended so long ago; how many. Writes nothing for none."""
-        before_ms = (now or now_ms()) - int(keep_days * DAY_MS)
+        before_ms = wall_clock.age_limit(self.store, now or None) - int(keep_days * DAY_MS)
         if not self.store.value("SELECT 1 FROM jobs WHERE ended_ms < ? LIMIT 1", (before_ms,)):
             return 0
         with self.store.write() as execute:

@@ -2,9 +2,7 @@
 
 Owns `schedules` (what was decided; undo takes it back), `schedule_state` (what follows from that and the clock) and
 `firings`, whose key (schedule, due time) is what makes a thing happen once. `take_firing` is one transaction of the caller:
-whatever it does for the schedule stands or falls with the firing, so that a process killed anywhere leaves both or
-neither, and of two processes one finds the key taken. A clock that was set is put right by `mend`: a moment that lies too
-far ahead is drawn nearer, one of a clock that was never set is counted anew. Knows nothing about what a schedule does.
+whatever it does for the schedule stands or falls with the firing. `correct_due` follows a clock that was set.
 """
 
 import json
@@ -18,10 +16,11 @@ from msgspec.structs import asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.language.times import recurrence
+from appliance.language.times import recurrence, reminders
 from appliance.language.times.recurrence import Rule
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
+from appliance.store.wall_clock import CLOCKLESS_MS, DAY_MS, Leap
 from appliance.work.task_values import named
 
 LOG = logging.getLogger(__name__)
@@ -30,15 +29,13 @@ Type = Literal["heartbeat", "scheduled", "system"]
 Mode = Literal["session", "isolated", "silent"]
 Status = Literal["active", "paused", "completed", "failed"]
 MODES: dict[str, Mode] = {"heartbeat": "session", "scheduled": "isolated", "system": "silent"}
-DAY_MS = 86_400_000
-CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
 KEEP_MS = 62 * DAY_MS
 SLACK_MS = 5000  # two runs a minute apart may be a little less
 COLUMNS = (
     "id, name, description, frequency, kind, spec, zone, condition, act, details, type, mode, is_enabled, person, context, "
     "session, source, role, channel, on_success, on_failure, metadata, created_by, key, hash, created_ms, updated_ms"
 )
-STATE = "rule, next_ms, last_run_ms, last_due_ms, failures, halt, claimed_by, claimed_ms, said"
+STATE = "rule, next_ms, last_run_ms, last_due_ms, failures, halt, claimed_by, claimed_ms, said, counted_ms"
 FROM = "FROM schedules LEFT JOIN schedule_state s USING (id)"
 ROWS = f"SELECT {COLUMNS}, {', '.join(f's.{name}' for name in STATE.split(', '))} {FROM}"
 PRINT = "kind || '|' || spec || '|' || zone"  # of a rule, as its state was made for
@@ -117,6 +114,7 @@ class State(Struct, frozen=True):
     claimed_by: str | None = None
     claimed_ms: int | None = None
     said: str = ""
+    counted_ms: int | None = None
 
 
 class Schedule(Struct, frozen=True):
@@ -445,18 +443,17 @@ class Schedules:
             execute("UPDATE firings SET process = ? WHERE schedule = ? AND due_ms = ?", (self._process, schedule, due_ms))
         return True
 
-    def correct_due(self, now: int, gates: Gates, *, leapt_ms: int = 0) -> int:
+    def correct_due(self, now: int, gates: Gates, leap: Leap | None = None) -> int:
         """Put right what does not fit the clock or the rule; how many. Writes nothing when all is well.
 
-        `leapt_ms` is by how much the clock was set, as far as this process saw it. What was counted by this clock when it showed
-        less cannot lie too far ahead, so that with thousands of schedules only those are looked at that may need it.
+        After a `leap` each is looked at. Else what was counted by this clock when it showed less cannot lie too far ahead.
         """
         sql = f"{ROWS} WHERE {OPEN} AND (kind = 'text' OR s.rule IS NOT {PRINT} OR s.next_ms IS NULL OR s.counted_ms IS NULL "
-        sql += "OR s.counted_ms > ?1 OR (?1 > ?2 AND (s.next_ms < ?2 OR s.counted_ms < ?2)))"
+        sql += "OR s.counted_ms > ?1 OR (?1 > ?2 AND (s.next_ms < ?2 OR s.counted_ms < ?2)) OR ?3)"
         wanted: list[tuple[Schedule, int | None]] = []
-        for one in map(_schedule_from_row, self._store.rows(sql, (now, CLOCKLESS_MS))):
+        for one in map(_schedule_from_row, self._store.rows(sql, (now, CLOCKLESS_MS, leap is not None))):
             try:
-                wanted.append((one, self._corrected_due(one, now, gates, leapt_ms)))
+                wanted.append((one, self._corrected_due(one, now, gates, leap)))
             except BadInput as error:
                 self._warn_once(one, error, now)
         differs = [(one, at) for one, at in wanted if one.state.rule != one.rule.fingerprint or at != one.state.next_ms]
@@ -473,7 +470,8 @@ class Schedules:
         """Forget old firings, and what people wanted done once and was done long ago. Writes nothing when there is none."""
         if now < CLOCKLESS_MS:
             return
-        old, ahead = now - KEEP_MS, now + 2 * DAY_MS
+        limit_ms = wall_clock.age_limit(self._store, now)
+        old, ahead = limit_ms - KEEP_MS, max(now, limit_ms) + 2 * DAY_MS
         once = f"SELECT id {FROM} WHERE kind = 'once' AND key IS NULL AND s.halt <> '' AND updated_ms < ?1 AND "
         gone = json.dumps([row[0] for row in self._store.rows(f"{once} COALESCE(s.last_run_ms, 0) < ?1", (old,))])
         if gone != "[]" or self._store.row("SELECT 1 FROM firings WHERE fired_ms < ? OR fired_ms > ? LIMIT 1", (old, ahead)):
@@ -517,19 +515,30 @@ class Schedules:
             return False
         return due_ms - state.last_due_ms >= gates.min_interval_ms - SLACK_MS
 
-    def _corrected_due(self, one: Schedule, now: int, gates: Gates, leapt_ms: int) -> int | None:
-        """When one should be due next, as the clock is now."""
+    def _corrected_due(self, one: Schedule, now: int, gates: Gates, leap: Leap | None) -> int | None:
+        """When one should be due next, as the clock is now. What the leap alone made due is not; a date stays where it is."""
         rule, known = one.rule, one.state.next_ms
         if rule.kind == "text":
             return known if known is not None and known <= now + gates.judge_ms else now
         first = recurrence.after(rule, now)
+        if leap is not None and known is not None and known > leap.until_ms:
+            if rule.kind == "interval" or (rule.kind == "once" and self._is_counted(one, leap)):
+                return known + leap.by_ms
+            if rule.kind != "once" and known <= now:
+                return first
         if rule.kind == "once":
             if known is None or not known < CLOCKLESS_MS < now:
                 return recurrence.at(rule) if known is None else known
-            return known + leapt_ms if leapt_ms > 0 else now
+            return known + leap.by_ms if leap is not None and leap.by_ms > 0 else now
         if known is None or (known < CLOCKLESS_MS < now):
-            return known + leapt_ms if known is not None and leapt_ms > 0 and rule.kind == "interval" else first
+            return first
         return first if first is not None and known > first else known
+
+    @staticmethod
+    def _is_counted(one: Schedule, leap: Leap) -> bool:
+        """Whether its moment was counted from the time of the clock that was wrong, and is no date."""
+        counted_ms = one.state.counted_ms or 0
+        return leap.since_ms <= counted_ms <= leap.until_ms and reminders.is_counted(one.frequency, counted_ms, one.rule.zone)
 
     def _warn_once(self, one: Schedule, error: BadInput, now: int) -> None:
         """One that makes no sense is left out with a warning, and kept as it is; once."""

@@ -1,8 +1,8 @@
 """The thread of a core that knows what time it is: it sleeps until the next schedule is due, fires, and sleeps again.
 
 Parked while nothing is active; else it looks at least every `poll_s`, because the wall clock may be set: a Pi has no clock
-of its own, starts years behind and leaps when it hears the time. A leap is seen by comparing with the clock that never
-jumps, and has the schedules put right before anything is fired. What a model must judge, and jobs of the system, have a
+of its own, starts behind and leaps when it hears the time. A leap has the schedules put right before anything is fired, and one
+ahead is not believed for half a minute (`Firing.follow_clock`). What a model must judge, and jobs of the system, have a
 thread of their own, so that no reminder is late for them.
 """
 
@@ -11,19 +11,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from appliance.clock import monotonic_s, now_ms
+from appliance.clock import now_ms, up_ms
 from appliance.errors import OwlError
 from appliance.runtime.periodic import RETRY_S, Rounds
 from appliance.work.firing import Firing
 from appliance.work.schedules import Schedule
 
 LOG = logging.getLogger(__name__)
-LEAP_MS = 5000  # by less the clock is only trimmed
 SHORTEST_S = 0.01
 
 
 class Timekeeper:
-    """Fires schedules in a thread; `now` and `steady_s` are the two clocks."""
+    """Fires schedules in a thread; `now` and `up` are the wall clock and the one since the machine started, in milliseconds."""
 
     def __init__(
         self,
@@ -31,17 +30,17 @@ class Timekeeper:
         poll_s: Callable[[], float],
         *,
         now: Callable[[], int] = now_ms,
-        steady_s: Callable[[], float] = monotonic_s,
+        up: Callable[[], int] = up_ms,
     ) -> None:
         self._firing = firing
         self._poll_s = poll_s
         self._now = now
-        self._steady_s = steady_s
+        self._up = up
         self._rounds = Rounds("timekeeper", self.fire_due, "schedules", LOG)
         self._lock = threading.Lock()
         self._judging: set[int] = set()
         self._judges = ThreadPoolExecutor(1, thread_name_prefix="judge")
-        self._offset_ms: int | None = None
+        self._is_begun = False
 
     def start(self) -> None:
         """Begin with what was due meanwhile, and what a dead process left."""
@@ -61,7 +60,9 @@ class Timekeeper:
     def fire_due(self) -> float | None:
         """Fire what is due; for how long there is nothing to do then, None until somebody wakes us."""
         now = self._now()
-        self._adjust_clock(now)
+        held_s = self._follow_clock(now)
+        if held_s > 0:
+            return held_s
         self._firing.round(now, later=self._start_judging)
         with self._lock:
             busy = frozenset(self._judging)
@@ -75,25 +76,14 @@ class Timekeeper:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _adjust_clock(self, now: int) -> None:
-        """At the start, and after the clock was set: put right what does not fit it."""
-        offset_ms = now - round(self._steady_s() * 1000)
-        before_ms, self._offset_ms = self._offset_ms, offset_ms
-        leapt_ms = 0 if before_ms is None else offset_ms - before_ms
-        if before_ms is not None and abs(leapt_ms) < LEAP_MS:
-            self._offset_ms = before_ms  # trims add up to a leap
-            return
-        if before_ms is None:
+    def _follow_clock(self, now: int) -> float:
+        """At the start, and after the clock was set, put right what does not fit it; for how long nothing is to be fired."""
+        held_s = self._firing.follow_clock(now, self._up()) / 1000
+        if not self._is_begun:
             self._firing.recover(now)
-        else:
-            LOG.warning("the clock was set by %+.1f s", leapt_ms / 1000)
-        try:
-            count = self._firing.schedules.correct_due(now, self._firing.gates(), leapt_ms=leapt_ms)
-        except OwlError:
-            self._offset_ms = before_ms
-            raise
-        if count:
-            LOG.info("%d schedules were counted anew", count)
+            self._firing.schedules.correct_due(now, self._firing.gates())
+            self._is_begun = True
+        return held_s
 
     def _start_judging(self, known: Schedule) -> None:
         with self._lock:

@@ -56,7 +56,7 @@ def main(database: str, clock_file: str, mode: str) -> None:
     store, clock = Store.open(Path(database)), Clock(Path(clock_file))
     firing = build(store)
     if mode == "thread":
-        Timekeeper(firing, lambda: 0.05, now=clock.now, steady_s=clock.steady_s).start()
+        Timekeeper(firing, lambda: 0.05, now=clock.now, up=lambda: int(clock.steady_s() * 1000)).start()
         print("up", flush=True)
         threading.Event().wait()
     print("up", flush=True)

@@ -20,6 +20,7 @@ from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
 from appliance.channels.matrix_encryption.olm_account import MEGOLM, ONE_TIME, OlmAccount
 from appliance.channels.matrix_encryption.signed_json import is_signed_by
 from appliance.clock import monotonic_s, new_id, now_ms
+from appliance.store import wall_clock
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Outbound:
         if not key:
             return made
         with self._store.write(durable=True) as execute:
-            execute("DELETE FROM matrix_sent WHERE sent_ms < ?", (now_ms() - KEPT_MS,))
+            execute("DELETE FROM matrix_sent WHERE sent_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
             execute("INSERT INTO matrix_sent VALUES (?, ?, ?, ?)", (room, key, json.dumps(made), now_ms()))
         return made
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from appliance.clock import now_ms
+from appliance.store import wall_clock
 from appliance.store.database import Store
 
 MAX_OF_SENDER, MAX_EVENTS = 50, 500
@@ -23,7 +24,7 @@ class WaitingEvents:
     def put(self, room: str, event: Mapping[str, Any]) -> bool:
         """Keep an event; False when there are too many."""
         with self._store.write(durable=True) as execute:
-            execute("DELETE FROM matrix_waiting WHERE received_ms < ?", (now_ms() - KEPT_MS,))
+            execute("DELETE FROM matrix_waiting WHERE received_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
             sql = "SELECT COUNT(*), COALESCE(SUM(sender = ?1), 0), COALESCE(SUM(event = ?2), 0) FROM matrix_waiting"
             [(count, of_sender, is_known)] = execute(sql, (event["sender"], event["event_id"]))
             if is_known:

@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator
 
 from appliance.errors import BadInput
-from appliance.language.times import english_rules, english_spelling
+from appliance.language.times import english_rules, english_spelling, recurrence
 from appliance.language.times.english_times import DAY, MONTH, UNIT, normal
 from appliance.language.times.timezones import LOCAL
 
+UNLIKELY_MS = 61_000
 MAX_MENDED = 100  # words of a text whose spelling is looked at
 BEHIND = 3  # words before a time that may say that it has passed
 MAX_WORDS = 24  # that may say when, at one end of a text
@@ -125,3 +126,16 @@ def _alarm_time(found: "re.Match[str]", now_ms: int, zone: str) -> str:
     early = (f"{when} in the morning", f"at {when} in the morning") if HOUR.fullmatch(when) else ()
     forms = (*early, when, f"in {when}", f"at {when}")
     return next((one for one in forms if english_rules.compiled(one, now_ms, zone) is not None), "")
+
+
+def is_counted(when: str, now_ms: int, zone: str) -> bool:
+    """True for a moment that is counted from now, as "in 20 minutes"; False for a date.
+
+    What is counted moves with the moment at which it is read; nothing else does so by a minute and a second.
+    """
+    try:
+        rules = [english_rules.read(when, at_ms, zone, is_frequency=False) for at_ms in (now_ms, now_ms + UNLIKELY_MS)]
+    except BadInput:
+        return False
+    first, second = (recurrence.at(rule) if rule.kind == "once" else 0 for rule in rules)
+    return second - first == UNLIKELY_MS

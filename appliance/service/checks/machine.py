@@ -4,7 +4,6 @@ Reads what the kernel offers under `root`; what a machine does not have is said 
 and that only on the appliance.
 """
 
-import ctypes
 import os
 import subprocess
 from pathlib import Path
@@ -13,6 +12,7 @@ from appliance.clock import now_ms
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.service.checks.finding import Finding
+from appliance.store import wall_clock
 
 ROOT = Path("/")
 HOT_C, TOO_HOT_C = 75, 84  # a Raspberry Pi slows down from 80 on, and hard from 85
@@ -29,7 +29,6 @@ THROTTLING = {
     3: "it is at its temperature limit",
 }
 SINCE_BOOT = 16
-UNSYNCHRONIZED = 5  # of adjtimex: TIME_ERROR
 LIMIT_S = 5.0
 KNOWN_UNITS = "owlbox*"
 
@@ -83,12 +82,10 @@ def check_clock() -> Finding:
         return Finding(
             "clock", "problem", "it has not been set since the machine started", "connect the network, or set it: timedatectl"
         )
-    buffer = ctypes.create_string_buffer(512)  # struct timex, modes = 0: only asks
-    adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)
-    state = adjtimex(buffer) if adjtimex is not None else -1
-    if state < 0:
+    is_synchronized = wall_clock.is_synchronized()
+    if is_synchronized is None:
         return Finding("clock", "ok", "set; the kernel does not tell whether it follows others")
-    if state == UNSYNCHRONIZED:
+    if not is_synchronized:
         hint = "no network? systemctl status systemd-timesyncd; the time may be wrong by minutes after weeks"
         return Finding("clock", "warning", "set, but it follows no time server", hint)
     return Finding("clock", "ok", "set, and follows a time server")

@@ -13,6 +13,7 @@ from appliance.service.parts.base import BaseParts
 from appliance.sessions.logins import Logins, Validity
 from appliance.sessions.people import PersonActivated
 from appliance.sessions.ssh_keys import SshKeys
+from appliance.store.wall_clock import Leap
 
 
 class PolicyParts(Struct, frozen=True):
@@ -46,6 +47,7 @@ def build_policy(base: BaseParts) -> PolicyParts:
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
     logins = Logins(base.store, base.people, ledger, base.events, read_validity)
+    base.events.subscribe(Leap, logins.move)
     keys = SshKeys(base.store, base.people, ledger, base.events, base.home.ssh_keys)
     return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins, keys)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from appliance.agent.taint_tracking import Origins
-from appliance.clock import now_ms
+from appliance.clock import now_ms, up_ms
 from appliance.errors import OwlError
 from appliance.prompt.packet import Packets
 from appliance.records import Model
@@ -21,12 +21,13 @@ from appliance.service import broker_lending
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.queue import QueueParts
 from appliance.sessions.people import PersonActivated
+from appliance.store.wall_clock import CLOCKLESS_MS
 from appliance.work.conditions import Judge
 from appliance.work.effects import Effects, SystemJobs
 from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
 from appliance.work.outcomes import ScheduleOutcomes, TaskNotices
 from appliance.work.schedule_service import Bounds, Timetable
-from appliance.work.schedules import CLOCKLESS_MS, Act, Gates, Schedule, Schedules
+from appliance.work.schedules import Act, Gates, Schedule, Schedules
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import OthersWrote, RemindersWanted, ScheduleChanged
 
@@ -91,6 +92,8 @@ class ScheduleRunner:
 
     def round(self) -> int:
         """Fire what is due and end, for processes that come and go; how many. A running core does most of it itself."""
+        if self.firing.follow_clock(now_ms(), up_ms()):
+            return 0
         if self._keeper is None and ((self.rows.next_ms() or 0) < CLOCKLESS_MS or not self.is_due()):
             self._settle_clock()  # what a clock that was never set made due fires nothing
             if not self.is_due():
@@ -102,7 +105,7 @@ class ScheduleRunner:
 
     def remind(self) -> int:
         """Fire what needs neither a core nor a model, for a command that looks whether its person is to be told something."""
-        if not self.is_due():
+        if self.firing.follow_clock(now_ms(), up_ms()) or not self.is_due():
             return 0
         if (self.rows.next_ms() or 0) < CLOCKLESS_MS:
             self._settle_clock()

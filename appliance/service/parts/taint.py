@@ -17,6 +17,7 @@ from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.policy import PolicyParts
 from appliance.service.parts.queue import QueueParts
 from appliance.skills.catalog import Skills
+from appliance.store.wall_clock import Leap
 from appliance.work.work_events import TaskRunBegun
 
 SHOWN = "packet.user"  # the filter through which all goes that a run is shown as entries
@@ -29,6 +30,7 @@ class TaintParts:
     def __init__(self, base: BaseParts, ledger: Ledger, skills: Skills, held_calls: HeldCalls) -> None:
         self._runs = base.runs
         self.grants = Grants(base.store, ledger)
+        base.events.subscribe(Leap, self.grants.move)
         self.origins = Origins(base.runs.marks, skills)
         self.checkpoint = Checkpoint(base.runs, self.grants, self.origins, held_calls, Offers(base.store))
         base.hooks.add(SHOWN, self.origins.packet, LAST)
