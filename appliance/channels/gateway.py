@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from appliance.channels.admissions import ASIDE, Admission, note_admission
 from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Received
 from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
@@ -48,20 +49,6 @@ MOST_SAID = 20  # messages of one answer, the prompt included
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 FINAL = (BadInput, Conflict, NotFound, Refused, TooLarge)  # errors of the inbox that the same message meets again
-
-
-class Admission(Struct, frozen=True):
-    """Who may write in a channel, besides persons whose address is linked and proven.
-
-    `policy` "allowlist" takes listed senders, "mention" also everybody in a room who addresses the assistant, "open" everybody.
-
-    `rooms`, where any are given, are the only ones. `folds_case`: addresses that differ in their case alone are the same.
-    """
-
-    policy: str = "allowlist"
-    allow_from: tuple[str, ...] = ()
-    rooms: tuple[str, ...] = ()
-    folds_case: bool = False
 
 
 class MessageCounted(Struct, frozen=True):
@@ -109,6 +96,7 @@ class Gateway:
         """`live` shows answers while they are written, on a channel that can."""
         self.channel = channel
         self._admission = admission
+        self._earlier = () if parts is None else note_admission(parts.store, channel, admission)
         self._given = parts
         self._typist = typist
         self._live = live
@@ -155,9 +143,10 @@ class Gateway:
         if self._is_known(key):
             self.count("repeated")
             return True
-        if self._is_aside(received):
+        why = self._find_fault(received)
+        if why == ASIDE:  # that is not ours to read, and no news
             return False
-        if why := self._find_fault(received):
+        if why:
             self.refuse(received.sender, why)
             return False
         self._spend(received.sender)
@@ -243,10 +232,10 @@ class Gateway:
 
     def _find_fault(self, received: Received) -> str:
         """Why a message is refused; "" when it is not."""
+        if self._admission.find_fault(received, is_linked=True) == ASIDE:
+            return ASIDE
         if not received.message_id or not received.sender.strip():
             return "malformed: it has no id or no sender"
-        if received.room and self._admission.rooms and received.room not in self._admission.rooms:
-            return f"the room {received.room} is not listed"
         if len(received.text) > MAX_TEXT:
             return f"{len(received.text)} characters are too many, the limit is {MAX_TEXT}"
         if not received.text.strip() and not received.attachments:
@@ -256,21 +245,10 @@ class Gateway:
             return f"nothing proves that it is from {received.sender}, which is an address of {person}"
         if person and not self._parts.people.is_active(person):
             return f"{person} is deactivated"
-        return self._find_stranger(received, is_linked=bool(person))
-
-    def _is_aside(self, received: Received) -> bool:
-        """Whether people talk among themselves in a room: that is not ours to read, and no news."""
-        return bool(received.room) and self._admission.policy == "mention" and not received.is_addressed
-
-    def _find_stranger(self, received: Received, *, is_linked: bool) -> str:
-        """Why the policy keeps a sender out; "" when it does not. An unknown policy lets nobody in."""
-        policy, sender, allowed = self._admission.policy, received.sender, self._admission.allow_from
-        if self._admission.folds_case:
-            sender, allowed = sender.casefold(), tuple(one.casefold() for one in allowed)
-        is_listed = is_linked or sender in allowed
-        if policy == "open" or (policy == "mention" and received.room and received.is_addressed):
-            return ""
-        return "" if policy in ("mention", "allowlist") and is_listed else "the sender is not listed"
+        # What was refused when it came stays so: more may be let in since, but nobody is answered to what was said before.
+        is_linked = bool(person) and received.at_ms >= self._parts.people.linked_ms(self.channel, received.sender)
+        judges = (self._admission, *(one for until_ms, one in self._earlier if received.at_ms < until_ms))
+        return next((why for one in judges if (why := one.find_fault(received, is_linked=is_linked))), "")
 
     def _spend(self, sender: str) -> None:
         """Busy when a sender has written more than is taken at a time: the channel keeps the message for later."""

@@ -399,6 +399,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ) STRICT""",
         "INSERT INTO wall_clock VALUES (1, '', 0, 0, CAST(unixepoch('subsec') * 1000 AS INTEGER))",
     ),
+    (  # who might write in a channel since when: what was refused stays so when more are let in
+        # writer: admissions
+        """CREATE TABLE admissions (
+            channel TEXT NOT NULL,
+            since_ms INTEGER NOT NULL,
+            admission TEXT NOT NULL CHECK (json_type(admission) = 'object'),
+            PRIMARY KEY (channel, since_ms)
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
 
 LATEST = len(MIGRATIONS)

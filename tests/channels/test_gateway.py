@@ -10,8 +10,9 @@ import pytest
 from channel_rig import Rig
 from process import until
 
+from appliance.channels.admissions import Admission
 from appliance.channels.contract import Attached, Received
-from appliance.channels.gateway import BURST, MAX_LOGGED, Admission, Gateway
+from appliance.channels.gateway import BURST, MAX_LOGGED, Gateway
 from appliance.clock import new_id, now_ms
 from appliance.errors import Busy
 from appliance.records import Event
@@ -36,7 +37,7 @@ count = iter(range(10_000))
 
 
 def said(sender: str = BEN, text: str = "hello", **more: object) -> Received:
-    return Received(f"m{next(count)}", sender, text, 1, **more)  # type: ignore[arg-type]
+    return Received(f"m{next(count)}", sender, text, int(more.pop("at_ms", now_ms())), **more)  # type: ignore[arg-type]
 
 
 ROOM = {"room": "!r:x.org", "room_name": "Tea & cake"}
@@ -64,6 +65,27 @@ def test_a_policy_says_who_is_taken(rig: Rig, policy: str, sender: str, more: di
     before = len(rig.messages())
     assert gateway(rig, policy=policy, allow_from=(BEN,)).take(said(sender, **more)) is is_taken
     assert len(rig.messages()) == before + is_taken
+
+
+@pytest.mark.covers("S-104", "S-105")
+def test_what_was_refused_stays_refused_when_more_are_let_in(rig: Rig) -> None:
+    before_ms, before = now_ms() - 1, len(rig.messages())
+    strict = gateway(rig, policy="mention", allow_from=(BEN,))
+    old = [said(EVE, "old", at_ms=now_ms()), said(EVE, "aside", at_ms=now_ms(), **ASIDE), said(EVE, "not seen", at_ms=before_ms)]
+    assert not any(map(strict.take, old[:2]))
+    until(lambda: now_ms() > old[1].at_ms, "the clock goes on")
+    for _ in range(2):  # also after a restart
+        wide = gateway(rig, policy="open")
+        assert not any(map(wide.take, old)) and len(rig.messages()) == before
+    assert wide.take(said(BEN, "was listed", at_ms=old[1].at_ms)) and wide.take(said(EVE, "new", **ASIDE))
+    assert rig.messages()[before:] == ["was listed", "new"]
+    rig.core.base.people.add_person("cleo")
+    older = said("@cleo:x.org", "before", is_proven=True)
+    narrow = gateway(rig, policy="allowlist", allow_from=(BEN,))
+    assert not narrow.take(older)
+    until(lambda: now_ms() > older.at_ms, "the clock goes on")
+    rig.core.base.people.link_identity("chat/@cleo:x.org", "cleo")
+    assert not narrow.take(older) and narrow.take(said("@cleo:x.org", "after", is_proven=True))
 
 
 @pytest.mark.covers("S-104")
@@ -124,7 +146,7 @@ def test_linked_addresses_share_a_session_and_others_see_its_answers(rig: Rig) -
     people.link_identity("other/ann-2", "ann")
     assert people.find_linked("other", "ann-2") == "ann"
     Gateway("other", Admission(), rig.core.connections._parts).take(
-        Received("o1", "ann-2", "from elsewhere", 1, is_proven=True, metadata={"place": "there"})
+        Received("o1", "ann-2", "from elsewhere", now_ms(), is_proven=True, metadata={"place": "there"})
     )
     gateway(rig).take(said(ANN, "from the chat", is_proven=True, metadata={"place": "here"}))
     one, two = rig.session_of("from elsewhere"), rig.session_of("from the chat")

@@ -317,6 +317,28 @@ def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Plac
     assert another.stands() == [SAID, SAID]
 
 
+@pytest.mark.covers("S-104", "S-105")
+def test_what_was_said_before_the_policy_was_widened_is_never_answered(place: Place, tmp_path: Path) -> None:
+    another = Another(place, "widened")
+    another.ben.call("POST", f"rooms/{another.room}/invite", {"user_id": place.eve.user})
+    place.eve.join(another.room)
+    another.greet(tmp_path)
+    with channel_rig.running(tmp_path, another.environ) as rig:
+        for number in range(3):
+            place.eve.say(another.room, f"chatter {number}")
+        until(lambda: rig.state("matrix").refused == 3, "they are refused", 20)
+    place.eve.say(another.room, "said while nobody listened")
+    sleep_s(0.01)
+    for _ in range(2):
+        with channel_rig.running(tmp_path, another.environ | {"OWLBOX__CHANNELS__MATRIX__POLICY": "open"}) as rig:
+            until(lambda: rig.state("matrix").refused >= 4, "what is old is refused again", 20)
+            assert rig.messages()[:2] == ["hello", "now"][: len(rig.messages())]
+            if len(rig.messages()) == 1:
+                place.eve.say(another.room, "now")
+                until(lambda: rig.messages() == ["hello", "now"] and rig.quiet(), "what is new is answered", 20)
+    assert another.stands() == [SAID, SAID]
+
+
 def is_ended(shown: list[str]) -> bool:
     """Whether one answer stands there which says that it was interrupted, behind what was kept of it."""
     return (

@@ -17,8 +17,9 @@ import pytest
 from process import until
 from test_api import Served, serving
 
+from appliance.channels.admissions import Admission
 from appliance.channels.contract import Received
-from appliance.channels.gateway import Admission, Gateway
+from appliance.channels.gateway import Gateway
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, OwlError, Refused
 from appliance.language.times.recurrence import interval
