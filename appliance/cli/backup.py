@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import say, say_json, show
+from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, ConfigError, OwlError
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change
@@ -114,7 +114,7 @@ def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str
 
 def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
     """One that is sealed, or lies on a server: made in the home first, then brought there."""
-    from appliance.service import backup_target, backups, sealed_backups
+    from appliance.service import backup_target, backups, sealed_backups, staging
 
     if not place:
         raise BadInput("a sealed backup beside the home helps nobody", hint="owlbox backup --encrypt --to /media/stick")
@@ -128,13 +128,12 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
     try:
         path = backups.make(home, settings, home.backups, progress.show).backup.path
         name = path.name + (sealed_backups.SUFFIX if passphrase else "")
-        target = home.backups / name if server else folder / name
-        if passphrase:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True) if not server else None
-            sealed_backups.seal(path, target, passphrase, progress.show)
-        removed = sealed_backups.send(target, server, settings.backups.keep) if server else []
-        if server and passphrase:
-            target.unlink()
+        with staging.stage(home.root) as made:
+            target = folder / name if not server else made / name if passphrase else path
+            if passphrase:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                sealed_backups.seal(path, target, passphrase, progress.show)
+            removed = sealed_backups.send(target, server, settings.backups.keep) if server else []
         if not server:
             removed = sealed_backups.rotate(folder, name, settings.backups.keep)
     finally:
@@ -160,19 +159,19 @@ def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bo
 def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: terminal.Progress) -> "Iterator[str]":
     """The file that is to be restored: fetched from a server and opened where that is needed, and removed afterwards."""
     from appliance.service import restore as service
-    from appliance.service import sealed_backups
+    from appliance.service import sealed_backups, staging
 
     if not sealed_backups.is_remote(args.file) and not sealed_backups.is_sealed(found := service.find(home, args.file)):
         yield str(found)
         return
-    with tempfile.TemporaryDirectory(prefix=".restoring-", dir=home.root if home.root.is_dir() else None) as folder:
-        path = Path(folder) / "fetched"
+    with staging.stage(home.root if home.root.is_dir() else Path(tempfile.gettempdir())) as folder:
+        path = folder / "fetched"
         if sealed_backups.is_remote(args.file):
             sealed_backups.fetch(sealed_backups.parse_place(args.file), path)
         else:
             path = service.find(home, args.file)
         if sealed_backups.is_sealed(path):
-            opened = Path(folder) / "opened.zip"
+            opened = folder / "opened.zip"
             sealed_backups.unseal(path, opened, _find_passphrase(args, settings, is_new=False), progress.show)
             path = opened
         yield str(path)
@@ -181,6 +180,7 @@ def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: 
 def restore(args: argparse.Namespace, home: Home) -> int:
     """Say what a backup changes, and without --dry-run do it."""
     from appliance.service import restore as service
+    from appliance.service import staging
     from appliance.service.daemon import Lock
     from appliance.service.maintenance import settings_of
 
@@ -191,6 +191,8 @@ def restore(args: argparse.Namespace, home: Home) -> int:
     lock = None if args.dry_run else Lock(home.lock)
     progress = terminal.Progress()
     try:
+        for told in () if args.dry_run else staging.clean(home):
+            say(told, sys.stderr)
         settings = settings_of(home, os.environ)
         with _opened(args, home, settings, progress) as file:
             try:
@@ -203,7 +205,8 @@ def restore(args: argparse.Namespace, home: Home) -> int:
             lock.release()
     if args.json:
         return say_json({**change.plain(), "is_restored": aside is not None, "aside": str(aside or "")})
-    say("\n".join(_change_lines(change)))
+    for line in _change_lines(change):
+        say_line(line)
     say("nothing was changed, because of --dry-run" if aside is None else f"restored; what was there before is in {aside}")
     return 0
 

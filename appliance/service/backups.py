@@ -3,22 +3,28 @@
 An archive is a zip file of mode 0600. Its database is a copy made beside a running core and looked through by SQLite; the
 archive is read back and compared before it gets its name. `manifest.json` in it says what it holds and how the home
 looked, so that nothing is written while nothing has changed. Not in it: secrets (the vault is the broker's), models, prefix
-states, logs, files that tools made in `sessions/`, and links. What is in plain in `owlbox.toml` is in plain in it.
+states, logs, files that tools made in `sessions/`, and links. What is in plain in `owlbox.toml` is in plain in it. An archive
+may come from anybody: what it may hold is decided by `belongs`, never by what it names, and its manifest has a form and a size.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Annotated, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from appliance import __version__
 from appliance.clock import now_ms
@@ -27,6 +33,7 @@ from appliance.runtime import paths
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
+from appliance.service import staging
 from appliance.store import database_copy, storage_errors
 from appliance.store.database import Store
 
@@ -36,7 +43,18 @@ DATABASE, CONFIGURATION, BOX = "owlbox.db", "owlbox.toml", "box/"
 PART = ".zip.part"
 LEVEL = 1  # of compression: on a Raspberry Pi the higher ones take minutes for a tenth of the size
 PIECE = 1 << 20
+LARGEST_MANIFEST = 64 << 20  # bytes: half a million files
+LATEST_MS = 253_370_764_800_000  # the year 9999, after which there are no dates
+# What zipfile raises for an archive that is damaged, encrypted or compressed in a way it does not know.
+UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
+DEEPEST = 100  # folders in each other
+# Folders of a home that belong to one of its parts: no backup holds anything of them, whatever it says.
+OWN_FOLDERS = {"vault", "spend", "ssh", "skill-envs", *(name.partition("/")[0] for name in paths.FOLDERS)}
 Progress = Callable[[str, int, int], None]  # the step, bytes done, of how many
+
+
+def unheard(step: str, done: int, total: int) -> None:
+    """For whom progress means nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,18 @@ class Backup:
         return {**told, "database_version": self.database, "rows": self.counts, "files": len(self.digests) - 1}
 
 
+class BackupManifest(Struct, frozen=True):
+    """What an archive says of itself; the same names as in `Backup`, which adds where it lies."""
+
+    home: str
+    made_ms: Annotated[int, Meta(ge=0, lt=LATEST_MS)]
+    version: Annotated[str, Meta(max_length=100)]
+    database: int
+    counts: dict[str, int]
+    state: str
+    digests: dict[str, str]
+
+
 class Made(Struct, frozen=True):
     """What `make` did: the backup of the present state, whether it is new, and names of removed backups and unreadable files."""
 
@@ -78,7 +108,7 @@ class BackupMethods:
     @method("backup.make", is_long=True)
     def make(self) -> dict[str, Any]:
         """Save the database, the configuration and box/ into backups/, unless nothing has changed since the newest one."""
-        made = make(self._home, self._settings(), self._home.backups, lambda step, done, total: None)
+        made = make(self._home, self._settings(), self._home.backups, unheard)
         return {**made.backup.plain(), "is_new": made.is_new, "removed": list(made.removed), "unreadable": list(made.unreadable)}
 
     @method("backup.list", is_quiet=True)
@@ -133,36 +163,78 @@ def read(path: Path) -> Backup:
     """What an archive says of itself; StoreError when it is none of ours or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
-            told = json.loads(archive.read(MANIFEST))
-        size, (counts, digests) = path.stat().st_size, (dict(told["counts"]), dict(told["digests"]))
-        return Backup(
-            *(path, size, int(told["made_ms"]), str(told["home"]), str(told["version"]), int(told["database"])),
-            *(counts, str(told["state"]), digests),
-        )
+            if MANIFEST not in archive.namelist():
+                raise StoreError(f"{path} is a zip file and no backup: it has no {MANIFEST}", hint=database_copy.ANOTHER)
+            with archive.open(MANIFEST) as file:
+                data = file.read(LARGEST_MANIFEST + 1)
+        if len(data) > LARGEST_MANIFEST:
+            raise StoreError(f"{path}: its {MANIFEST} has more than {LARGEST_MANIFEST >> 20} MB", hint=database_copy.ANOTHER)
+        told = msgspec.json.decode(data, type=BackupManifest)
+        size = path.stat().st_size
     except FileNotFoundError:
         raise NotFound(f"no backup {path}", hint="owlbox backup list shows them") from None
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+    except UNREADABLE as error:
         raise StoreError(f"{path} is damaged or no backup: {error}", hint=database_copy.ANOTHER) from None
+    return Backup(path, size, told.made_ms, told.home, told.version, told.database, told.counts, told.state, told.digests)
 
 
-def verify(backup: Backup, progress: Progress) -> None:
-    """Read a whole archive; StoreError unless every file in it is the one that was put in."""
+def verify(backup: Backup, progress: Progress, target: Path | None = None) -> None:
+    """Read a whole archive, and write its files into the folder `target` if there is one.
+
+    StoreError unless each is the one that was put in, and belongs into a backup.
+    """
     try:
         with zipfile.ZipFile(backup.path) as archive:
-            total, done = sum(info.file_size for info in archive.infolist()), 0
-            if {info.filename for info in archive.infolist()} != {MANIFEST, *backup.digests}:
-                raise StoreError(f"{backup.path} does not hold the files it names", hint=database_copy.ANOTHER)
+            infos = {info.filename: info for info in archive.infolist()}
+            total, done = sum(info.file_size for info in infos.values()), 0
+            if infos.keys() != {MANIFEST, *backup.digests} or len(infos) != len(archive.infolist()):
+                raise StoreError(f"{backup.path} does not hold the files it names, each once", hint=database_copy.ANOTHER)
+            _require_own(backup)
             for name, digest in backup.digests.items():
-                with archive.open(name) as file:
-                    found = hashlib.sha256()
+                found = hashlib.sha256()
+                with archive.open(name) as file, _create(target, infos[name]) as out:
                     while piece := file.read(PIECE):
                         found.update(piece)
+                        out.write(piece)
                         done += len(piece)
                         progress("checking", done, total)
+                    if target is not None:
+                        out.flush()
+                        os.fsync(out.fileno())
                 if found.hexdigest() != digest:
                     raise StoreError(f"{backup.path} is damaged: {name} is not what was saved", hint=database_copy.ANOTHER)
-    except (OSError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno in storage_errors.ON_A_DISK:
+            raise
         raise StoreError(f"{backup.path} is damaged: {error}", hint=database_copy.ANOTHER) from None
+
+
+def belongs(name: str) -> bool:
+    """Whether a backup may hold a file of this name: one of box/, the configuration, the database, or a policy file."""
+    parts = PurePosixPath(name).parts
+    if not parts or "/".join(parts) != name or ".." in parts or len(parts) > DEEPEST:
+        return False
+    is_policy = name.endswith(".toml") and parts[0] not in OWN_FOLDERS
+    return name == DATABASE or is_policy or (name.startswith(BOX) and len(parts) > 1)
+
+
+def _require_own(backup: Backup) -> None:
+    """StoreError for an archive with a file that no backup holds, or with more than one policy file."""
+    foreign = [name for name in backup.digests if not belongs(name)]
+    foreign += [name for name in backup.digests if name not in (DATABASE, CONFIGURATION) and not name.startswith(BOX)][1:]
+    if foreign or DATABASE not in backup.digests:
+        what = f"holds a file that no backup holds: {foreign[0]}" if foreign else f"lacks {DATABASE}"
+        raise StoreError(f"{backup.path} {what}", hint=database_copy.ANOTHER)
+
+
+def _create(folder: Path | None, info: zipfile.ZipInfo) -> IO[bytes]:
+    """A new file of an archive in a folder, with the mode that it was saved with, the database private; without a folder none."""
+    if folder is None:
+        return open(os.devnull, "wb")
+    path = folder / info.filename
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = 0o600 if info.filename == DATABASE else (info.external_attr >> 16 & 0o777) or 0o600
+    return open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb")
 
 
 def digests(home: Home, settings: Config) -> dict[str, str]:
@@ -180,14 +252,20 @@ def _files(home: Home, settings: Config) -> Iterator[tuple[str, Path]]:
     """What belongs to a backup beside the database: name in the archive, and the file."""
     given = home.root / settings.policy.path if settings.policy.path else None
     for path in (home.config, given):
-        if path is not None and path.is_file() and path.is_relative_to(home.root):
-            yield str(path.relative_to(home.root)), path
-    for folder, names, files in os.walk(home.box):
+        name = str(path.relative_to(home.root)) if path is not None and path.is_relative_to(home.root) else ""
+        if path is not None and belongs(name) and not name.startswith(BOX) and path.is_file():
+            yield name, path
+    yield from documents(home.root)
+
+
+def documents(root: Path) -> Iterator[tuple[str, Path]]:
+    """The plain files of box/ below a folder, with their names from there; none that is a link, or whose name is no text."""
+    for folder, names, files in os.walk(root / BOX):
         names.sort()
         for name in sorted(files):
             path = Path(folder, name)
             if path.is_file() and not path.is_symlink() and not any("\udc80" <= letter <= "\udcff" for letter in str(path)):
-                yield str(path.relative_to(home.root)), path
+                yield str(path.relative_to(root)), path
 
 
 def _state(home: Home, settings: Config) -> str:
@@ -205,12 +283,18 @@ def _state(home: Home, settings: Config) -> str:
 
 
 def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progress: Progress) -> list[str]:
-    """Write the archive to the disk, its manifest last; returns the files that this user may not read, which it leaves out."""
+    """Write the archive to the disk, its manifest last; returns the files that it leaves out.
+
+    This user may not read them, or they lie too deep.
+    """
     found, done, unreadable = {}, 0, []
     total = sum(path.stat().st_size for _, path in files)
     with part.open("wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
             for name, path in files:
+                if not belongs(name):
+                    unreadable.append(name)
+                    continue
                 try:
                     info, digest = zipfile.ZipInfo.from_file(path, name, strict_timestamps=False), hashlib.sha256()
                     source = path.open("rb")
@@ -239,19 +323,31 @@ def _new_file(folder: Path, at_ms: int) -> Iterator[tuple[Path, Path]]:
     """An empty private file to write an archive to, removed afterwards, and the name that it is to get. Full disks are named."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in folder.glob(f"*{PART}*"):
-            if now_ms() - left.stat().st_mtime_ns // 1_000_000 > DAY_MS:
-                left.unlink(missing_ok=True)  # of one that was killed
+        clean(folder)
         stem = f"owlbox-{datetime.fromtimestamp(at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}"
         path = paths.unused(folder, stem, ".zip")
         part = folder / f".{stem}.{os.getpid()}{PART}"
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
+            with contextlib.suppress(OSError):  # a network disk may know no locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield part, path
         finally:
             part.unlink(missing_ok=True)
+            os.close(handle)
     except OSError as error:
         raise storage_errors.host_error(error, folder) from None
+
+
+def clean(folder: Path) -> list[str]:
+    """Remove what killed commands have left in a folder of backups: files that nobody holds; what that was, in words."""
+    left = [part for part in folder.glob(f".owlbox-*{PART}") if staging.is_left(part)]
+    left += [
+        copy for copy in folder.glob(f".owlbox-*{PART}.db*") if not copy.with_name(copy.name.partition(PART)[0] + PART).exists()
+    ]
+    for path in left:
+        path.unlink(missing_ok=True)
+    return [f"removed {path}, which a backup that was ended had left" for path in left]
 
 
 def _rotate(home: Home, settings: Config, folder: Path, existing: list[Backup]) -> Iterator[str]:

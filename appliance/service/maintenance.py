@@ -34,6 +34,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.tool_settings import Audit
 from appliance.runtime.upkeep_settings import Retention
+from appliance.service import backups, staging
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import Sessions
@@ -64,6 +65,7 @@ class Round(Struct, frozen=True):
     statistics: tuple[str, ...] = ()
     log_bytes: int = 0
     logs: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """For people; one line when nothing was done."""
@@ -79,6 +81,7 @@ class Round(Struct, frozen=True):
         done += [f"refreshed the statistics of {', '.join(self.statistics)}"] if self.statistics else []
         done += [f"took {self.log_bytes} bytes of the log into the database"] if self.log_bytes else []
         done += [f"cut or removed {name}" for name in self.logs]
+        done += self.leftovers
         return done or ["the database is well; nothing to do" if self.is_due else "nothing is due"]
 
 
@@ -89,16 +92,17 @@ def maintain(
     now = now_ms() if now is None else now
     with _alone(home.require()):
         settings = settings_of(home, environ)
+        leftovers = (*staging.clean(home), *backups.clean(home.backups))
         stamp = paths.runtime_folder(home, environ, make=True) / STAMP
         used = disk_room.used_part(home.root)
         is_full = used >= settings.orchestrator.disk_refuse
         if not (is_forced or is_full) and 0 <= now - _at_ms(stamp) < CHECK_EVERY_MS - early_ms:
-            return Round(is_due=False)
+            return Round(is_due=False, leftovers=leftovers)
         store = Store.open(home.database)
         try:
             problems = tuple(store.problems(is_quick=True))
             if problems:
-                return Round(True, problems)
+                return Round(True, problems, leftovers=leftovers)
             aged = wall_clock.advance(store, now)
             logs = (*_prune_logs(home.logs, aged, settings.logs.keep_days), *_prune_audit(home, aged, settings.audit))
             if used >= settings.orchestrator.disk_warn:
@@ -119,6 +123,7 @@ def maintain(
                 log_bytes=store.checkpoint(),
                 disk_used=used if used >= settings.orchestrator.disk_warn else 0.0,
                 logs=logs,
+                leftovers=leftovers,
             )
         finally:
             store.close()

@@ -16,6 +16,7 @@ from appliance.errors import OwlError, StoreError
 from appliance.knowledge.index import Passages
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.service import staging
 from appliance.store import database_copy, storage_errors
 from appliance.store.database import Store
 
@@ -40,29 +41,28 @@ def rebuild(home: Home) -> Repaired:
     """Replace the database by a new one with every row that can be read; StoreError when none can."""
     database_copy.require_unused(home.database)
     stamp = f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m%dT%H%M%SZ}"
-    aside, new = paths.unused(home.backups, f"damaged-{stamp}", ".db"), home.root / f".rebuilt-{stamp}.db"
+    aside = paths.unused(home.backups, f"damaged-{stamp}", ".db")
     try:
         home.backups.mkdir(mode=0o700, exist_ok=True)
-        words = [sys.executable, "-P", "-X", "utf8", "-m", "appliance.store.salvage", str(home.database), str(new)]
-        done = subprocess.run(words, capture_output=True, text=True)
-        if done.returncode:
-            said = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
-            raise StoreError(f"database {home.database} cannot be rebuilt: {said[0]}", hint=WITHOUT_PAGES)
-        told = json.loads(done.stdout)
-        store = Store.open(new)
-        try:
-            passages = Passages(store)
-            passages.rebuild()
-            if problems := store.problems() or passages.problems():
-                raise StoreError(f"the rebuilt database is not whole: {problems[0]}", hint=WITHOUT_PAGES)
-        finally:
-            store.close()
-        database_copy.replace(home.database, new, aside)
+        with staging.stage(home.root) as made:
+            new = made / home.database.name
+            words = [sys.executable, "-P", "-X", "utf8", "-m", "appliance.store.salvage", str(home.database), str(new)]
+            done = subprocess.run(words, capture_output=True, text=True)
+            if done.returncode:
+                said = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
+                raise StoreError(f"database {home.database} cannot be rebuilt: {said[0]}", hint=WITHOUT_PAGES)
+            told = json.loads(done.stdout)
+            store = Store.open(new)
+            try:
+                passages = Passages(store)
+                passages.rebuild()
+                if problems := store.problems() or passages.problems():
+                    raise StoreError(f"the rebuilt database is not whole: {problems[0]}", hint=WITHOUT_PAGES)
+            finally:
+                store.close()
+            database_copy.replace(home.database, new, aside)
     except OSError as error:
         raise storage_errors.host_error(error, home.database) from None
-    finally:
-        for suffix in ("", "-wal", "-shm"):
-            new.with_name(new.name + suffix).unlink(missing_ok=True)
     return Repaired(
         aside,
         {table: count["kept"] for table, count in told.items()},

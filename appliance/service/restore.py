@@ -1,36 +1,41 @@
 """Restoring a backup: what it would change, and the change, with everything that is replaced kept aside.
 
 What is to come is laid out and checked in a folder beside what is there, then each part (folder of documents, configuration,
-database) changes places with it in one step, the database last. The folder then holds the old parts. Killed in between,
-each part is the old or the new one, and restoring again finishes it. Needs a home that nobody works with. A single database
-file, as migrations and repairs leave it in `backups/`, is restored in the same way, without the other parts.
+policy file, database) changes places with it in one step, the database last (`service.staging`). Needs a home that nobody works
+with. A single database file, as migrations and repairs leave it in `backups/`, is restored in the same way, without the other
+parts. A file that is neither is refused with what it is.
 """
 
-import ctypes
 import json
 import os
 import shutil
 import zipfile
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from appliance.clock import now_ms
-from appliance.errors import NotFound, OwlError, StoreError
+from appliance.errors import DiskFull, NotFound, OwlError, StoreError
 from appliance.records import to_plain
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service import backups, home_setup
-from appliance.service.backups import BOX, DATABASE, MANIFEST, Backup, Progress
+from appliance.service import backups, home_setup, staging
+from appliance.service.backups import BOX, DATABASE, Progress
 from appliance.store import database_copy, storage_errors
 from appliance.store.database import Store
 from appliance.store.database_copy import Facts
 from appliance.store.migrations import LATEST
 
-AT_FDCWD, RENAME_EXCHANGE = -100, 2
+HEAD_BYTES = 4096
+SQLITE, ZIP = b"SQLite format 3\0", b"PK\3\4"
+# How files begin that people take for backups, and what they are.
+OTHERS = (
+    (b"manifest.json\0", "a bundle for updates: owlbox update takes it"),
+    (b'{"what": "owlbox sealed backup"', "a sealed backup whose first line this owlbox does not take"),
+    (b"GGUF", "a model"),
+    (b"\x1f\x8b", "a gzip file"),
+)
 
 
 class Change(Struct, frozen=True):
@@ -60,18 +65,45 @@ def find(home: Home, name: str) -> Path:
             if log.exists() and log.stat().st_size:
                 raise StoreError(f"{path} lacks what is in {log.name}", hint=database_copy.ANOTHER)
             return path.absolute()
+        if path.is_dir():
+            hint = f"owlbox import {path} --home NEW" if (path / backups.MANIFEST).is_file() else "name a file in it"
+            raise NotFound(f"{path} is a folder and no backup", hint=hint)
     raise NotFound(f"no backup {name}", hint="owlbox backup list shows them")
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive and not a single database; StoreError says what it is when it is neither, or cut off."""
+    with path.open("rb") as file:
+        head, size = file.read(HEAD_BYTES), path.stat().st_size
+    if zipfile.is_zipfile(path):
+        return True
+    if not size:
+        what = "is empty"
+    elif not head.strip(b"\0"):
+        what = "holds only zeros, as a file does that was cut off by a power cut"
+    elif head.startswith(ZIP):
+        what = "is cut off: the end of the archive is missing"
+    elif head.startswith(SQLITE):
+        page = int.from_bytes(head[16:18], "big")
+        wanted = (1 << 16 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+        if size >= wanted:
+            return False
+        what = f"is cut off: it has {size} of {wanted} bytes"
+    else:
+        what = next((f"is {what}" for begin, what in OTHERS if head.startswith(begin)), "is of another program, and no backup")
+    raise StoreError(f"{path} {what}", hint=database_copy.ANOTHER)
 
 
 def preview(home: Home, settings: Config, path: Path, progress: Progress) -> Change:
     """What restoring a file would change, after all of it has been read and checked; changes nothing."""
     now = _present(home)
-    if not zipfile.is_zipfile(path):
+    if not is_archive(path):
         facts = _checked(path)
         at_ms = path.stat().st_mtime_ns // 1_000_000
         return Change(str(path), at_ms, "", facts.version, facts.counts, now.version if now else None, now.counts if now else {})
     backup = backups.read(path)
     _require_known(path, backup.database)
+    _require_room(home, path)
     backups.verify(backup, progress)
     wanted = {name: digest for name, digest in backup.digests.items() if name != DATABASE}
     here = backups.digests(home, settings)
@@ -84,64 +116,46 @@ def preview(home: Home, settings: Config, path: Path, progress: Progress) -> Cha
     )
 
 
-def restore(home: Home, path: Path) -> Path:
+def restore(home: Home, path: Path, progress: Progress = backups.unheard) -> Path:
     """Take a backup that `preview` has checked into use; the folder that holds what was there before.
 
     The caller holds the lock of the home, so that no core runs.
     """
     database_copy.require_unused(home.database)
-    stamp = f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m%dT%H%M%SZ}"
-    stage = home.root / f".restore-{stamp}-{os.getpid()}"
     try:
-        stage.mkdir(mode=0o700)
-        names = _lay_out(path, stage)
-        if len(names) > 1:
-            _make_folders(home, stage)
-        _checked(stage / DATABASE)
-        for name in names:
-            if name != DATABASE:
-                _exchange(stage / name, home.root / name)
-        database_copy.replace(home.database, stage / DATABASE, stage / "owlbox.db.before")
-        if (before := stage / "owlbox.db.before").exists():
-            for suffix in ("", "-wal", "-shm"):
-                if (old := before.with_name(before.name + suffix)).exists():
-                    os.rename(old, stage / (DATABASE + suffix))
-        home.backups.mkdir(mode=0o700, exist_ok=True)
-        aside = paths.unused(home.backups, f"before-restore-{stamp}")
-        os.rename(stage, aside)
-        paths.flush(home.root)
+        with staging.stage(home.root) as made:
+            names = _lay_out(path, made, progress)
+            if len(names) > 1:
+                _make_folders(home, made)
+            _checked(made / DATABASE)
+            aside = staging.put_in_place(home, made, names)
         home_setup.init(home, is_forced=True)  # folders that no backup holds, where there was no home before
         return aside
     except OSError as error:
         raise storage_errors.host_error(error, home.root) from None
-    finally:
-        if stage.exists() and not _holds_old(stage, home):
-            shutil.rmtree(stage, ignore_errors=True)
 
 
-def _lay_out(path: Path, stage: Path) -> list[str]:
-    """Put what a file holds into an empty folder; the names of the parts, the database last."""
-    if not zipfile.is_zipfile(path):
-        shutil.copyfile(path, stage / DATABASE)
+def _lay_out(path: Path, made: Path, progress: Progress) -> list[str]:
+    """Put what a file holds into an empty folder, checked again; the names of the parts."""
+    if not is_archive(path):
+        shutil.copyfile(path, made / DATABASE)
         return [DATABASE]
-    backup: Backup = backups.read(path)
-    (stage / BOX).mkdir(mode=0o700)
+    backup = backups.read(path)
+    (made / BOX).mkdir(mode=0o700)
+    backups.verify(backup, progress, made)
+    return [Path(BOX).name, *(name for name in backup.digests if not name.startswith(BOX))]
+
+
+def _require_room(home: Home, path: Path) -> None:
+    """DiskFull unless what an archive says to hold fits on the disk beside what is there."""
     with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            if info.filename == MANIFEST:
-                continue
-            parts = Path(info.filename).parts
-            if info.is_dir() or info.filename not in backup.digests or ".." in parts or info.filename.startswith("/"):
-                raise StoreError(f"{path} holds a file that cannot belong to a home: {info.filename}", hint=database_copy.ANOTHER)
-            target = stage / info.filename
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mode = 0o600 if info.filename == DATABASE else (info.external_attr >> 16 & 0o777) or 0o600
-            with archive.open(info) as source, open(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as file:
-                shutil.copyfileobj(source, file, backups.PIECE)
-                file.flush()
-                os.fsync(file.fileno())
-    top = {Path(name).parts[0] for name in backup.digests} | {Path(BOX).name}
-    return sorted(top, key=lambda name: name == DATABASE)
+        needed = sum(info.file_size for info in archive.infolist())
+    folder = home.root if home.root.is_dir() else home.root.parent
+    room = os.statvfs(folder) if folder.is_dir() else None
+    if room is not None and needed > room.f_bavail * room.f_frsize:
+        mb = 1_000_000
+        said = f"{path} needs {needed // mb} MB, the disk of {home.root} has {room.f_bavail * room.f_frsize // mb} MB left"
+        raise DiskFull(said, hint="free some space, or restore into a home on another disk: --home DIR")
 
 
 def _make_folders(home: Home, stage: Path) -> None:
@@ -152,22 +166,6 @@ def _make_folders(home: Home, stage: Path) -> None:
     for folder, _, _ in os.walk(stage / BOX):
         if (now := home.root / Path(folder).relative_to(stage)).is_dir():
             shutil.copymode(now, folder)
-
-
-def _exchange(new: Path, place: Path) -> None:
-    """Let two files or folders change places in one step; where there is nothing yet, the new one moves in."""
-    if not place.exists():
-        os.rename(new, place)
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(AT_FDCWD, os.fsencode(new), AT_FDCWD, os.fsencode(place), RENAME_EXCHANGE):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(place))
-
-
-def _holds_old(stage: Path, home: Home) -> bool:
-    """Whether parts of the home have been moved there already: then it must not be removed."""
-    return not home.database.exists() or (stage / "owlbox.db.before").exists() or not (stage / DATABASE).exists()
 
 
 def _present(home: Home) -> Facts | None:
@@ -184,10 +182,14 @@ def _present(home: Home) -> Facts | None:
 
 def _checked(path: Path) -> Facts:
     facts = database_copy.check(path)
+    if not facts.counts:
+        raise StoreError(f"{path} is a database of another program", hint=database_copy.ANOTHER)
     _require_known(path, facts.version)
     return facts
 
 
 def _require_known(path: Path, version: int) -> None:
-    if not 0 < version <= LATEST:
+    if version > LATEST:
         raise StoreError(f"the database in {path} is of version {version}, this owlbox knows up to {LATEST}", hint="update owlbox")
+    if version < 1:
+        raise StoreError(f"the database in {path} is of version {version}, which there is not", hint=database_copy.ANOTHER)

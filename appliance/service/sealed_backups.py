@@ -13,9 +13,11 @@ import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from appliance.errors import BadInput, NotFound, Refused, StoreError, Unavailable
 from appliance.runtime import paths
@@ -27,9 +29,19 @@ SUFFIX = ".sealed"
 NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip(\.sealed)?")
 MAGIC, FORMAT, ROUNDS = "owlbox sealed backup", 1, 600_000
 PIECE, LONGEST_HEAD = 1 << 20, 1024
+LARGEST_PIECE = PIECE + encryption.NONCE + encryption.TAG
 LIMIT_S = 4 * 3600.0
 SSH_CONFIG = "OWLBOX_SSH_CONFIG"  # names another configuration of ssh than the user's
 SHORTEST = 8  # characters of a passphrase
+
+
+class SealedHead(Struct, frozen=True):
+    """The first line of a sealed file, which anybody may have written: what deriving its key costs is bounded here."""
+
+    what: str
+    format: int
+    salt: Annotated[str, Meta(pattern="^(?:[0-9a-f]{2}){16,64}$")]
+    rounds: Annotated[int, Meta(ge=1, le=10 * ROUNDS)]
 
 
 class Place(Struct, frozen=True):
@@ -115,27 +127,33 @@ def seal(source: Path, target: Path, passphrase: str, progress: Progress) -> Non
 
 def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> None:
     """Write what was sealed; Refused for a wrong passphrase, StoreError for a damaged file."""
-    head = _read_head(source)
-    if head is None:
+    found = _read_head(source)
+    if found is None:
         raise StoreError(f"{source} is no sealed backup", hint="owlbox backup list shows the backups")
-    told = json.loads(head)
-    key = encryption.derived(passphrase, bytes.fromhex(told["salt"]), int(told["rounds"]))
-    total, number, is_last = source.stat().st_size, 0, False
+    head, told = found
+    key = encryption.derived(passphrase, bytes.fromhex(told.salt), told.rounds)
+    total, number, is_last, is_whole = source.stat().st_size, 0, False, False
+    damaged = StoreError(f"{source} is damaged or cut off", hint="take another one: owlbox backup list")
     try:
         with source.open("rb") as file, open(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
             file.seek(len(head))
             while not is_last:
-                size = file.read(4)
-                sealed = file.read(struct.unpack("<I", size)[0]) if len(size) == 4 else b""
-                is_last = file.tell() >= total
-                out.write(encryption.unseal(key, sealed, _about(head, number, is_last=is_last)))
+                prefix = file.read(4)
+                size = struct.unpack("<I", prefix)[0] if len(prefix) == 4 else 0
+                if not 0 < size <= LARGEST_PIECE or file.tell() + size > total:
+                    raise damaged
+                is_last = file.tell() + size == total
+                out.write(encryption.unseal(key, file.read(size), _about(head, number, is_last=is_last)))
                 number += 1
                 progress("opening", file.tell(), total)
+            is_whole = True
     except encryption.Broken:
-        target.unlink(missing_ok=True)
         if number:
-            raise StoreError(f"{source} is damaged or cut off", hint="take another one: owlbox backup list") from None
+            raise damaged from None
         raise Refused(f"{source} does not open with this passphrase", hint="or its first part is damaged") from None
+    finally:
+        if not is_whole:
+            target.unlink(missing_ok=True)
 
 
 def send(path: Path, place: Place, keep: int) -> list[str]:
@@ -213,15 +231,15 @@ def _run(place: Place, *commands: str) -> str:
     return done.stdout
 
 
-def _read_head(path: Path) -> bytes | None:
-    """The first line, None when the file is no sealed backup."""
+def _read_head(path: Path) -> tuple[bytes, SealedHead] | None:
+    """The first line and what it says, None when the file is no sealed backup."""
     with path.open("rb") as file:
         head = file.readline(LONGEST_HEAD)
     try:
-        told = json.loads(head)
-        return head if (told["what"], told["format"]) == (MAGIC, FORMAT) else None
-    except (ValueError, KeyError, TypeError):
+        told = msgspec.json.decode(head, type=SealedHead)
+    except (ValueError, RecursionError):
         return None
+    return (head, told) if (told.what, told.format) == (MAGIC, FORMAT) else None
 
 
 def _about(head: bytes, number: int, *, is_last: bool) -> bytes:

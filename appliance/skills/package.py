@@ -8,15 +8,14 @@ modules. Nothing is written, so a package that is refused leaves nothing behind.
 import io
 import os
 import stat
-import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePath, PurePosixPath
 
 import msgspec
 
 from appliance.errors import BadInput, NotFound, TooLarge
+from appliance.runtime import tar_reader
 from appliance.skills.skill_file import FILE
 
 MAX_FILES, MAX_BYTES, MAX_FILE_BYTES, MAX_DEPTH = 200, 4 << 20, 2 << 20, 20
@@ -77,9 +76,8 @@ def read_archive(data: bytes, name: str) -> Files:
     try:
         if zipfile.is_zipfile(io.BytesIO(data)):
             return dict(_bounded(_zip_files(data)))
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:*") as archive:
-            return dict(_bounded(_tar_files(archive)))
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        return dict(_bounded(_tar_files(data)))
+    except (*tar_reader.UNREADABLE, zipfile.BadZipFile, RuntimeError) as error:
         raise BadInput(f"{name} is no zip or tar archive that can be read: {error}") from None
 
 
@@ -190,15 +188,11 @@ def _zip_files(data: bytes) -> Iterator[tuple[str, PackageFile]]:
                 )
 
 
-def _tar_files(archive: tarfile.TarFile) -> Iterator[tuple[str, PackageFile]]:
-    for item in archive:
-        name = item.name.removeprefix("./")
-        if item.isdir() or item.type in (tarfile.XGLTYPE, tarfile.XHDTYPE):
-            continue
-        file = archive.extractfile(item) if item.isreg() else None
-        if file is None:
-            raise BadInput(f"{name} is a link or a device; a skill holds plain files only")
-        yield _checked(name), PackageFile(_limited(file.read(MAX_FILE_BYTES + 1), name), bool(item.mode & 0o111))
+def _tar_files(data: bytes) -> Iterator[tuple[str, PackageFile]]:
+    for item in tar_reader.members(tar_reader.decompressed(io.BytesIO(data)), MAX_ARCHIVE_BYTES):
+        if item.is_file:
+            name = item.name.removeprefix("./")
+            yield _checked(name), PackageFile(_limited(item.read(MAX_FILE_BYTES + 1), name), item.is_executable)
 
 
 def _limited(data: bytes, name: str) -> bytes:

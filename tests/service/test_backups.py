@@ -1,5 +1,6 @@
 """`owlbox backup` and `owlbox restore`: real homes, with and without a core, full disks and damaged archives."""
 
+import hashlib
 import json
 import os
 import random
@@ -8,25 +9,24 @@ import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 from process import Box, a_box, tree, until
 
 from appliance.clock import now_ms
-from appliance.errors import StoreError
+from appliance.errors import NotFound, OwlError, StoreError
 from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.tool_settings import PolicyKeys
 from appliance.runtime.upkeep_settings import Backups
-from appliance.service import backups
+from appliance.service import backups, restore, staging
 from appliance.store.database import Store
 
 __all__ = ["a_box"]
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """Nobody looks at the progress."""
 
 
 def saved(box: Box) -> Path:
@@ -87,10 +87,10 @@ def test_copies_from_before_a_migration_go_when_they_are_old(box: Box) -> None:
     old, new = (box.home.backups / f"before-migration-9-{at_ms}.db" for at_ms in (now_ms() - 61 * DAY_MS, now_ms() - 59 * DAY_MS))
     for path in (old, new):
         path.write_text("a database")
-    made = backups.make(box.home, Config(), box.home.root / "stick", silent)
+    made = backups.make(box.home, Config(), box.home.root / "stick", backups.unheard)
     assert made.removed == ()  # there is no backup yet of what came after them
     (box.home.box / "notes/n.md").write_text("x")
-    made = backups.make(box.home, Config(), box.home.root / "stick", silent)
+    made = backups.make(box.home, Config(), box.home.root / "stick", backups.unheard)
     assert (made.removed, old.exists(), new.exists()) == ((old.name,), False, True)
 
 
@@ -118,7 +118,7 @@ def test_a_copy_is_of_one_moment_while_others_write(box: Box) -> None:
     writer.start()
     try:
         for name in ("one", "two", "three"):
-            made = backups.make(box.home, Config(), box.home.root / name, silent)
+            made = backups.make(box.home, Config(), box.home.root / name, backups.unheard)
             copy = Store.open(_database_of(made.backup.path))
             assert copy.value("SELECT COUNT(*) % 2 FROM changesets") == 0 and copy.problems(is_quick=True) == []
             copy.close()
@@ -136,13 +136,13 @@ def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
         path.write_text("not ours to remove")
     for number in range(4):
         (box.home.box / "notes/n.md").write_text("x" * number)
-        made = backups.make(box.home, settings, folder, silent)
+        made = backups.make(box.home, settings, folder, backups.unheard)
         assert len(made.removed) == (1 if number > 1 else 0)
     assert len(backups.listing(folder)) == 2 and all(path.exists() for path in others)
     newest, oldest = backups.listing(folder)
     _age(oldest.path, now_ms() - 40 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")
-    made = backups.make(box.home, Config(backups=Backups(keep=9, keep_days=30)), folder, silent)
+    made = backups.make(box.home, Config(backups=Backups(keep=9, keep_days=30)), folder, backups.unheard)
     assert [one.path for one in backups.listing(folder)] == [made.backup.path, newest.path]
 
 
@@ -267,7 +267,7 @@ def test_a_damaged_database_makes_no_backup(box: Box) -> None:
     done = box.run("backup")
     assert done.returncode == 1 and "damaged" in done.stderr and list(box.home.backups.iterdir()) == []
     with pytest.raises(StoreError):
-        backups.make(box.home, Config(), box.home.backups, silent)
+        backups.make(box.home, Config(), box.home.backups, backups.unheard)
 
 
 KILLED = """
@@ -320,3 +320,153 @@ def test_a_full_disk_keeps_the_old_backups_and_leaves_no_half(box: Box, tmp_path
     done = subprocess.run(command, env=box.environ, capture_output=True, text=True)
     assert done.stdout == "code 5 left \n", done.stdout + done.stderr
     assert "disk full" in done.stderr and str(place) in done.stderr and "Traceback" not in done.stderr
+
+
+def with_files(source: Path, target: Path, *, extra: dict[str, bytes], manifest: dict[str, object] | None = None) -> Path:
+    """A backup that holds more than it should, or says something else of itself, all of it rightly digested."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w") as made:
+        told = json.loads(archive.read("manifest.json"))
+        told["digests"] |= {name: hashlib.sha256(data).hexdigest() for name, data in extra.items()}
+        kept = {name: archive.read(name) for name in archive.namelist() if name != "manifest.json"}
+        for name, data in {**kept, **extra}.items():
+            made.writestr(name, data)
+        made.writestr("manifest.json", json.dumps({**told, **(manifest or {})}))
+    return target
+
+
+FOREIGN = [
+    *({"vault/secrets": b"x"}, {"backups": b"x"}, {"sessions/a/data/x": b"x"}, {"logs/core.log": b"x"}, {"models/x.gguf": b"x"}),
+    *({"drop/users/a": b"x"}, {"ssh/authorized_keys": b"x"}, {"spend/spend.jsonl": b"x"}, {"mcp.json": b"x"}, {"box": b"x"}),
+    *({"owlbox.db-wal": b"x"}, {"owlbox.lock": b"x"}, {".gitignore": b"x"}, {"vault/x.toml": b"x"}, {"box/../vault/x": b"x"}),
+    *({"one.toml": b"x", "two.toml": b"x"}, {"box/" + "a/" * 1500 + "x.md": b"x"}, {"/etc/x.toml": b"x"}, {"skill-envs/x": b"x"}),
+]
+
+
+def test_a_restore_takes_what_a_backup_holds_and_nothing_that_the_archive_decides(box: Box, tmp_path: Path) -> None:
+    path, home = saved(box), box.home
+    home.vault.mkdir()
+    (home.vault / "secrets").write_text("mine")
+    before = tree(home.root)
+    for number, extra in enumerate(FOREIGN):
+        hostile = with_files(path, tmp_path / f"{number}.zip", extra=extra)
+        with pytest.raises(StoreError, match="no backup holds|name too long"):
+            restore.preview(home, Config(), hostile, backups.unheard)
+        with pytest.raises(StoreError):
+            restore.restore(home, hostile)
+    assert tree(home.root) == before
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        *({"made_ms": 10**18}, {"made_ms": -1}, {"made_ms": "now"}, {"database": 0}, {"database": 2**70}, {"version": "9" * 1000}),
+        *({"digests": []}, {"digests": {"owlbox.db": 5}}, {"counts": {"runs": "many"}}, {"digests": {}}, {"home": None}),
+    ],
+)
+def test_what_an_archive_says_of_itself_has_a_form(box: Box, tmp_path: Path, manifest: dict[str, object]) -> None:
+    hostile = with_files(saved(box), tmp_path / "owlbox-20260101T000000Z.zip", extra={}, manifest=manifest)
+    with pytest.raises(StoreError):
+        restore.preview(box.home, Config(), hostile, backups.unheard)
+
+
+def test_deep_and_large_manifests_and_foreign_archives_cost_no_listing(box: Box, tmp_path: Path) -> None:
+    good = saved(box)
+    spoilt = {"1": b"[" * 300_000, "2": b'{"x":' * 300_000, "3": b" " * (backups.LARGEST_MANIFEST + 1), "4": b"\xff\xfe"}
+    for number, data in spoilt.items():
+        with zipfile.ZipFile(good.parent / f"owlbox-2026010{number}T000000Z.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("manifest.json", data)
+    assert [one.path for one in backups.listing(good.parent)] == [good]
+    assert not box.json("backup")["is_new"]
+
+
+def test_archives_with_any_byte_changed_are_read_or_refused_with_words(box: Box, tmp_path: Path) -> None:
+    data, chance, path = saved(box).read_bytes(), random.Random(7), tmp_path / "owlbox-20260101T000000Z.zip"
+    tail = data.rindex(b"PK\x01\x02")  # the directory of the archive, where most of what can go wrong stands
+    for _ in range(300):
+        spoilt = bytearray(data)
+        for _ in range(chance.randrange(1, 4)):
+            spoilt[chance.choice((chance.randrange(len(data)), chance.randrange(tail - 2000, len(data))))] = chance.randrange(256)
+        path.write_bytes(spoilt)
+        try:
+            backups.verify(backups.read(path), backups.unheard)
+        except (StoreError, NotFound) as error:
+            assert str(path) in error.message
+
+
+def test_the_policy_file_comes_back_and_nothing_beside_it_is_lost(box: Box, tmp_path: Path) -> None:
+    home, settings = box.home, Config(policy=PolicyKeys(path="rules/policy.toml"))
+    (home.root / "rules").mkdir()
+    (home.root / "rules/policy.toml").write_text('mode = "strict"\n')
+    made = backups.make(home, settings, tmp_path, backups.unheard).backup
+    (home.root / "rules/policy.toml").write_text('mode = "open"\n')
+    (home.root / "rules/other.txt").write_text("kept")
+    assert "rules/policy.toml" in restore.preview(home, settings, made.path, backups.unheard).replaced
+    aside = restore.restore(home, made.path)
+    assert (home.root / "rules/policy.toml").read_text() == 'mode = "strict"\n' and (home.root / "rules/other.txt").exists()
+    assert (aside / "rules/policy.toml").read_text() == 'mode = "open"\n'
+
+
+def database_of_another(path: Path) -> None:
+    path.unlink()
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE places (url TEXT)")
+    other.close()
+
+
+FILES: dict[str, tuple[Callable[[Path, bytes, bytes], object], str]] = {
+    "empty": (lambda path, zipped, data: path.write_bytes(b""), "is empty"),
+    "zeros": (lambda path, zipped, data: path.write_bytes(bytes(9000)), "holds only zeros"),
+    "archive cut off": (lambda path, zipped, data: path.write_bytes(zipped[: len(zipped) // 2]), "is cut off"),
+    "database cut off": (lambda path, zipped, data: path.write_bytes(data[: len(data) // 2]), "is cut off: it has"),
+    "a text": (lambda path, zipped, data: path.write_text("Dear diary"), "is of another program, and no backup"),
+    "a model": (lambda path, zipped, data: path.write_bytes(b"GGUF" + bytes(90)), "is a model"),
+    "a database of another program": (lambda path, zipped, data: database_of_another(path), "database of another program"),
+    "a foreign zip": (lambda path, zipped, data: zipfile.ZipFile(path, "w").close(), "is a zip file and no backup"),
+    "a folder": (lambda path, zipped, data: (path.unlink(), path.mkdir()), "is a folder and no backup"),
+}
+
+
+def test_restoring_says_what_a_file_is(box: Box, tmp_path: Path) -> None:
+    path = saved(box)
+    zipped, plain = path.read_bytes(), tmp_path / "plain.db"
+    with box.store() as store:
+        store.snapshot(plain)
+    data = plain.read_bytes()
+    for name, (make, words) in FILES.items():
+        given = tmp_path / name.replace(" ", "-")
+        given.write_text("")
+        make(given, zipped, data)
+        with pytest.raises(OwlError, match=words) as told:
+            restore.preview(box.home, Config(), restore.find(box.home, str(given)), backups.unheard)
+        assert str(given) in told.value.message and "update owlbox" not in told.value.hint
+    done = box.run("restore", str(tmp_path / "zeros"), "--dry-run")
+    assert done.returncode == 1 and "holds only zeros" in done.stderr
+
+
+HELD = """
+import os, sys
+from pathlib import Path
+from appliance.service import staging
+with staging.stage(Path(sys.argv[1])) as made:
+    (made / "opened.zip").write_text("everything in plain")
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_killed_commands_left_is_named_and_removed_by_the_next_and_by_maintenance(box: Box) -> None:
+    path = saved(box)
+    home, folder = box.home, box.home.backups
+    for round in ("restore", "maintain"):
+        subprocess.run([sys.executable, "-c", HELD, str(home.root)], env=box.environ)
+        [left] = home.root.glob(".restoring-*")
+        (home.root / ".restore-20260101T000000Z/box").mkdir(parents=True)
+        with staging.stage(home.root) as held:
+            told = box.run("restore", path.name).stderr if round == "restore" else box.run("maintain").stdout
+            assert held.is_dir() and not left.exists()  # one that somebody works in stays
+        assert f"removed {left.name}" in told and "a restore was ended halfway: run it again" in told, told
+        assert list(home.root.glob(".resto*")) == []
+    assert (folder / "before-restore-20260101T000000Z/box").is_dir()
+    for name in (".owlbox-20260101T000000Z.77.zip.part", ".owlbox-20260101T000000Z.78.zip.part.db"):
+        (folder / name).write_text("half")
+    told = box.run("maintain").stdout
+    assert told.count("which a backup that was ended had left") == 2 and not list(folder.glob(".owlbox*"))

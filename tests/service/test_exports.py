@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,22 @@ import sshd
 from process import Box, a_box, end, until  # noqa: F401
 
 from appliance.errors import BadInput, OwlError, Refused, StoreError
-from appliance.service import sealed_backups
+from appliance.runtime.paths import Home
+from appliance.service import exports, restore, sealed_backups
 from appliance.store import table_lines
 
 PASSPHRASE = "four words of mine"
+KILLED = """
+import os, sys
+from pathlib import Path
+from appliance.runtime.paths import Home
+from appliance.service import exports
+def die(event, args):
+    if event == "open" and "schedules.json" in str(args[0]):
+        os.kill(os.getpid(), 9)
+sys.addaudithook(die)
+exports.write(Home(Path("{home}")), Path("{out}"))
+"""
 
 
 def settled(line: str) -> dict[str, object]:
@@ -79,6 +92,11 @@ def test_each_turn_of_a_run_is_a_text_file_to_read_later(box: Box, tmp_path: Pat
         ("manifest.json", "{}", "cannot be read"),
         ("tables/tasks.jsonl", "", "holds other rows"),
         ("tables/tasks.jsonl", "[1\n", "a line in"),
+        ("tables/tasks.jsonl", "[" * 100_000 + "\n", "a line in"),
+        ("manifest.json", "[" * 100_000, "cannot be read"),
+        ("manifest.json", '{"owlbox": "1", "database": 10, "at": "", "rows": {"tasks": "many"}}', "cannot be read"),
+        ("manifest.json", " " * 5_000_000, "is no plain file of at most"),
+        ("UNFINISHED", "", "is not whole"),
     ],
 )
 def test_an_export_that_was_changed_is_refused(box: Box, tmp_path: Path, name: str, text: str, words: str) -> None:
@@ -87,6 +105,51 @@ def test_an_export_that_was_changed_is_refused(box: Box, tmp_path: Path, name: s
     (tmp_path / "out" / name).write_text(text)
     done = box.run("import", str(tmp_path / "out"), "--home", str(tmp_path / "new"))
     assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["owlbox.lock"]  # nothing half made
+
+
+def test_an_import_takes_plain_files_alone(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("mine")
+    out, number = tmp_path / "out", 0
+    exports.write(box.home, out)
+    (out / "box/notes").mkdir(exist_ok=True)
+    (out / "box/notes/link.md").symlink_to(tmp_path / "secret")
+    os.mkfifo(out / "box/notes/pipe.md")
+    new = Home(tmp_path / "new")
+    new.root.mkdir()
+    exports.read(new, out)
+    assert (new.box / "SOUL.md").exists() and list((new.box / "notes").iterdir()) == []
+    assert sorted(path.name for path in new.backups.iterdir()) == []
+    for name in ("manifest.json", "owlbox.toml", "tables/entries.jsonl", "box"):
+        for make in (
+            (lambda path: path.symlink_to(tmp_path / "secret"), os.mkfifo)
+            if name != "box"
+            else (lambda path: path.symlink_to(tmp_path),)
+        ):
+            (out / name).rename(tmp_path / "kept")
+            make(out / name)
+            home = Home(tmp_path / f"home{(number := number + 1)}")
+            home.root.mkdir()
+            with pytest.raises(BadInput, match="plain file|is a link"):
+                exports.read(home, out)
+            assert list(home.root.iterdir()) == []
+            (out / name).unlink()
+            (tmp_path / "kept").rename(out / name)
+
+
+def test_an_export_that_was_cut_off_says_so_and_is_made_again(box: Box, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = KILLED.format(home=box.home.root, out=out)
+    assert subprocess.run([sys.executable, "-c", script], env=box.environ).returncode == -9
+    assert (out / "tables").is_dir() and "cut off" in (out / "UNFINISHED").read_text()
+    done = box.run("import", str(out), "--home", str(tmp_path / "new"))
+    assert done.returncode == 2 and "its export was cut off" in done.stderr and f"owlbox export {out} again" in done.stderr
+    (out / "mine.txt").write_text("not written by an export")
+    done = box.run("export", str(out))
+    assert done.returncode != 0 and "is not empty" in done.stderr and (out / "tables").is_dir()
+    (out / "mine.txt").unlink()
+    assert box.run("export", str(out)).returncode == 0 and not (out / "UNFINISHED").exists()
+    assert box.run("import", str(out), "--home", str(tmp_path / "new")).returncode == 0
 
 
 def ignore(stage: str, done: int, total: int) -> None:
@@ -113,6 +176,34 @@ def test_what_is_sealed_opens_again_with_the_same_words_alone(tmp_path: Path, si
         sealed.write_bytes(data[: data.index(b"\n") + 1 + 4 + sealed_backups.PIECE + 28])
         with pytest.raises((StoreError, Refused)):
             sealed_backups.unseal(sealed, tmp_path / "f", PASSPHRASE, ignore)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *({"rounds": 10**12}, {"rounds": 0}, {"rounds": "many"}, {"salt": "zz" * 16}, {"salt": "ab" * 15}, {"salt": "ab" * 400}),
+        *({"salt": 5}, {"format": 2}),
+    ],
+)
+def test_what_a_sealed_file_says_of_its_key_is_bounded(box: Box, tmp_path: Path, told: dict[str, object]) -> None:
+    head = {"what": sealed_backups.MAGIC, "format": 1, "salt": "ab" * 16, "rounds": 600_000}
+    path = tmp_path / "a.zip.sealed"
+    path.write_bytes(json.dumps({**head, **told}).encode() + b"\n" + bytes(100))
+    assert not sealed_backups.is_sealed(path)
+    with pytest.raises(StoreError, match="a sealed backup whose first line this owlbox does not take"):
+        restore.is_archive(path)
+
+
+def test_heads_that_are_deep_and_pieces_without_end_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip.sealed"
+    path.write_bytes(b"[" * 5000)
+    assert not sealed_backups.is_sealed(path)
+    head = json.dumps({"what": sealed_backups.MAGIC, "format": 1, "salt": "ab" * 16, "rounds": 1}).encode() + b"\n"
+    for rest in (b"\xff\xff\xff\xff" + bytes(9), b"\x40\0\0\0" + bytes(9), b"", b"\0\0\0\0", b"\x02"):
+        path.write_bytes(head + rest)
+        with pytest.raises(StoreError, match="damaged or cut off"):
+            sealed_backups.unseal(path, tmp_path / "out", PASSPHRASE, ignore)
+        assert not (tmp_path / "out").exists()
 
 
 def test_of_two_backups_of_the_same_second_the_second_is_kept(tmp_path: Path) -> None:

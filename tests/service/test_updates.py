@@ -1,6 +1,8 @@
 """Updates: what is refused, what is applied and taken back, and a machine that stops at every moment of one."""
 
 import base64
+import gzip
+import io
 import json
 import os
 import re
@@ -22,6 +24,7 @@ from appliance import __version__
 from appliance.clock import now_ms
 from appliance.errors import OwlError, Refused, StoreError
 from appliance.knowledge.entries import Entries
+from appliance.runtime import tar_reader
 from appliance.runtime.paths import Home
 from appliance.secrets import encryption
 from appliance.service.updates import bundle, home_steps, last_check, source
@@ -253,7 +256,7 @@ BAD: dict[str, tuple[dict[str, object], Callable[[Path], object] | None, str]] =
     ),
     "cut off in a wheel": ({}, lambda path: os.truncate(path, 3600), "cut off|not what was signed"),
     "cut off early": ({}, lambda path: os.truncate(path, 700), "cut off"),
-    "empty": ({}, lambda path: os.truncate(path, 0), "empty file"),
+    "empty": ({}, lambda path: os.truncate(path, 0), "cut off"),
     "no bundle": ({}, lambda path: path.write_bytes(b"hello" * 500), "no bundle"),
     "one file more": ({}, add_file, "was not signed"),
     "expired": ({"days": -1}, None, "it expired on"),
@@ -277,6 +280,61 @@ def test_bundles_that_cannot_be_trusted_are_refused_with_words(tmp_path: Path, n
         said = str(error)
     assert re.search(words, said), said
     assert state(versions, home) == OLD and [p.name for p in versions.iterdir() if p.name.startswith("9")] == []
+
+
+def chained(kind: bytes, record: bytes, count: int) -> bytes:
+    """Headers in a row, each of which announces another."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, len(record)
+    return (info.tobuf() + record.ljust(512, b"\0")) * count
+
+
+def announcing(kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo("manifest.json")
+    info.type, info.size = kind, size
+    return info.tobuf()
+
+
+def test_a_bad_bundle_on_a_stick_hides_no_good_one(tmp_path: Path) -> None:
+    good = make_bundle(tmp_path)
+    bad = {
+        "pax": chained(tarfile.XHDTYPE, b"14 comment=aa\n", 3000),
+        "long": chained(tarfile.GNUTYPE_LONGNAME, b"a", 3000),
+        "global": chained(tarfile.XGLTYPE, b"14 comment=aa\n", 3000),
+        "record": announcing(tarfile.XHDTYPE, 7 << 30),
+        "large": announcing(tarfile.REGTYPE, 10**6 + 1),
+        "sparse": announcing(tarfile.GNUTYPE_SPARSE, 10),
+        "size": chained(tarfile.XHDTYPE, b"10 size=0\n", 1) + chained(tarfile.XHDTYPE, b"14 comment=aa\n", 3000),
+        "odd": chained(tarfile.XHDTYPE, b"99999 path=a\n", 1),
+        "gzip": gzip.compress(good.read_bytes()),
+        "deep": b"",
+    }
+    for name, data in bad.items():
+        path = tmp_path / f"owlbox-9.9.9-linux_{name}.bundle"
+        path.write_bytes(data)
+        with pytest.raises(Refused), bundle.opened(path, PUBLIC):
+            pass
+    os.mkfifo(tmp_path / "owlbox-9.9.9-linux_pipe.bundle")
+    assert bundle.find(tmp_path, PUBLIC) == good
+
+
+def test_a_signed_manifest_without_end_is_refused() -> None:
+    data = b"[" * 100_000
+    with pytest.raises(Refused, match="cannot be read"):
+        bundle.read_manifest(data, encryption.sign(PRIVATE, data), PUBLIC, "x.bundle")
+
+
+def test_names_longer_than_a_header_takes_are_read(tmp_path: Path) -> None:
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
+        name = "w/" * 30 + "n" * (90 if form == tarfile.USTAR_FORMAT else 300)
+        with tarfile.open(tmp_path / "a.tar", "w", format=form) as archive:
+            info = tarfile.TarInfo(name)
+            info.size = 700
+            archive.addfile(info, io.BytesIO(b"ab" * 350))
+            archive.addfile(tarfile.TarInfo("next"), io.BytesIO())
+        with (tmp_path / "a.tar").open("rb") as file:
+            read = [(one.name, one.read(3), one.size_bytes) for one in tar_reader.members(file, 1 << 20)]
+        assert read == [(name, b"aba", 700), ("next", b"", 0)], form
 
 
 @pytest.mark.parametrize("text", ["", "abc", base64.b64encode(bytes(31)).decode()])

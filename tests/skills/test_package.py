@@ -1,5 +1,6 @@
 """What arrives is read within bounds or refused, and the review names what a reader would not see."""
 
+import gzip
 import io
 import os
 import tarfile
@@ -36,6 +37,13 @@ def tarred(*members: tuple[str, bytes, bytes]) -> bytes:
             item.type, item.size, item.linkname = kind, len(data), "/etc/passwd" if kind != tarfile.REGTYPE else ""
             archive.addfile(item, io.BytesIO(data))
     return made.getvalue()
+
+
+def announced(kind: bytes, size: int, count: int = 1) -> bytes:
+    """Compressed headers in a row that announce so many bytes each, with a small file behind them."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return gzip.compress((info.tobuf() + bytes(size + -size % 512)) * count + tarfile.TarInfo("SKILL.md").tobuf() + bytes(1024))
 
 
 def put(path: Path, data: bytes) -> Path:
@@ -86,6 +94,9 @@ def test_one_of_several_is_chosen_by_its_folder(tmp_path: Path) -> None:
         tarred(("SKILL.md", tarfile.LNKTYPE, b"")),
         tarred(("SKILL.md", tarfile.FIFOTYPE, b"")),
         tarred(("../../SKILL.md", tarfile.REGTYPE, b"x")),
+        announced(tarfile.XHDTYPE, 30 << 20),
+        announced(tarfile.GNUTYPE_LONGNAME, 1, 3000),
+        announced(tarfile.REGTYPE, 30 << 20),
         b"not an archive",
         zipped({"SKILL.md": TEXT.encode()})[:-30],
     ],

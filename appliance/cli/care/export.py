@@ -1,11 +1,12 @@
 """`owlbox export` and `owlbox import`: everything as files that can be read without Owlbox, and back into a new home."""
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import show
+from appliance.cli.console.terminal import say, show
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -36,12 +37,14 @@ def export(args: argparse.Namespace, home: Home) -> int:
 
 
 def import_home(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import exports
+    from appliance.service import exports, staging
     from appliance.service.daemon import Lock
 
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = Lock(home.lock)
     try:
+        for told in staging.clean(home):
+            say(told, sys.stderr)
         counts = exports.read(home, Path(args.folder).expanduser().absolute())
     finally:
         lock.release()

@@ -16,13 +16,14 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from msgspec import Struct
 
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, Refused
+from appliance.runtime import tar_reader
+from appliance.runtime.tar_reader import Member
 from appliance.secrets import encryption
 from appliance.service.updates.last_check import order
 
@@ -31,7 +32,7 @@ MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
 NAME = re.compile(r"owlbox-[0-9][0-9a-z.]*-[a-z0-9_]+\.bundle")
 WHEEL = re.compile(r"wheels/[A-Za-z0-9_.+!-]+\.whl")
 VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,3}")
-LARGEST_MANIFEST = 1_000_000
+LARGEST_MANIFEST, LARGEST = 1_000_000, 8 << 30  # bytes
 PIECE = 1 << 20
 ELSEWHERE = "take one from where this installation is maintained"
 
@@ -56,6 +57,7 @@ class Manifest(Struct, frozen=True):
     expires_ms: int
     database: int
     files: dict[str, tuple[int, str]]
+    format: int = 0
 
     @property
     def target(self) -> Target:
@@ -89,11 +91,10 @@ def read_manifest(data: bytes, signature: bytes, key: bytes, name: str) -> Manif
     if not encryption.is_signed(key, data, signature):
         raise Refused(f"{name}: its signature is not that of updates.key", hint=f"it was changed or made by another: {ELSEWHERE}")
     try:
-        told = json.loads(data)
-        found = msgspec.convert(told, Manifest)
-    except (ValueError, msgspec.ValidationError) as error:
+        found = msgspec.json.decode(data, type=Manifest)
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{name}: its manifest cannot be read: {error}", hint=ELSEWHERE) from None
-    if told.get("format") != FORMAT or not VERSION.fullmatch(found.version) or not all(WHEEL.fullmatch(one) for one in found.files):
+    if found.format != FORMAT or not VERSION.fullmatch(found.version) or not all(WHEEL.fullmatch(one) for one in found.files):
         raise Refused(f"{name}: its manifest is of another kind than this version knows", hint=ELSEWHERE)
     return found
 
@@ -110,28 +111,28 @@ def require_usable(found: Manifest, current: str, name: str) -> None:
 
 
 @contextmanager
-def opened(path: Path, key: bytes) -> Iterator[tuple[Manifest, tarfile.TarFile]]:
-    """A bundle whose signature was checked; its files are checked when they are unpacked."""
+def opened(path: Path, key: bytes) -> Iterator[tuple[Manifest, Iterator[Member]]]:
+    """A bundle whose signature was checked, and what else is in it, which is checked when it is unpacked."""
     try:
-        with tarfile.open(path, "r:") as archive:
-            data, signature = (_read_first(archive, name, path) for name in (MANIFEST, SIGNATURE))
-            yield read_manifest(data, signature, key, path.name), archive
+        with path.open("rb") as file:
+            members = tar_reader.members(file, LARGEST)
+            data, signature = (_read_first(members, name, path) for name in (MANIFEST, SIGNATURE))
+            yield read_manifest(data, signature, key, path.name), members
     except FileNotFoundError:
         raise NotFound(f"no bundle {path}", hint="give a file that ends in .bundle, or a folder with one") from None
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except tar_reader.UNREADABLE as error:
         raise Refused(f"{path.name}: it is cut off, damaged or no bundle: {error}", hint="copy or download it again") from None
 
 
-def unpack(found: Manifest, archive: tarfile.TarFile, folder: Path, name: str) -> list[Path]:
+def unpack(found: Manifest, members: Iterator[Member], folder: Path, name: str) -> list[Path]:
     """Write the wheels into a folder; Refused unless they are exactly those that were signed."""
     made, left = [], dict(found.files)
-    while (member := _next_member(archive, name)) is not None:
-        if member.name not in left or not member.isreg():
+    for member in members:
+        if member.name not in left or not member.is_file:
             raise Refused(f"{name}: it holds {member.name}, which was not signed", hint=ELSEWHERE)
         size, digest = left.pop(member.name)
-        source = archive.extractfile(member)
         target = folder / Path(member.name).name
-        if source is None or member.size != size or _copy_file(source, target) != digest:
+        if member.size_bytes != size or _copy_file(member, target) != digest:
             raise Refused(f"{name}: {member.name} is not what was signed", hint="copy or download it again")
         made.append(target)
     if left:
@@ -144,7 +145,7 @@ def find(place: Path, key: bytes) -> Path:
     if not place.is_dir():
         return place
     known: list[tuple[tuple[int, ...], Path]] = []
-    for path in sorted(place.glob("owlbox-*.bundle")):
+    for path in sorted(path for path in place.glob("owlbox-*.bundle") if path.is_file()):
         try:
             with opened(path, key) as (found, _):
                 if found.target == this_target():
@@ -159,13 +160,13 @@ def find(place: Path, key: bytes) -> Path:
 def describe(version: str, database: int, wheels: list[Path], target: Target, expires_ms: int) -> Manifest:
     """What the manifest of a bundle with these wheels says; `database` is the version that it migrates to."""
     files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
-    return Manifest(version, target.platform, target.python, now_ms(), expires_ms, database, files)
+    return Manifest(version, target.platform, target.python, now_ms(), expires_ms, database, files, FORMAT)
 
 
 def build(folder: Path, manifest: Manifest, wheels: list[Path], private: bytes) -> Path:
     """Write and sign a bundle, with its digest and the index of a source beside it; the bundle's path."""
     path = folder / f"owlbox-{manifest.version}-{manifest.platform}.bundle"
-    data = json.dumps({"format": FORMAT, **msgspec.to_builtins(manifest)}, indent=1).encode()
+    data = json.dumps(msgspec.to_builtins(manifest), indent=1).encode()
     index = (
         (MANIFEST, folder / "latest.json", data),
         (SIGNATURE, folder / "latest.sig", encryption.sign(private, data)),
@@ -180,30 +181,19 @@ def build(folder: Path, manifest: Manifest, wheels: list[Path], private: bytes) 
     return path
 
 
-def _next_member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo | None:
-    try:
-        return archive.next()
-    except (tarfile.TarError, EOFError) as error:
-        raise Refused(f"{name}: it is cut off or damaged: {error}", hint="copy or download it again") from None
-
-
-def _read_first(archive: tarfile.TarFile, name: str, path: Path) -> bytes:
-    member = archive.next()
-    if member is None or member.name != name or not member.isreg() or member.size > LARGEST_MANIFEST:
+def _read_first(members: Iterator[Member], name: str, path: Path) -> bytes:
+    member = next(members, None)
+    if member is None or member.name != name or not member.is_file or member.size_bytes > LARGEST_MANIFEST:
         raise Refused(f"{path.name}: it does not begin as a bundle does", hint=ELSEWHERE)
-    source = archive.extractfile(member)
-    return source.read() if source else b""
+    return member.read(LARGEST_MANIFEST)
 
 
-def _copy_file(source: IO[bytes], target: Path) -> str:
+def _copy_file(source: Member, target: Path) -> str:
     digest = hashlib.sha256()
     with target.open("xb") as file:
-        try:
-            while piece := source.read(PIECE):
-                digest.update(piece)
-                file.write(piece)
-        except tarfile.TarError:
-            return ""  # cut off
+        while piece := source.read(PIECE):
+            digest.update(piece)
+            file.write(piece)
     return digest.hexdigest()
 
 

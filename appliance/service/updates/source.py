@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from appliance.clock import monotonic_s, now_ms
-from appliance.errors import OwlError, Unavailable
+from appliance.errors import NotFound, OwlError, Unavailable
 from appliance.models import download
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpClient, Request
@@ -52,9 +52,15 @@ def is_due(home: Home, now: int) -> bool:
 def find_plugged(key: bytes) -> Path:
     """The newest bundle in the upper folders of disks that are plugged in."""
     folders = [one for root in PLUGGED for one in (*Path(root).glob("*"), *Path(root).glob("*/*")) if one.is_dir()]
+    refused: NotFound | None = None
     for folder in folders:
         if any(folder.glob("owlbox-*.bundle")):
-            return bundle.find(folder, key)
+            try:
+                return bundle.find(folder, key)
+            except NotFound as error:
+                refused = error  # another disk may have the right one
+    if refused is not None:
+        raise refused
     raise Unavailable("updates.source is empty and no disk with a bundle is plugged in", hint="updates.source, or a file")
 
 
