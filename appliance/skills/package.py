@@ -15,8 +15,8 @@ from pathlib import Path, PurePath, PurePosixPath
 import msgspec
 
 from appliance.errors import BadInput, NotFound, TooLarge
-from appliance.runtime import tar_reader
 from appliance.skills.skill_file import FILE
+from appliance.text import tar_reader
 
 MAX_FILES, MAX_BYTES, MAX_FILE_BYTES, MAX_DEPTH = 200, 4 << 20, 2 << 20, 20
 MAX_ARCHIVE_BYTES = 16 << 20

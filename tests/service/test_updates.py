@@ -24,7 +24,6 @@ from appliance import __version__
 from appliance.clock import now_ms
 from appliance.errors import OwlError, Refused, StoreError
 from appliance.knowledge.entries import Entries
-from appliance.runtime import tar_reader
 from appliance.runtime.paths import Home
 from appliance.secrets import encryption
 from appliance.service.updates import bundle, home_steps, last_check, source
@@ -33,6 +32,7 @@ from appliance.service.updates.journal import Journal, JournalFile, Step
 from appliance.service.updates.updater import RECOVERY, TRIAL, Updater
 from appliance.store.database import Store
 from appliance.store.migrations import LATEST
+from appliance.text import tar_reader
 
 PRIVATE, PUBLIC = encryption.new_signing_key()
 WEEK_MS = 7 * 86_400_000
