@@ -371,7 +371,7 @@ class Finish(Struct, frozen=True):
     output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
     """
 
-    reason: Literal["stop", "length", "tool_calls", "repetition"]
+    reason: Literal["stop", "length", "tool_calls", "repetition", "filtered"]
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     provider: str = ""

@@ -290,7 +290,9 @@ class PageLoader:
                 finish = piece
             elif isinstance(piece, Piece) and not piece.is_reasoning:
                 text += piece.text
-        return answer_parser.read(text, finish.tool_calls, SPECS, MAX_CALLS, is_cut=finish.reason in ("length", "repetition"))
+        return answer_parser.read(
+            text, finish.tool_calls, SPECS, MAX_CALLS, is_cut=finish.reason in ("length", "repetition", "filtered")
+        )
 
 
 def _build_system(route: Route) -> tuple[Part, ...]:

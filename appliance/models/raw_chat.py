@@ -74,7 +74,7 @@ class RawChat:
         return {
             "text": "".join(said),
             "model": finish.model if finish else route.model,
-            "reason": "length" if finish and finish.reason == "length" else "stop",
+            "reason": finish.reason if finish and finish.reason in ("length", "filtered") else "stop",
             "prompt_tokens": finish.prompt_tokens if finish else 0,
             "output_tokens": finish.output_tokens if finish else 0,
         }

@@ -194,6 +194,6 @@ def _read_answer(model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel
     for piece in failover.generate(model, routes, ask, cancel):
         if isinstance(piece, Piece) and not piece.is_reasoning:
             text += piece.text
-        elif isinstance(piece, Finish) and piece.reason in ("length", "repetition"):
+        elif isinstance(piece, Finish) and piece.reason in ("length", "repetition", "filtered"):
             text = text.rpartition(".")[0] + "."  # a sentence that was cut off says little
     return text.strip()

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
 from appliance.language import support
-from appliance.prompt import pruning, sections
+from appliance.language.times.timezones import LOCAL
+from appliance.prompt import message_context, pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
 from appliance.prompt.packet_types import Packet, Scene, Stage
 from appliance.prompt.pruning import Strategy
@@ -65,6 +66,7 @@ QUESTION = "\n\nQuestion: "
 HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 # Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
+CONTEXT_TOKENS = 60  # that the lines of `message_context` may take beside what is counted
 GREETING = re.compile(
     r"\W*(?:(?:hello|hi|hey|hallo|bonjour|salut|hola)\W+)?"
     r"(?:hello|hi|hey|hallo|bonjour|bonsoir|salut|hola"
@@ -114,10 +116,12 @@ class Packets:
         self._densities: dict[str, float] = {}
         self.hooks = self._more.hooks
         self.owners: Sequence[Owner] = ()
+        self.zone = LOCAL
         self._register_sections()
 
-    def configure(self, prompt: Prompt, budget: Budget, owners: Sequence[Owner]) -> None:
-        """Take these keys of the configuration into use, and the owner's addresses."""
+    def configure(self, prompt: Prompt, budget: Budget, owners: Sequence[Owner], zone: str) -> None:
+        """Take these keys of the configuration into use, the owner's addresses, and the zone that times are told in."""
+        self.zone = zone
         self.override = prompt.system_prompt_override
         self.ceiling, self.divisor, self.strategy = budget.ceiling, budget.token_divisor, budget.pruning
         self.owners = owners
@@ -275,7 +279,8 @@ class Packets:
         ceiling, density, spare = self._ceiling_of(scene), self.density(scene.route), 0
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
         while True:
-            fitted = self._prune_messages(scene, system, spare)
+            fitted = self._prune_messages(scene, system, spare + CONTEXT_TOKENS)
+            fitted.messages[:] = message_context.dated(fitted.messages, scene.person, self._more.folder, self.zone)
             spoken = sum(pruning.size_of(m, density) for m in fitted.messages)
             table = Table((tokens.Line("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
             notes = (f"{fitted.dropped} earlier messages were left out",) if fitted.dropped else ()
@@ -308,9 +313,8 @@ class Packets:
         said = self._spoken_lines(scene, seen.log)
         nothing: tuple[Part, ...] = ()
         shown = tuple(Part(quoted(part.name), safe(part.text)) for part in found)
-        parts = _only_parts(
-            self.hooks.filter(hook_points.USER, nothing, Stage(scene, seen, sections.joined(seen.log, said), shown))
-        )
+        stage = Stage(scene, seen, sections.joined(seen.log, said), shown, self.zone, self._more.folder)
+        parts = _only_parts(self.hooks.filter(hook_points.USER, nothing, stage))
         fixed = _count_chars(system, [], scene) + len(scene.prompt) + sum(len(line.text) for line in said) + FRAME
         fixed += sum(len(part.text) for part in parts if part.name not in OF_ENTRIES)
         table = self._budget_table(scene, seen, fixed)
@@ -356,6 +360,7 @@ class More(Struct, frozen=True):
     blocks: Blocks | None = None
     chronicle: Chronicle | None = None
     documents: ShownDocuments | None = None
+    folder: str = ""  # where the notes lie
 
 
 def _fence_message(message: Message) -> Message:

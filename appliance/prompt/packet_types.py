@@ -8,6 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec import field as struct_field
 
+from appliance.language.times.timezones import LOCAL
 from appliance.prompt.entry_blocks import Seen
 from appliance.records import Message, Part, Route, ToolSpec
 from appliance.text.tokens import Table
@@ -108,3 +109,5 @@ class Stage(Struct, frozen=True):
     seen: Seen
     log: tuple[str, ...]
     found: tuple[Part, ...]
+    zone: str = LOCAL  # that times are told in
+    folder: str = ""  # where the notes lie

@@ -7,11 +7,10 @@ every turn (time, figures) is in the last two blocks alone. Pure but for the clo
 import platform
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from appliance import __version__
 from appliance.clock import now_ms
-from appliance.prompt import entry_blocks
+from appliance.prompt import entry_blocks, message_context
 from appliance.prompt.entry_blocks import Item
 from appliance.prompt.packet_types import Figures, Scene, Stage
 from appliance.prompt.run_log import DONE, Line, Place
@@ -64,8 +63,9 @@ def relevant(stage: Stage) -> str:
 def instructions(stage: Stage) -> str:
     """Where and when this turn is, and what is to be done now."""
     scene = stage.scene
-    now = datetime.fromtimestamp(now_ms() / 1000).astimezone()
-    about = [f"{now:%A %Y-%m-%d %H:%M %z}, owlbox {__version__} on {platform.system()}, turn {scene.turn}"]
+    where = f", notes in {stage.folder}" if stage.folder else ""
+    now = message_context.tell_time(now_ms(), stage.zone)
+    about = [f"{now}, owlbox {__version__} on {platform.system()}{where}, turn {scene.turn}"]
     about += ["Mode ask: answer, and change no files."] if scene.mode == "ask" else []
     # Tried on the bundled model, which goes on with whatever stands here instead of answering (2026-11-22).
     return "\n".join([*about, f"Now answer {quoted(scene.person)}'s prompt." if scene.person else "Now answer the prompt."])

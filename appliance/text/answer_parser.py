@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import code_regions, tool_call_formats
+from appliance.text import code_regions, model_marks, tool_call_formats
 from appliance.text.scanner import CONTAINER, Source
 from appliance.text.tool_call_formats import Found, Written
 from appliance.text.xml_tags import Close, Tag, Tags, pattern
@@ -49,7 +49,7 @@ SAME = (
     ("read", "read_file", "context_read", "get"), ("sh", "exec", "shell", "bash"), ("fetch_url", "web_fetch"),
     ("list_files", "list_dir"), ("set", "write_file"), ("search", "context_search"), ("update", "summarize"),
 )  # fmt: skip
-STARTS = (*tool_call_formats.OPENERS, *tool_call_formats.NOISE, tool_call_formats.LIST_MARK)
+STARTS = (*model_marks.STARTS, tool_call_formats.LIST_MARK.lower())
 TARGETS = ("path", "to", "query", "question")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -129,7 +129,7 @@ class Names:
             if self._others.intersection(group):
                 self._others.update(set(group) - self._folded.keys())
         self.tag = pattern({*self._folded, *self._others})
-        tags, marks = self.tag.pattern if self.tag else "(?!)", tool_call_formats.MARK.pattern
+        tags, marks = self.tag.pattern if self.tag else "(?!)", model_marks.MARK.pattern
         names = "|".join(name for name in code_regions.ELEMENTS if name not in {*self._folded, *self._others})
         elements = code_regions.ELEMENT.format(names=names or "(?!)")
         parts = {"container": CONTAINER, "marks": marks, "tags": f"(?i:{tags})", "elements": f"(?i:{elements})"}
@@ -180,6 +180,8 @@ class Reader:
             if not found.is_prose:
                 self._kept.append(text[self._kept_to : match.start()])
                 self._kept_to = at
+                if found.is_thought_end:  # only the end was marked: all before it was thought
+                    self._kept, self.calls, self.count, self.warnings, self.is_malformed = [], [], 0, [], False
                 self._take_calls(found)
         rest = text[self._kept_to :]
         if (start := self._cut_mark(rest)) < len(rest):
@@ -222,7 +224,7 @@ class Reader:
             return self._read_code(match.end() - len(marks), len(marks))
         if token == tool_call_formats.LIST_MARK:
             return tool_call_formats.listed(source, at)
-        if token[0] in "{[":
+        if token in ("{", "["):
             return tool_call_formats.line_json(source, match.end() - 1)
         tag = self._tags.at(at)
         if tag is None:
@@ -432,7 +434,8 @@ def _whole_arguments(arguments: dict[str, Any]) -> dict[str, Any] | None:
 
 FEW_TILDES = re.compile(rf"{CONTAINER}~{{1,2}}\Z")
 KEPT = 64  # how much of what is decided stays, for a look back
-PASSING = re.compile(MARKS.format(container=CONTAINER, marks="<(?=[A-Za-z/|])", tags="(?!)", elements="<!--"), re.MULTILINE)
+BEGUN_MARKS = "<(?=[A-Za-z/|\uff5c])|\\[(?=/?(?i:think))|◁"
+PASSING = re.compile(MARKS.format(container=CONTAINER, marks=BEGUN_MARKS, tags="(?!)", elements="<!--"), re.MULTILINE)
 
 
 class Showing:
@@ -508,8 +511,8 @@ class Showing:
         if line >= at and FEW_TILDES.match(text, line):
             self._base = line
             return line
-        tail = max(text.rfind("<", at), text.rfind("[", at))
-        if tail >= at and any(start.startswith(text[tail:]) for start in self._starts):
+        tail = max(text.rfind(first, at) for first in "<[◁")
+        if tail >= at and any(start.startswith(text[tail:].lower()) for start in self._starts):
             self._base = tail
             return tail
         self._base = max(at, line if not text[line:].strip(" \t") else len(text))
@@ -535,19 +538,19 @@ class Showing:
         if token[-1] in "`~":
             marks = token[token.index(token[-1]) :]
             return self._code_passed(match.end() - len(marks), len(marks), wait, source)
-        if token[0] in "{[" and token != tool_call_formats.LIST_MARK:
+        mark = model_marks.MARK.match(text, match.end() - 1 if token in ("{", "[") else wait)
+        if token in ("{", "[") and mark is None:
             return self._json_passed(match.end() - 1, wait, source)
         if self._names.element.match(text, wait):
             return code_regions.closed_end(source, wait) or wait
         rest = text[wait : wait + 60]
-        if any(start.startswith(rest.lower()) for start in self._starts):
+        if any(start.startswith(rest.lower()) for start in self._starts) or model_marks.may_become_thought(text[wait:]):
             return wait
         if self._names.tag is not None and self._names.tag.match(text, wait):
             self._is_held = True
             return wait
-        mark = tool_call_formats.MARK.match(text, wait)
-        if mark is not None and "think" in mark.group():
-            thought = tool_call_formats.marked(source, wait)
+        if mark is not None and model_marks.kind_of(mark[0]) is model_marks.MarkKind.THOUGHT:
+            thought = tool_call_formats.marked(source, mark.start())
             if thought is None or (self.said and self._shown < wait):  # what stands before it is shown first
                 return wait
             self._shown = thought.end
@@ -592,6 +595,6 @@ class Showing:
         if inner == len(text):
             return wait
         if text[inner] != '"':
-            return wait if tool_call_formats.LIST_MARK.startswith(text[at:]) else at + 1
+            return wait if any(start.startswith(text[at:].lower()) for start in self._starts) else at + 1
         end = tool_call_formats.data_end(source, at) if text.rstrip().endswith(("}", "]")) else 0
         return end or wait

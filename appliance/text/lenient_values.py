@@ -16,8 +16,9 @@ QUOTED = re.compile(r'"""(.*?)"""|"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|<\|
 BARE = re.compile(r"[^,:=(){}\[\]\"'\s]+(?: [^,:=(){}\[\]\"'\s]+)*")
 KEY = re.compile(rf"\s*[\"']?({NAME})[\"']?\s*[:=]")
 WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
-NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+NUMBER = re.compile(r"[-+]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][-+]?[0-9]{1,2})?")
 
 
 class Loose(Struct):
@@ -25,6 +26,7 @@ class Loose(Struct):
 
     source: Source
     depth: int = 0
+    is_literal: bool = False  # a word without quotes is a number, a truth or nothing, no text
     _at: int = 0  # behind the members that were read last
 
     def read(self, at: int) -> tuple[Any, int]:
@@ -43,7 +45,10 @@ class Loose(Struct):
         bare = BARE.match(text, at)
         if bare is None:
             raise Hopeless(at)
-        return _read_word(bare.group()), bare.end()
+        value = _read_word(bare.group())
+        if self.is_literal and value is not None and isinstance(value, str):
+            raise Hopeless(at)
+        return value, bare.end()
 
     def arguments(self, at: int) -> tuple[dict[str, Any], int]:
         """The arguments of a Python call, up to and with its bracket; the one without a name is ""."""
@@ -89,12 +94,12 @@ class Loose(Struct):
 
 
 def _unescape_text(text: str) -> str:
-    return re.sub(r"\\(.)", lambda m: ESCAPES.get(m.group(1), m.group(1)), text, flags=re.DOTALL)
+    return ESCAPED.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else ESCAPES.get(m[1], m[1]), text)
 
 
 def _read_word(word: str) -> Any:
     if word in WORDS:
         return WORDS[word]
     if NUMBER.fullmatch(word):
-        return float(word) if "." in word else int(word)
+        return int(word) if word.lstrip("+-").isdigit() else float(word)
     return word

@@ -8,13 +8,15 @@ prose. Nothing is run and no tool is known here: names and arguments come out as
 
 import json
 import re
+from bisect import bisect_left
 from typing import Any
 
 from msgspec import Struct
 
-from appliance.text import code_regions
+from appliance.text import code_regions, model_marks
 from appliance.text.code_regions import Fence
 from appliance.text.lenient_values import NAME, Loose
+from appliance.text.model_marks import MARK, MarkKind
 from appliance.text.scanner import Hopeless, Source
 
 UNREADABLE = "a tool call could not be read"
@@ -41,24 +43,24 @@ CALLED = re.compile(rf"\s*(?:print\(\s*)?(?:(?:default_api|functions|tools)\.)?(
 NAMED = re.compile(rf"\s*({NAME})(?:\[CALL_ID\]\w{{1,64}})?(?:\[ARGS\])?\s*(?=\{{)")
 COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
 USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
-INVOKED = re.compile(rf"""\s*(?:<function=["']?({NAME})["']?>|<invoke\s+name=["']({NAME})["']\s*>)""")
-PARAMETER = re.compile(rf"""\s*<parameter(?:=|\s+name=)["']?({NAME})["']?\s*>""")
+DSML = r"(?:[|\uff5c]DSML[|\uff5c])?"
+INVOKED = re.compile(rf"""\s*<(?:function=["']?({NAME})["']?>|({DSML})invoke\s+name=["']({NAME})["']\s*>)""")
+PARAMETER = re.compile(rf"""\s*<({DSML})parameter(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=["']\w+["'])?\s*>""")
+# A name and JSON between marks, as DeepSeek and Kimi write calls; GLM puts pairs behind the name.
+BAR = "[|\uff5c]"
+SECTION = re.compile(
+    rf"\s*+(?:<{BAR}tool[▁_]call[▁_]begin{BAR}>)?\s*+(?:function\s*+<{BAR}tool▁sep{BAR}>)?\s*+(?:functions\.)?({NAME})(?::\d+)?\s*+"
+    rf"(?:<{BAR}tool▁sep{BAR}>|<{BAR}tool_call_argument_begin{BAR}>)?\s*+(?:```(?:json)?\s*+)?(?=\{{)"
+)
+SECTION_END = re.compile(rf"\s*+(?:```)?\s*+(?:<{BAR}tool[▁_]call[▁_]end{BAR}>)?")
+PAIRED = re.compile(rf"\s*+({NAME})\s*+(?=<arg_key>|</tool_call>)")
+PAIR = re.compile(rf"\s*+<arg_key>\s*+({NAME})\s*+</arg_key>\s*+<arg_value>")
 CHANNEL = re.compile(r"(?:<\|start\|>([^<]{0,200}))?<\|channel\|?>([^<\n]{0,200})(?:<\|constrain\|>\s*\w*\s*)?(<\|message\|>)?")
 RECIPIENT = re.compile(rf"to=(?:functions\.)?({NAME})")
 SPOKEN_END = re.compile(r"<\|(?:end|call|return|start|channel)\|?>|<channel\|>")
 
-# What begins a call of one of these formats, and marks that say nothing to a person.
-OPENERS = (
-    "<tool_call> <|tool_call> <|tool_call|> <|tool_call_start|> <tool_use> <tool_calls> <function_calls> <function= <invoke "
-    "<|python_tag|> <|channel|> <|channel> <|start|> <think> <thinking>"
-).split()
-NOISE = (
-    "</tool_call> <tool_call|> <|/tool_call|> <|tool_call_end|> "
-    "</tool_use> </tool_calls> </function_calls> </function> </invoke> <channel|> "
-    "<|message|> <|im_start|> <|im_end|> <|eot_id|> <|eom_id|> <|end|> <|call|> <|return|> <|endoftext|>"
-).split()
-MARK = re.compile("|".join(re.escape(mark) for mark in (*OPENERS, *NOISE)).replace("<invoke", r"<invoke(?=\s)"))
 ROLE = re.compile(r"(?:assistant|user|system|model)?\n?")
+ROLED = ("<|im_start|>", "<start_of_turn>")
 LIST_MARK = "[TOOL_CALLS]"
 
 
@@ -81,6 +83,7 @@ class Found(Struct, frozen=True):
     inner: str | None = None  # text that is live and still to be read
     is_prose: bool = False
     is_tag: bool = False  # as the tags of a tool, not in a format of its own
+    is_thought_end: bool = False  # all before it was thought
 
 
 # -- code ------------------------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ def _is_last(source: Source, at: int) -> bool:
         block = code_regions.fence(source, at)
         if block is not None and (block.label in LIVE or _is_json(source, block)):
             at = block.end
-        elif (mark := MARK.match(source.text, at)) is not None and mark.group() in NOISE:
+        elif (mark := MARK.match(source.text, at)) is not None and model_marks.kind_of(mark[0]) in (MarkKind.NOISE, MarkKind.END):
             at = mark.end()
         else:
             return False
@@ -171,8 +174,8 @@ def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], boo
     arguments = value.get(key, {})
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
+            arguments = _decode_value(Source(arguments), 0)[0]
+        except Hopeless:
             return [], True
     if arguments is None:
         arguments = {}
@@ -185,7 +188,7 @@ def _read_values(source: Source, at: int, *, is_marked: bool) -> Found | None:
     calls: list[Written] = []
     while source.text[at : at + 1] in ("{", "["):
         try:
-            value, stop = _decode_json(source, at)
+            value, stop = (_decode_value if is_marked else _decode_json)(source, at)
         except Hopeless as error:
             if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
                 return Found(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
@@ -224,6 +227,17 @@ def _decode_json(source: Source, at: int) -> tuple[Any, int]:
     raise Hopeless(min(end, broken))
 
 
+def _decode_value(source: Source, at: int) -> tuple[Any, int]:
+    """The value at `at` where a mark says that it is a call: JSON, or the same as Python writes it."""
+    try:
+        return _decode_json(source, at)
+    except Hopeless as error:
+        try:
+            return Loose(source, is_literal=True).read(at)
+        except Hopeless:
+            raise error from None
+
+
 def _is_call_like(fragment: str) -> bool:
     return bool(BROKEN_START.match(fragment)) or all(word.search(fragment) for word in BROKEN_WORDS)
 
@@ -253,21 +267,49 @@ def marked(source: Source, at: int) -> Found | None:
     if match is None:
         return None
     mark, after = match.group(), match.end()
-    if mark in ("<think>", "<thinking>"):
-        close = source.find(mark.replace("<", "</"), after)
-        return Found(close + len(mark) + 1, notes=(THOUGHTS,)) if close < len(source.text) else None
-    if mark in ("<|channel|>", "<|channel>", "<|start|>"):
+    kind = model_marks.kind_of(mark)
+    if kind is MarkKind.THOUGHT:
+        close = _thought_end(source, after, mark)
+        return Found(close, notes=(THOUGHTS,)) if close else None
+    if kind is MarkKind.THOUGHT_END:
+        is_followed = bool(source.text[after:].strip())
+        return Found(after, notes=(THOUGHTS if is_followed else MARKS,), is_thought_end=is_followed)
+    if kind is MarkKind.END:
+        return _read_end(source, at, after, mark)
+    if kind is MarkKind.CHANNEL:
         return _read_channel(source, at, after)
+    if kind is MarkKind.NOISE:
+        role = ROLE.match(source.text, after) if mark in ROLED else None
+        return Found(role.end() if role else after, notes=(MARKS,))
     if mark == "<|python_tag|>":
         return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
     if mark == "<tool_use>":
         return _read_used(source, after) or _read_block(source, after, mark)
     if mark in ("<function=", "<invoke"):
         return _read_invoked(source, at) or _skip_rest(source, after, "</function>" if mark == "<function=" else "</invoke>")
-    if mark in OPENERS:
-        return _read_block(source, after, mark)
-    role = ROLE.match(source.text, after) if mark == "<|im_start|>" else None
-    return Found(role.end() if role else after, notes=(MARKS,))
+    return _read_block(source, after, mark)
+
+
+def _thought_end(source: Source, after: int, mark: str) -> int:
+    """Where the thoughts that a mark opens are closed; 0 when they are not."""
+    closes = source.places("thoughts", lambda: _index_thoughts(source.text)).get(model_marks.closing(mark), [])
+    place = bisect_left(closes, after)
+    found = model_marks.THOUGHT_CLOSE.match(source.text, closes[place]) if place < len(closes) else None
+    return found.end() if found else 0
+
+
+def _index_thoughts(text: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for match in model_marks.THOUGHT_CLOSE.finditer(text):
+        found.setdefault(match[0].lower().replace(" ", ""), []).append(match.start())
+    return found
+
+
+def _read_end(source: Source, at: int, after: int, mark: str) -> Found | None:
+    """The end of an answer: what follows is the next turn of a conversation that the model makes up."""
+    if mark == "</s>" and source.find("<s>", 1) < at:  # what was struck through ends
+        return None
+    return Found(len(source.text) if source.after_blanks(0) < at else after, notes=(MARKS,))
 
 
 def listed(source: Source, at: int) -> Found:
@@ -280,7 +322,7 @@ def listed(source: Source, at: int) -> Found:
     calls: list[Written] = []
     while named := NAMED.match(source.text, end):
         try:
-            value, end = _decode_json(source, named.end())
+            value, end = _decode_value(source, named.end())
         except Hopeless as error:
             return Found(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(named.group(1), value))
@@ -290,20 +332,20 @@ def listed(source: Source, at: int) -> Found:
 
 def _read_block(source: Source, after: int, mark: str) -> Found | None:
     """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
-    closes = {"<tool_call>": "</tool_call>", "<|tool_call|>": "<|/tool_call|>", "<|tool_call>": "<tool_call|>"}
-    closes |= {"<|tool_call_start|>": "<|tool_call_end|>"}
-    close = closes.get(mark, mark.replace("<", "</"))
+    close = _written_close(source, after, mark)
     found = (
         _python_list(source, after)
         or _read_values(source, after, is_marked=True)
         or _colon_calls(source, after)
         or _read_invoked(source, after)
+        or _read_sections(source, after)
+        or _read_pairs(source, after)
     )
     if found is None:
         found = _read_python(source, after) if mark.startswith("<|") else None
     if found is None:
         inner = source.after_blanks(after)
-        if mark in ("<tool_calls>", "<function_calls>") and MARK.match(source.text, inner):
+        if mark.endswith(("calls>", "calls▁begin|>", "calls▁begin\uff5c>", "section_begin|>")) and MARK.match(source.text, inner):
             return Found(after)
         is_begun = source.text.startswith(("<", "{", "["), inner) or (
             inner == len(source.text) and _begins_line(source, after - len(mark))
@@ -316,6 +358,12 @@ def _read_block(source: Source, after: int, mark: str) -> Found | None:
         is_near = closed <= source.paragraph_end(found.end)
         return Found(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
     return Found(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
+
+
+def _written_close(source: Source, after: int, mark: str) -> str:
+    """What closes a mark, with bars as wide as its own."""
+    close = model_marks.CALLS[mark.replace("\uff5c", "|")]
+    return close.replace("|", "\uff5c") if "\uff5c" in mark else close
 
 
 def _begins_line(source: Source, at: int) -> bool:
@@ -335,7 +383,7 @@ def _read_used(source: Source, after: int) -> Found | None:
     if match is None:
         return None
     try:
-        value, end = _decode_json(source, match.end())
+        value, end = _decode_value(source, match.end())
     except Hopeless:
         return None
     close = source.find("</tool_use>", end)
@@ -349,11 +397,11 @@ def _read_invoked(source: Source, at: int) -> Found | None:
     """`<function=NAME>` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
     calls: list[Written] = []
     while match := INVOKED.match(source.text, at):
-        name, close = match.group(1) or match.group(2), "</function>" if match.group(1) else "</invoke>"
+        name, close = match[1] or match[3], "</function>" if match[1] else f"</{match[2]}invoke>"
         start = source.after_blanks(match.end())
         if source.text.startswith("{", start):
             try:
-                value, at = _decode_json(source, start)
+                value, at = _decode_value(source, start)
             except Hopeless as error:
                 return Found(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
             calls.append(Written(name, value))
@@ -367,15 +415,45 @@ def _read_invoked(source: Source, at: int) -> Found | None:
     return Found(at, tuple(calls)) if calls else None
 
 
+def _read_sections(source: Source, at: int) -> Found | None:
+    """`NAME` and JSON between marks, as DeepSeek and Kimi write them; several in a row."""
+    calls: list[Written] = []
+    while match := SECTION.match(source.text, at):
+        try:
+            value, at = _decode_value(source, match.end())
+        except Hopeless as error:
+            return Found(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+        calls.append(Written(match[1], value))
+        end = SECTION_END.match(source.text, at)
+        at = end.end() if end else at
+    return Found(at, tuple(calls)) if calls else None
+
+
+def _read_pairs(source: Source, at: int) -> Found | None:
+    """A name with `<arg_key>` and `<arg_value>` for each argument, as GLM writes a call."""
+    named = PAIRED.match(source.text, at)
+    if named is None:
+        return None
+    at, arguments = named.end(), dict[str, Any]()
+    while match := PAIR.match(source.text, at):
+        close = source.find("</arg_value>", match.end())
+        if close == len(source.text):
+            return Found(source.before_code(at, source.paragraph_end(at)), problems=(UNREADABLE,))
+        arguments[match[1]] = source.text[match.end() : close].strip("\n")
+        at = close + len("</arg_value>")
+    return Found(at, (Written(named[1], arguments, is_text=True),))
+
+
 def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
     """Parameters in tags, and where they end; -1 when one has no end."""
     arguments: dict[str, Any] = {}
     while match := PARAMETER.match(source.text, at):
-        close = source.find("</parameter>", match.end())
+        end = f"</{match[1]}parameter>"
+        close = source.find(end, match.end())
         if close == len(source.text):
             return {}, -1
-        arguments[match.group(1)] = source.text[match.end() : close].removeprefix("\n").removesuffix("\n")
-        at = close + len("</parameter>")
+        arguments[match[2]] = source.text[match.end() : close].removeprefix("\n").removesuffix("\n")
+        at = close + len(end)
     return arguments, at
 
 
@@ -388,7 +466,7 @@ def _read_channel(source: Source, at: int, after: int) -> Found:
     header = f"{match.group(1) or ''} {match.group(2)}"
     if to := RECIPIENT.search(header):
         try:
-            value, end = _decode_json(source, source.after_blanks(match.end()))
+            value, end = _decode_value(source, source.after_blanks(match.end()))
         except Hopeless as error:
             end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
             return Found(end, problems=(UNREADABLE,))

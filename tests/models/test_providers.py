@@ -306,7 +306,7 @@ def test_thoughts_left_in_the_text_come_apart_from_it(kind: str) -> None:
     assert "".join(piece.text for piece in pieces if not piece.is_reasoning) == "Yes."
 
 
-@pytest.mark.parametrize(("end", "reason"), [("stop", "stop"), ("length", "length"), ("refused", "length")])
+@pytest.mark.parametrize(("end", "reason"), [("stop", "stop"), ("length", "length"), ("refused", "filtered")])
 def test_why_an_answer_ended_is_told(kind: str, end: str, reason: str) -> None:
     with wire.playing(replace(STORY, finish=end)) as server:
         assert answered(server, kind, ask())[1].reason == reason

@@ -1,5 +1,7 @@
 """What the model sees: system text that never moves, notes that fit the question, and what is left out first."""
 
+import platform
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +24,7 @@ from appliance.prompt.roles import Role, Roles
 from appliance.records import Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config
+from appliance.runtime.settings import Budget, Config, Prompt
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
 from appliance.store.database import Store
@@ -428,3 +430,29 @@ def test_the_prompt_block_holds_what_was_said_and_not_the_notes_before_it(store:
     packet = made.assemble(Scene("r", route(100_000), layout="entries", prompt=carried))
     text = packet.messages[0].content
     assert text.count("The door is blue.") == 1 and "\nWhich door is blue?\n</prompt>" in text and "Question:" not in text
+
+
+@pytest.mark.covers("B-115")
+def test_each_message_says_when_it_was_said_and_the_first_for_whom_and_where(
+    store: Store,
+) -> None:
+    made = Packets(lambda: (), Search(store), Skills(), more=More(folder="/home/ada/box"))
+    made.configure(Prompt(), Budget(), (), "Europe/Berlin")
+    said = (
+        Message("user", "hi", at_ms=1_772_704_800_000),
+        Message("assistant", "Hello.", at_ms=1_772_704_801_000),
+        Message("user", "What day is it?", at_ms=1_774_864_800_000),  # summer time
+    )
+    first = made.assemble(Scene("r", route(8192), (), said[:1], person="ada")).messages
+    both = made.assemble(Scene("r", route(8192), (), said, person="ada")).messages
+    system = platform.system()
+    assert first[0].content == f"[Thursday 2026-03-05 11:00 Europe/Berlin, on {system}, notes in /home/ada/box, for ada]\nhi"
+    assert [m.content for m in both] == [first[0].content, "Hello.", "[Monday 2026-03-30 12:00 Europe/Berlin]\nWhat day is it?"]
+
+
+@pytest.mark.covers("B-115")
+def test_a_message_of_blocks_says_the_time_in_the_zone_of_the_box(store: Store) -> None:
+    made = Packets(lambda: (), Search(store), Skills(), more=More(folder="/home/ada/box"))
+    made.configure(Prompt(), Budget(), (), "+05:30")
+    shown = made.assemble(Scene("r", route(8192), layout="entries", prompt="hi", person="ada")).messages[0].content
+    assert re.search(r"day 20\d\d-\d\d-\d\d \d\d:\d\d \+05:30, owlbox .* on \w+, notes in /home/ada/box, turn 1", shown)

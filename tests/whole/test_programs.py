@@ -91,6 +91,27 @@ def test_an_answer_of_the_assistant_is_a_thread_that_goes_on(served: Served) -> 
     assert [e.content for e in events if e.role == "user"] == ["[hoot] who?", "[more] and then?", "[more] again"]
 
 
+def test_a_history_with_calls_of_the_programs_own_tools_is_read(served: Served) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    talk: list[Any] = [
+        user("what time is it?"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "noon"},
+        {"role": "assistant", "content": "It is noon."},
+        user("[hoot] and now?"),
+    ]
+    with local_client(served) as client:
+        found = client.chat.completions.create(model="owl", messages=talk)
+        raw = client.chat.completions.create(model="local", messages=[*talk[:3], user("[raw] and now?")])
+        with pytest.raises(openai.BadRequestError, match="needs its content"):
+            client.chat.completions.create(model="owl", messages=[*talk[:1], {"role": "assistant", "content": None}, *talk[4:]])
+    thread = found.to_dict()["thread"]
+    event = next(e for e in served.core.runs.events(str(thread)) if e.role == "user")
+    said = "user: what time is it?\nassistant: [called clock with {}]\ntool: noon\nassistant: It is noon."
+    assert event.content == f"[hoot] and now?\n\n[said before]\n{said}"
+    assert raw.choices[0].message.content == "As it is."
+
+
 def test_what_was_said_elsewhere_stands_behind_the_question_as_a_document(served: Served) -> None:
     talk = [
         {"role": "system", "content": "Be brief."},

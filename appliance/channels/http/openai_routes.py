@@ -29,12 +29,12 @@ THREAD = "x-owlbox-thread"
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_THREADS = 1000
 EVENTS = "text/event-stream; charset=utf-8"
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 NOT_TAKEN = ("functions", "logprobs", "audio")
 
 
 class Turn(Struct, frozen=True):
-    """One message of the program's conversation."""
+    """One message of the program's conversation; results of its own tools are `tool` before the owl, `user` before a model."""
 
     role: str
     text: str
@@ -137,7 +137,7 @@ class OpenAiRoutes:
         return self._calls.stream(request, "message.send", params), whose
 
     def _ask_model(self, request: Request, wanted: Wanted) -> Told:
-        messages = [{"role": turn.role, "content": turn.text} for turn in wanted.turns]
+        messages = [{"role": "user" if turn.role == "tool" else turn.role, "content": turn.text} for turn in wanted.turns]
         params: dict[str, Any] = {"messages": messages, "model": wanted.model, "max_tokens": wanted.max_tokens}
         params["stop"] = list(wanted.stop)
         if wanted.temperature is not None:
@@ -196,7 +196,7 @@ class Answer:
         if rest:
             self.text += rest
             yield rest
-        self.reason = "length" if result.get("reason") == "length" else "stop"
+        self.reason = {"length": "length", "filtered": "content_filter"}.get(str(result.get("reason")), "stop")
         prompt, output = int(result.get("prompt_tokens", 0)), int(result.get("output_tokens", 0))
         self.usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
 
@@ -261,9 +261,19 @@ def _read_turn(given: Any) -> Turn:
         if not all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in content):
             raise _bad("only texts are understood: no images, no sound", "messages")
         content = "\n".join(part["text"] for part in content)
+    calls = given.get("tool_calls") if given["role"] == "assistant" else None
+    called = _write_calls(calls) if isinstance(calls, list) else ""
+    if content is None and called:  # the program's own tools were called, and nothing was said
+        content = ""
     if not isinstance(content, str):
         raise _bad("a message needs its content as text", "messages")
-    return Turn(ROLES[given["role"]], content)
+    return Turn(ROLES[given["role"]], "\n".join(filter(None, (content, called))))
+
+
+def _write_calls(given: list[Any]) -> str:
+    """Calls of the program's own tools that stand in a history, a line each."""
+    calls = [one["function"] for one in given if isinstance(one, dict) and isinstance(one.get("function"), dict)]
+    return "\n".join(f"[called {one.get('name')} with {one.get('arguments')}]" for one in calls)
 
 
 def _write_background(turns: tuple[Turn, ...], at: int) -> str:

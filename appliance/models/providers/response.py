@@ -160,7 +160,13 @@ class Draft:
         usage, chars = self.usage, self._said_chars + sum(map(len, self._thoughts)) + sum(len(c.text) for c in self._calls.values())
         total = usage.prompt if usage.prompt >= 0 else prompt()
         return Finish(
-            reason="tool_calls" if calls else "stop" if self.reason == "tool_calls" else self.reason,
+            reason="filtered"
+            if self.is_refused
+            else "tool_calls"
+            if calls
+            else "stop"
+            if self.reason == "tool_calls"
+            else self.reason,
             tool_calls=calls,
             reasoning="".join(self._thoughts),
             provider=self._remote.provider,

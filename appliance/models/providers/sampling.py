@@ -18,8 +18,9 @@ from appliance.models.providers.kv_cache import Held, Sequences, common
 from appliance.models.providers.llama_library import Loaded
 from appliance.models.providers.prompt_lookup import PromptLookup
 from appliance.models.providers.repetition import Repeats
-from appliance.models.providers.token_stream import BEGIN, END, Answer
+from appliance.models.providers.token_stream import Answer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
+from appliance.text import model_marks
 
 LOG = logging.getLogger(__name__)
 THINKING_TOKENS = 8  # at the end of a prompt, enough for <think> and a line break in any vocabulary
@@ -191,13 +192,14 @@ class Writing:
     def _token_bytes(self, token: int) -> bytes:
         """What a token says; the marks of thoughts and calls count as text also where they are control tokens."""
         piece = self._texts.get(token) or self._ready.loaded.piece(token)
-        if not piece and (name := self._ready.loaded.text_of(token)) in (BEGIN, END):
+        if not piece and model_marks.is_of_thoughts(name := self._ready.loaded.text_of(token)):
             return name.encode()
         return piece
 
     def _ends_thinking(self, prompt: Sequence[int]) -> bool:
         """True when the model's template has already begun its thoughts."""
-        return b"".join(map(self._token_bytes, prompt[-THINKING_TOKENS:])).rstrip().endswith(BEGIN.encode())
+        said = b"".join(map(self._token_bytes, prompt[-THINKING_TOKENS:])).decode("utf-8", "replace").rstrip()
+        return any(one.end() == len(said) for one in model_marks.THOUGHT_OPEN.finditer(said))
 
     def _next_tokens(self) -> list[int]:
         """The next token, and those that can only follow it: all are evaluated together."""

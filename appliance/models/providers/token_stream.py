@@ -1,7 +1,7 @@
 """From token bytes to text that may be shown: whole characters, no part of a stop string, no tool call.
 
-Thoughts (<think>...</think> in front of the answer, as Qwen3 and DeepSeek-R1 write them) come apart from
-the answer. Pure. Knows nothing about models; `Answer` is fed bytes and says what to send and when to stop.
+Thoughts in front of the answer, in any of the marks of `text.model_marks`, come apart from the answer. Pure. Knows nothing
+about models; `Answer` is fed bytes and says what to send and when to stop.
 """
 
 import codecs
@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from appliance.models.providers.call_signs import Sign, Signs
-
-BEGIN, END = "<think>", "</think>"
+from appliance.text import model_marks
 
 
 class Answer:
     """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good; with `signs`, text of
     which they say so.
 
-    `is_thinking`: the prompt itself ended with <think>, so the first words are thoughts.
+    `is_thinking`: the prompt itself ended with the mark of thoughts, so the first words are thoughts.
     """
 
     def __init__(
@@ -70,20 +69,20 @@ class Answer:
         """True while nothing held back is known to be answer; moves thoughts aside."""
         if not self.is_thinking and self._may_think:
             begun = self._held.lstrip()
-            if BEGIN.startswith(begun) and begun != BEGIN:
+            if model_marks.may_become_thought(begun):
                 return True
             self._may_think = False
-            if begun.startswith(BEGIN):
-                self.is_thinking, self._held = True, begun.removeprefix(BEGIN)
+            if opened := model_marks.THOUGHT_OPEN.match(begun):
+                self.is_thinking, self._held = True, begun[opened.end() :]
         if not self.is_thinking:
             return self._is_between()
         self._may_think = False
-        if END in self._held:
-            more, _, self._held = self._held.partition(END)
+        if closed := model_marks.THOUGHT_CLOSE.search(self._held):
+            more, self._held = self._held[: closed.start()], self._held[closed.end() :]
             self._thoughts, self.is_thinking = self._thoughts + more.rstrip(), False
             self._is_blank = True
             return self._is_between()
-        cut = len(self._held) - _count_overlap(self._held, END)
+        cut = len(self._held) - max(_count_overlap(self._held.lower(), mark) for mark in model_marks.CLOSES)
         self._thoughts, self._held = self._thoughts + self._held[:cut], self._held[cut:]
         return True
 

@@ -56,12 +56,12 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
         """The documents of box/ that every prompt begins with, and skills that are always shown."""
         return [*shown.present(), *knowledge.skills.always()]
 
-    more = More(base.hooks, blocks, Chronicle(base.store, read_branch), shown)
+    more = More(base.hooks, blocks, Chronicle(base.store, read_branch), shown, str(base.home.box))
     packets = Packets(read_documents, knowledge.finder, knowledge.skills, more=more)
     copies = Copies(base.store, settings.runs.copies)
 
     def use(settings: Config) -> None:
-        packets.configure(settings.prompt, settings.budget, knowledge.history.owners)
+        packets.configure(settings.prompt, settings.budget, knowledge.history.owners, settings.system.timezone)
         blocks.configure(settings.budget.token_divisor)
         copies.configure(settings.runs.copies)
 
