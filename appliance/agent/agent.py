@@ -74,11 +74,8 @@ OF_ENTRIES = "run"  # the menu of a run that is shown its entries
 
 # Why an answer is not whole, and what is put under it then; the number is its length in tokens.
 RECITED = ("instructions", "style", "tools", "skills")  # parts of the system text that are not a person's own
-CUTS = {
-    "length": " … [cut at {} tokens]",
-    "repetition": " … [ended: it said the same over and over]",
-    "filtered": " … [ended: the provider's content filter stopped the answer]",
-}
+CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
+CUTS |= {"filtered": " … [ended: the provider's content filter stopped the answer]"}
 
 
 class Agent:
