@@ -329,7 +329,7 @@ class Ask(Struct, frozen=True):
     `slot` names the conversation whose evaluated prefix may be reused, `person` whose turn it is when
     several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it.
     `is_retry`: the same was asked here before and failed, which counts once. `repeat_penalty` (1.1 is usual, 0 leaves it to the
-    provider) makes a local model less likely to say again what it just said.
+    provider) makes a local model less likely to say again what it just said. `is_measured` asks for `Finish.sureness`.
     `purpose` tells a turn from side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
     measurements ("bench": what the local model reads for one is not kept on disk).
     """
@@ -350,6 +350,7 @@ class Ask(Struct, frozen=True):
     must_call: bool = False
     is_retry: bool = False
     repeat_penalty: float = 0.0
+    is_measured: bool = False
 
 
 class Piece(Struct, frozen=True):
@@ -368,7 +369,8 @@ class Finish(Struct, frozen=True):
 
     `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache: prompt less `cached_tokens`.
     `cache_write_tokens` is the part of them that a provider kept for the next time, `reasoning_tokens` the part of the
-    output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
+output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
+    `sureness` is the probability of the token of the answer that the model was least sure of; 0 where nobody knows.
     """
 
     reason: Literal["stop", "length", "tool_calls", "repetition", "filtered"]
@@ -384,6 +386,7 @@ class Finish(Struct, frozen=True):
     reasoning_tokens: int = 0
     is_estimated: bool = False
     cost_micros: int | None = 0
+    sureness: float = 0.0
 
 
 class Measure(Struct, frozen=True):

@@ -342,6 +342,8 @@ class Agent:
             temperature=next(t for t in (settings.temperature, role, usual) if t is not None),
             repeat_penalty=0.0 if plain is None else plain.repeat_penalty,
             max_tokens=most if plain is None else min(most, plain.max_tokens),
+            stop=() if plain is None else plain.stop,
+            is_measured=plain is not None and plain.least_sure > 0,
             correlation=log.correlation(),
         )
 
@@ -511,9 +513,8 @@ class Agent:
         elif isinstance(plan, Chat):
             talk.plain = plan
             answer = yield from self._ask_model(talk, talk.past.turns + 1)
-            rest = "" if answer.text else plan.instead or guide.no_answer(talk.messages)
-            rest += plan.beside and f"\n\n{plan.beside}"
-            text = answer.text + rest
+            shown, rest = plan.completed(answer.text, talk.finish.sureness, guide.no_answer(talk.messages))
+            text = shown + rest
             if rest:
                 yield Delta(rest)
         else:

@@ -20,13 +20,13 @@ from appliance.agent.planning.answer_thresholds import (
     KNOWN,
     LEAST,
     LEAST_NEAR_WORDED,
+    LEAST_SURE,
     NEAR,
     NEAREST,
     NEAREST_WORLD,
     SURE,
     SURE_WORLD,
     WORDED,
-    is_about_known,
     is_answer,
     least_near,
 )
@@ -56,7 +56,7 @@ from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.language import message_parts, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
 from appliance.language.languages import Language, words_in
-from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, says_when
+from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing, says_when
 from appliance.language.sentence_templates import plain_words
 from appliance.prompt.packet import strip_notes
 from appliance.records import Message, Outcome, Tier
@@ -229,33 +229,32 @@ class Guide:
         return plans[0]
 
     def _plan_answer(self, scene: Scene) -> Plan:
-        """A message that asks for nothing in so many words: answered from notes, or talk."""
+        """A message that asks for no effect: the notes are asked first, whatever its form.
+
+        What they do not say no model makes up: it talks, or says what is general knowledge as far as it is sure.
+        """
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
-        is_question = scene.text.endswith("?") or (message_parts.asks(words, language) and not scene.text.endswith("!"))
         kind = self._router.kind(scene.text, language)
-        is_short = len(words) <= FEW_WORDS and not scene.text.endswith(("!", "."))
-        is_question = is_question or question_forms.names_fact(words, kind, scene, language)
-        may_claim = not is_question or bool(set(words[:4]) & language.words["asks"])
-        if not is_question and (kind == "talk" or not is_short):
-            if scene.tier == "tiny" and "no_talk" in language.phrases:
-                return Say(language.say("no_talk"))  # it answers in English, or in words that are none
-            chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
-            return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
+        form = question_forms.form_of(words, kind, scene, language)
+        is_question = form in ("question", "order")
+        asks = form != "talk"
         own = set(words_in(ANYBODY.sub("", scene.text))) & language.words["own"]
-        is_definition = bool(DEFINITION.match(scene.text)) and not DEFINITE.search(scene.text)
-        follows = self._is_followup(scene, words, language)
+        follows = asks and self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
         found = self._finder.find_evidence(
             scene.text,
             about=scene.last_question if follows else "",
             subjects=subjects,
             # What was asked for is done, and may be undone since: it is no statement.
-            said=[text for text in scene.statements if self._is_statement(text)] if is_question else (),
+            said=[text for text in scene.statements if self._is_statement(text)] if asks else (),
         )
+        if not asks:
+            is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
+            return self._quote_best(scene, found, language) if is_told and not own else self._talk(scene, kind, language)
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
         is_past = bool(set(words) & (language.words["past"] | {"did", "had"}))  # what we did is no matter of everybody
-        is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past and is_question)
+        is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         is_worded = bool(DEFINITE.search(scene.text)) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
@@ -266,40 +265,47 @@ class Guide:
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
-        shots = language.shots.get("question", ()) if scene.tier == "tiny" and is_question and kind != "talk" else ()
-        if is_definition and not is_own:
-            return self._build_chat(scene, shots=shots)
+        kind = "world" if DEFINITION.match(scene.text) and not DEFINITE.search(scene.text) and not is_own else kind
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
         if is_of_subject or is_answer(found, kind, words, language):
             is_sure = found.certainty >= SURE or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
-        if is_question and follows and (said := self._last_statement(scene)):
+        if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
-        if (
-            is_question
-            and not is_you
-            and (kind == "notes" or (kind != "world" and found.best and (is_own or is_about_known(found, scene.text))))
-        ):
-            if found.note_score < NEAREST and subjects and (meant := self._of_subject(scene.text, found, subjects[0], unknown=1)):
-                return self._quote_nearest(replace(found, best=meant), language)
-            return self._quote_nearest(found, language) if found.note_score >= NEAREST else self._say_nothing(found, language)
-        if is_question and not is_you and found.note_score >= least_near(scene, found, kind, language):
-            best = found.best[0]
-            is_thing = bool(DEFINITE.search(scene.text)) and (
-                best.nearness >= NEAR["world"] or (not best.missing and len(found.words) > 1)
-            )
-            if own or found.known or kind != "world" or is_thing:
-                return self._quote_nearest(found, language)
+        is_spoken = kind == "talk" and (is_you or form != "question") and not own
+        if is_spoken:
+            return self._talk(scene, kind, language)
         points_back = bool(set(words) & language.words["again"] - language.words["at"])
-        if is_question and subjects and points_back and not is_you and kind != "world":
-            return self._say_nothing(found, language)
-        if scene.tier == "tiny" and is_question and not points_back and kind != "talk":
-            scene = replace(scene, before=())  # what was talked about before leads it astray
-        chat = self._build_chat(scene, shots=shots, may_claim=may_claim)
-        is_thing = is_question and not is_you and kind != "talk" and found.note_score >= NEAREST_WORLD
-        if is_thing and found.best[0].nearness >= NEAR["world"]:
-            return replace(chat, beside=quote("beside", found, language))
-        return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" and scene.tier == "tiny" else chat
+        is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
+        least = least_near(scene, found, kind, language) if is_general else NEAREST
+        is_near = found.note_score >= least
+        if is_near and is_general:
+            is_thing = bool(DEFINITE.search(scene.text)) and (
+                found.best[0].nearness >= NEAR["world"] or (not found.best[0].missing and len(found.words) > 1)
+            )
+            is_near = bool(own or found.known or is_thing)
+        if is_near:
+            return self._quote_nearest(found, language)
+        if subjects and (meant := self._of_subject(scene.text, found, subjects[0], unknown=1)):
+            return self._quote_nearest(replace(found, best=meant), language)
+        nothing = self._say_nothing(found, language)
+        if not is_general and (named := found.naming):  # all of it is named there, but not what is asked about it
+            return self._quote_nearest(replace(found, best=named), language)
+        if not is_general or not is_question:
+            return nothing
+        has_beside = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
+        scene = scene if points_back or scene.tier != "tiny" else replace(scene, before=())  # it leads a tiny model astray
+        chat = self._build_chat(scene, shots=language.shots.get("question", ()) if scene.tier == "tiny" else ())
+        beside = quote("beside", found, language) if has_beside else ""
+        chat = replace(chat, is_silent=True, least_sure=LEAST_SURE[scene.tier], as_general=language.phrases["of_model"])
+        return replace(chat, instead=nothing.text, beside=beside)
+
+    def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
+        """What asks for nothing, or only for a few words: a model answers it."""
+        if scene.tier == "tiny" and "no_talk" in language.phrases:
+            return Say(language.say("no_talk"))  # it answers in English, or in words that are none
+        chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
+        return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
 
     def _tells(self, text: str) -> bool:
         """Whether a text tells something: it asks for nothing, and is no question without its mark."""
@@ -390,7 +396,7 @@ class Guide:
         question = intent.language.say("what_is", text=intent.parts["query"].strip(" .!?¿"))
         plan = self._plan_answer(replace(scene, text=question))
         is_talk = self._router.kind(scene.text, intent.language) == "talk"
-        plan = self._build_chat(scene) if is_talk and not self._is_found(plan, intent.language) else plan
+        plan = self._talk(scene, "talk", intent.language) if is_talk and not self._is_found(plan, intent.language) else plan
         return self._in_known_language(scene, plan)
 
     def _ask_whether_needed(self, scene: Scene, intent: Intent) -> Plan | None:
@@ -473,10 +479,16 @@ class Guide:
         found = self._finder.find_evidence(query)
         held = [one for one in found.best if one.coverage >= 0.5 or one.nearness >= 0.5]
         if not held:
-            if intent.name == "about" and self._router.kind(scene.text, language) == "world":
-                return self._build_chat(scene)
-            return self._say_nothing(found, language)
+            is_world = intent.name != "search" and self._router.kind(scene.text, language) == "world"
+            return self._plan_answer(scene) if is_world else self._say_nothing(found, language)
         return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
+
+    def _list_of(self, scene: Scene, intent: Intent) -> Plan:
+        """A list that notes hold, as a whole where it is one, else what they say about it."""
+        found = self._finder.find_evidence(intent.parts["query"])
+        if found.best and found.best[0].items and found.certainty >= NEAREST:
+            return self._quote_best(scene, found, intent.language)
+        return self._describe_subject(scene, intent)
 
     def _translate_text(self, scene: Scene, intent: Intent) -> Plan:
         """A text in another language, which a tiny model has not learned: it makes one up."""
@@ -489,6 +501,8 @@ class Guide:
         return replace(plan, echo=text, instead=intent.language.say("not_translated"))
 
     def _write_text(self, scene: Scene, intent: Intent) -> Plan:
+        if (missing := self._missing_text(scene, intent)) is not None:
+            return missing
         if self._points_back(intent):
             if not scene.last_answer:
                 return Say(intent.language.say("which_text"))
@@ -499,11 +513,23 @@ class Guide:
             return replace(chat, echo=scene.last_answer, instead=intent.language.say("no_better"))
         return self._build_chat(scene, is_text=True)
 
+    def _missing_text(self, scene: Scene, intent: Intent) -> Plan | None:
+        """What notes say about a text that is only named, as in "shorten the lease"; None for one that is there."""
+        text = intent.parts.get("text", "")
+        words = words_in(text)
+        is_named = intent.name == "summary" or bool(set(words[:1]) & intent.language.words["definite"])
+        is_named = is_named or any(word[0].isdigit() for word in words)
+        if ":" in intent.text or not is_named or not names_thing(text, intent.language):
+            return None
+        return self._describe_subject(scene, replace(intent, name="search", parts={"query": text}))
+
     @staticmethod
     def _points_back(intent: Intent) -> bool:
         """Whether the text that is to be worked on is not there but meant: "make it shorter", "translate that into German"."""
-        words = words_in(intent.parts.get("text", ""))[:1]
-        return bool(words) and words[0] in intent.language.words["again"] and ":" not in intent.text and len(intent.text) < POINTING
+        words, again = words_in(intent.parts.get("text", "")), intent.language.words["again"]
+        if len(words) > 1:
+            again -= intent.language.words["definite"]  # "den Vertrag" is one that is named
+        return bool(words) and words[0] in again and ":" not in intent.text and len(intent.text) < POINTING
 
     def _rewrite_text(self, scene: Scene, intent: Intent) -> Plan:
         """A text in other words, asked for in the form that the examples show; a tiny model is not asked for an order."""
@@ -526,7 +552,7 @@ class Guide:
     def _summarize_text(self, scene: Scene, intent: Intent) -> Plan:
         if self._points_back(intent):
             return self._write_text(scene, intent)
-        return self._shorten_text(scene, intent.parts["text"], intent)
+        return self._missing_text(scene, intent) or self._shorten_text(scene, intent.parts["text"], intent)
 
     def _shorten_text(self, scene: Scene, text: str, intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
@@ -557,6 +583,8 @@ MAKERS: Mapping[str, Maker] = {
     "read_note": Guide._read_note,
     "search": Guide._search_notes,
     "about": Guide._describe_subject,
+    "tell_of": Guide._describe_subject,
+    "list_of": Guide._list_of,
     "text": Guide._write_text,
     "translation": Guide._translate_text,
     "polite": Guide._rewrite_text,

@@ -22,7 +22,7 @@ from appliance.prompt.packet import strip_notes
 from appliance.prompt.roles import HEARTBEAT
 from appliance.records import Message, Outcome, ShortForm, Tier
 
-OF_NOTES = ("collect_note", "collect", "digest_note", "digest")
+OF_NOTES = ("collect_note", "collect", "digest_note", "digest", "digest_named")
 REPORTS = ("standup", "todos")
 # What work may ask for, in the order in which it is looked for. Nothing that ends or deletes what a person made.
 ORDER = (

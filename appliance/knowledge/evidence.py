@@ -10,6 +10,7 @@ and whether it holds what kind of thing is asked for (`answer_kinds`). A list ma
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import date
 from functools import cached_property
 from operator import mul
 
@@ -20,7 +21,7 @@ from appliance.knowledge import note_lines
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Looks, Search
 from appliance.language import sentences
-from appliance.language.answer_kinds import ROLE, WHEN, Kind, compiled, kind_of
+from appliance.language.answer_kinds import ROLE, TITLES, WHEN, Kind, compiled, kind_of
 from appliance.language.question_words import QuestionWords
 from appliance.language.word_forms import (
     LEAST_PART,
@@ -33,6 +34,7 @@ from appliance.language.word_forms import (
     is_name,
     stem,
     strip_accents,
+    with_spelled_dates,
 )
 from appliance.text import markdown
 
@@ -57,9 +59,12 @@ BY_WORDS, BY_MEANING = 0.6, 0.4
 PLAIN = 0.85  # coverage from which nothing has to be looked for among near words
 UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
 UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
+ANOTHER_DAY = 0.5  # taken off where a day of a month is asked about, and neither the sentence nor what stands around it has it
 NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
 TOLD = 0.35  # what a word counts that only says what kind of thing is asked for
 AFAR, ONE_WORD = 0.4, 0.05  # taken off before a sentence is said to be the answer
+ONE_FORM = 0.25  # and where it has the one word of the question in another form only: "glass" for "glasses"
+NAMED, NAMED_NEAR = 0.95, 0.3  # coverage and nearness of a sentence that names all that is asked about
 LIKELY = 0.2  # taken off for a word that is likely a name, or a year, that the sentence and what stands around it do not have
 MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
 DOUBT = 0.15  # where it is only there in what the question names itself
@@ -91,6 +96,7 @@ GENERIC = frozenset(
 )
 NOBODYS = frozenset("next last first due new old".split())
 YEAR = re.compile(r"(?:19|20)\d\d$")
+FILE_ENDING = re.compile(r"(?<=\w)\.[a-z]{2,5}$")  # of a title that is the name of a file
 MONTHS = frozenset(
     "january february march april may june july august september october november december januar februar marz mai juni juli "
     "oktober dezember".split()
@@ -122,6 +128,7 @@ class Sentence(Struct, frozen=True):
         if self.items:
             return "\n- ".join([f"{self.heading or self.title}:", *self.items])
         said = self.whole if self.needs_line and len(self.whole.split()) <= LINE_WORDS else self.text
+        said = said if self.is_done is None else f"[{'x' if self.is_done else ' '}] {said}"
         if self.heading and self.heading.lower() not in said.lower():
             return f"{self.heading}: {said}"
         is_item = len(said.split()) < 5 and self.title and self.title.lower() not in said.lower()
@@ -149,12 +156,20 @@ class Evidence(Struct, frozen=True):
     @property
     def certainty(self) -> float:
         """The same, less for what of the question stands only around the best sentence, and for a question of one word."""
-        return self.score - (AFAR * self.best[0].afar if self.best else 0.0) - (ONE_WORD if len(self.words) < 2 else 0.0)
+        few = ONE_WORD if len(self.words) < 2 else 0.0
+        if few and self.best and not any(has_word(word, self.best[0].names) for word in self.words):
+            few = ONE_FORM
+        return self.score - (AFAR * self.best[0].afar if self.best else 0.0) - few
 
     @property
     def note_score(self) -> float:
         """The same where that is a sentence of a note, 0 for what the person said."""
         return self.score if self.best and self.best[0].ref else 0.0
+
+    @property
+    def naming(self) -> tuple[Sentence, ...]:
+        """Those sentences of notes that have all that the question names, though not the kind of thing that is asked for."""
+        return tuple(one for one in self.best if one.ref and one.coverage >= NAMED and one.nearness >= NAMED_NEAR)
 
     @property
     def nearest(self) -> float:
@@ -179,6 +194,7 @@ class _Question(Struct):
     likely: frozenset[str] = frozenset()  # words typed in small letters that notes write as a name, and years
     is_naming: bool = False
     kind: Kind | None = None
+    day: str = ""  # what matches the day that is asked about
     near: dict[str, dict[str, float]] = field(default_factory=dict)
     texts: dict[tuple[str, str], str] = field(default_factory=dict)  # of notes and their sections, by reference and heading
 
@@ -235,6 +251,8 @@ class Finder:
         """The best sentences for a question. `about` is the question before one that follows it up, `subjects` are references
         of the notes that the talk is about, `said` what the person said before in it."""
         kind, question = kind_of(question), self._reader.with_parts(question)
+        if kind is not None and kind.name == "person" and _names_only(question, content_words(question, self._ignored)):
+            kind = None  # "who is Ada?" asks what she is
         words = content_words(question, self._ignored)
         if about and not words:  # "and from when to when?"
             question, about = f"{about} {question}", ""
@@ -313,7 +331,10 @@ class Finder:
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
-            lines = note_lines.read(markdown.split(text)[1] if text.startswith("---") else text, title)
+            title = FILE_ENDING.sub("", title)
+            front, text = markdown.split(text) if text.startswith("---") else ({}, text)
+            fields = [f"{key}: {value}" for key, value in front.items() if isinstance(value, (str, int, float, date))]
+            lines = [*note_lines.read("\n\n".join(fields), title), *note_lines.read(text, title)]
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.text.strip().lower() != title.strip().lower()]
             found.extend(
@@ -345,6 +366,10 @@ class Finder:
         names = frozenset(w for w in words if w not in MONTHS and is_name(question, w) and stems[w] not in self._alike) | acronyms
         likely = frozenset(w for w in words if w not in names and (YEAR.match(w) or self._is_always_name(w, stems[w], found)))
         asked = _Question(question, words, stems, weights, (), names, likely, bool(NAMING.match(question)), kind)
+        said = [match[0].lower() for match in WORD.finditer(question)]
+        pairs = [pair for one, two in zip(said, said[1:]) for pair in ((one, two), (two, one))]
+        days = [(day, month) for day, month in pairs if day.isdigit() and strip_accents(month) in MONTHS]
+        asked.day = "|".join(rf"(?<!\d){day}\w{{0,2}}\.? {month}|{month} {day}(?!\d)" for day, month in days)
         parts: dict[tuple[str, str], list[str]] = {}
         for one in found:
             for key in ((one.ref, ""), (one.ref, one.heading)) if one.heading else ((one.ref, ""),):
@@ -510,7 +535,7 @@ class Finder:
             score -= self._measure_all_misfit(asked, one)
         if NOT.search(asked.text) and NOT.search(one.text):
             score += DENIED
-        if WHO.match(asked.text) and not self._adds_somebody(asked, one):
+        if asked.kind is not None and WHO.match(asked.text) and not self._adds_somebody(asked, one):
             score -= NOBODY
         of = OF.search(asked.text)
         if asked.is_naming or (of is not None and strip_accents(of[1].lower()) in missing):
@@ -518,6 +543,8 @@ class Finder:
         elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
             score -= UNSAID * sum(word not in GENERIC and word not in asked.names for word in missing)
         score -= NAMELESS * sum(word in asked.names for word in missing) + LIKELY * sum(word in asked.likely for word in missing)
+        if asked.day and not re.search(asked.day, with_spelled_dates(f"{one.names} {one.whole}"), re.IGNORECASE):
+            score -= ANOTHER_DAY
         if one.ref and one.ref in subjects:
             score += SUBJECT
         needs_line = one.whole != one.text and any(
@@ -536,6 +563,11 @@ def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[floa
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
     """The cosine of two unit vectors."""
     return float(sum(map(mul, a, b)))
+
+
+def _names_only(question: str, words: Sequence[str]) -> bool:
+    """Whether a question names somebody and nothing else."""
+    return bool(words) and all(word in TITLES or is_name(question, word) for word in words)
 
 
 def _is_held(word: str, hits: Sequence[Hit]) -> bool:

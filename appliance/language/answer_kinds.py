@@ -106,7 +106,7 @@ COLOUR = (
     r"|roj[oa]|azul|verde|amarill[oa]|negr[oa]|blanc[oa]|gris|naranja|morad[oa])(?:e[rnsm]?|s)?\b"
 )
 PLACE = (
-    r"\b(?:in|at|on|under|behind|beside|near|next to|by|above|below|inside|outside|between|to|into|from|opposite|with"
+    r"\b(?:in|at|on|under|behind|beside|near|next to|by|above|below|inside|outside|between|into|from|opposite|with"
     r"|over|around|through|left|right"
     r"|lives?|hall|cellar|kitchen|shed|attic|upstairs|downstairs|home|street|road|lane|avenue|square|here|there|abroad"
     r"|im|am|auf|unter|hinter|neben|bei|beim|über|zwischen|nach|aus|von|vom|zu|zum|zur|links|rechts|oben|unten|keller"

@@ -59,7 +59,20 @@ ORDER = (
         "read_note",
         "search",
     ),
-    *("done_maybe", "beyond_web", "asking", "polite", "spelling", "summary", "translation", "text", "about", "asking_for"),
+    *(
+        "done_maybe",
+        "beyond_web",
+        "asking",
+        "list_of",
+        "tell_of",
+        "polite",
+        "spelling",
+        "summary",
+        "translation",
+        "text",
+        "about",
+        "asking_for",
+    ),
     *BEYOND[1:],
     *("append_maybe", "done_told", "needed"),
 )
@@ -99,6 +112,8 @@ MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
+OF_NAMED = ("list_of", "tell_of", "digest_named")  # work on what notes say about something that is named
+MOST_NAMED = 9  # words of it
 MOST_ASKED = 14  # words of what is asked for with its name alone, "tell me the code of the garage"
 MOST_TITLE, MOST_BARE = 6, 4  # words that name a note, and one with nothing else said: "shopping list: milk"
 MOST_CHANGED = 7  # words of what is to be different
@@ -319,6 +334,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         first = words_in(parts["query"])[:3]
         is_definite = bool(set(first[:1]) & language.words["definite"]) or any(word.endswith(("'s", "’s")) for word in first)
         return is_definite and len(parts["query"].split()) <= MOST_ASKED
+    if name in OF_NAMED:
+        return names_thing(parts["query"], language) and ":" not in text
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
     if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
@@ -351,6 +368,13 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         words = words_in(parts["title"])
         return len(words) <= MOST_BARE and not set(words[:1]) & (language.words["about"] | language.words["that"])
     return "level" not in parts or bool(language.level(parts["level"]))
+
+
+def names_thing(text: str, language: Language) -> bool:
+    """Whether a text names something that notes may be about, rather than being itself what is to be worked on."""
+    words = words_in(text)
+    is_this = bool(set(words[:2]) & (language.words["again"] - language.words["definite"])) or not words
+    return not is_this and len(words) <= MOST_NAMED and "\n" not in text and len(sentences.boundaries(text)) < 2
 
 
 def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> bool:

@@ -80,7 +80,7 @@ def has_stem(stemmed: str, text: str) -> bool:
 @lru_cache(maxsize=1024)
 def _forms(text: str) -> tuple[tuple[str, str], ...]:
     """The words of a text with their stems, each once: a question asks for several words in the same sentences."""
-    words = dict.fromkeys(strip_accents(match[0].lower()) for match in WORD.finditer(_with_spelled_dates(text)))
+    words = dict.fromkeys(strip_accents(match[0].lower()) for match in WORD.finditer(with_spelled_dates(text)))
     return tuple((word, stem(word)) for word in words)
 
 
@@ -104,7 +104,7 @@ def has_word(word: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def _with_spelled_dates(text: str) -> str:
+def with_spelled_dates(text: str) -> str:
     """A text with each date such as 2026-11-01 written in words behind it, as people ask for it."""
     return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {MONTH_NAMES[int(at['month']) - 1]})", text)
 

@@ -31,6 +31,7 @@ NAMES = (
     *("create_task", "remember", "remind", "list_tasks", "finish_task", "update_task", "list_schedules", "delete_schedule"),
     *("context_delete", "write_note", "create_schedule", "delegate"),
 )
+SURE, OF_MODEL = Finish("stop", sureness=0.9), "(general knowledge, not from your notes)"
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
     "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471.\nAda, the neighbour, has the spare key.\n"),
@@ -171,9 +172,9 @@ def test_what_only_comes_near_is_said_to_be_no_more_than_that(ask: Any) -> None:
 
 @pytest.mark.parametrize("ask", [of_the_world], indirect=True)
 def test_what_notes_say_beside_a_question_about_the_world_stands_under_the_answer(ask: Any) -> None:
-    steps, model, _ = ask("Do ferns snore?", answers=[["No, they do not."]])
-    assert len(model.asked) == 1
-    assert text_of(steps).startswith("No, they do not.\n\nIn your notes: The fern gets water")
+    steps, model, _ = ask("Do ferns snore?", answers=[["No, they do not", SURE]])
+    assert len(model.asked) == 1 and model.asked[0][1].is_measured
+    assert text_of(steps).startswith(f"No, they do not. {OF_MODEL}\n\nIn your notes: The fern gets water")
 
 
 def test_she_is_somebody_who_is_named_beside_the_question(ask: Any) -> None:
@@ -210,9 +211,54 @@ def test_how_often_is_answered_by_words_too(ask: Any) -> None:
     assert "twice a week" in text_of(ask("How often does the fern get water?")[0])
 
 
-def test_who_wrote_something_is_no_question_about_own_notes(ask: Any) -> None:
-    _, model, _ = ask("Who wrote Romeo and Juliet?", answers=[["William Shakespeare."]])
-    assert len(model.asked) == 1
+@pytest.mark.parametrize("ask", [of_the_world], indirect=True)
+@pytest.mark.parametrize("tier", ["tiny", "small"])
+def test_general_knowledge_is_said_where_the_model_is_sure_and_declined_elsewhere(ask: Any, tier: Tier) -> None:
+    steps, model, _ = ask("Who wrote Romeo and Juliet?", answers=[["William Shakespeare", SURE]], tier=tier)
+    assert len(model.asked) == 1 and text_of(steps) == f"William Shakespeare. {OF_MODEL}"
+    for unsure in (Finish("stop", sureness=0.1), Finish("stop")):  # and where nobody knows how sure it was
+        steps, _, _ = ask("Who wrote Romeo and Juliet?", answers=[["Charles Dickens", unsure]], tier=tier)
+        assert text_of(steps) == "I find nothing about that in your notes. I looked for: wrote, romeo, juliet."
+
+
+@pytest.mark.parametrize("ask", [of_the_world], indirect=True)
+@pytest.mark.parametrize(
+    "text",
+    ["Who won the match last night?", "What is the price of gold today?", "Where are my glasses?", "How old is our boiler now?"],
+)
+def test_no_model_is_asked_about_ones_own_things_or_about_now(ask: Any, text: str) -> None:
+    steps, model, _ = ask(text, answers=[["Yes.", SURE]], tier="small")
+    assert model.asked == [] and "in your notes" in text_of(steps).lower()
+
+
+@pytest.mark.parametrize("tier", ["tiny", "small"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("List the members of the book club", "Describe the garden shed", "Give me the list of my debts", "Summarise the lease"),
+        *("Compare the two insurances", "Help me with the dishwasher", "Shorten the letter", "Explain the error E24"),
+        *("wifi of the cabin", "boiler manual where", "Liste die Mitglieder vom Buchclub auf", "Fasse den Mietvertrag zusammen"),
+    ],
+)
+def test_what_is_asked_of_notes_is_never_made_up(ask: Any, text: str, tier: Tier) -> None:
+    steps, model, tools = ask(text, answers=[["Here it is.", SURE]], tier=tier)
+    said = text_of(steps)
+    assert model.asked == [] and tools.called == [] and ("nothing" in said or "In your notes" in said or "nichts" in said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("garage code", "4471"),
+        ("List what we always need at shopping", "oat milk"),
+        ("Help me with the code of the garage", "4471"),
+        ("Describe the water of the cactus", "cactus"),
+        ("spare key where", "Ada"),
+    ],
+)
+def test_notes_are_asked_whatever_the_form_of_a_message(ask: Any, text: str, said: str) -> None:
+    steps, model, _ = ask(text)
+    assert said in text_of(steps) and model.asked == []
 
 
 def test_a_task_is_looked_up_before_it_is_changed(ask: Any) -> None:
@@ -407,9 +453,7 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
         "¿Quién escribió Don Quijote?",
     ):
         steps, model, _ = ask(text)
-        assert model.asked == [] and any(one in text_of(steps) for one in ("nur auf Englisch", "solo puedo", "nichts")), text
-        _, model, _ = ask(text, tier="small", answers=[["Paris."]])
-        assert len(model.asked) == 1 or "Sag" in text, text
+        assert model.asked == [] and any(one in text_of(steps) for one in ("nur auf Englisch", "solo puedo", "nichts", "nada")), text
 
 
 @pytest.mark.parametrize(
@@ -504,13 +548,13 @@ def test_a_question_without_its_mark_is_nothing_that_was_told(ask: Any) -> None:
 
 @pytest.mark.parametrize("text", ["how does a garage work", "What is milk used for?"])
 def test_what_a_kind_of_thing_does_is_no_question_about_notes(ask: Any, text: str) -> None:
-    steps, model, _ = ask(text, answers=[["It does."]])
-    assert text_of(steps) == "It does." and len(model.asked) == 1
+    steps, model, _ = ask(text, answers=[["It does", SURE]])
+    assert text_of(steps) == f"It does. {OF_MODEL}" and len(model.asked) == 1
 
 
 @pytest.mark.parametrize("ask", [of_the_world], indirect=True)
 def test_a_definite_thing_that_no_note_has_is_left_to_the_model(ask: Any) -> None:
-    steps, model, _ = ask("Is the elephant bigger?", answers=[["Yes."]])
+    steps, model, _ = ask("Is the elephant bigger?", answers=[["Yes", SURE]])
     assert text_of(steps).startswith("Yes.") and len(model.asked) == 1
 
 

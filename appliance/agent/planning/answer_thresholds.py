@@ -22,6 +22,7 @@ SPECIFIC = 0.62  # least score where the question names something of the notes a
 WORDED = 0.8  # least coverage of what looks like talk and is answered in the words of the question
 KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
 SURE_WORLD = 0.5  # least nearness to an example about the world where the notes know a name in the question
+LEAST_SURE = {"tiny": 0.5, "small": 0.5}  # of the least likely token of general knowledge: tests/bench/bench_sureness.py
 DEFINITION = re.compile(
     r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
     r"|^what does an? \w+ (?:do|mean)\W*$"

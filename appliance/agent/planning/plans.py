@@ -44,6 +44,22 @@ class Chat(Struct, frozen=True):
     beside: str = ""  # what the program says after the model
     echo: str = ""  # what the person said, which is no answer when it is said again
     instead: str = ""  # what the program says when the model said nothing that can be shown
+    least_sure: float = 0.0  # of general knowledge: how likely the model must hold each token, so that its first sentence is shown
+    as_general: str = ""  # with what says whose it is
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Where an answer ends: of general knowledge behind its first sentence."""
+        return ("\n", ". ") if self.least_sure else ()
+
+    def completed(self, text: str, sureness: float, no_answer: str) -> tuple[str, str]:
+        """What stands of the model's text, and what the program says behind it or in its place."""
+        if not self.least_sure:
+            rest = "" if text else self.instead or no_answer
+        else:  # nobody has seen it so far
+            is_sure = bool(text) and sureness >= self.least_sure
+            text, rest = "", self.as_general.format(text=closed(text)) if is_sure else self.instead
+        return text, rest + (self.beside and f"\n\n{self.beside}")
 
 
 class Say(Struct, frozen=True):

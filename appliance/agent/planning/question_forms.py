@@ -1,15 +1,41 @@
-"""What a message is by its form: whether it only names what is looked up, and whether it points back to the last answer. Pure."""
+"""What a message is by its form: whether it asks, orders, only names what is looked up, or points back to the last answer. Pure."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from appliance.agent.planning.answer_thresholds import DEFINITE, WORDED
 from appliance.agent.planning.plans import Scene
 from appliance.knowledge.evidence import Evidence
+from appliance.language import message_parts
 from appliance.language.answer_kinds import kind_of
-from appliance.language.languages import Language
+from appliance.language.languages import Language, words_in
 
 FEW_NAMED = 14  # words of a question that names a kind of thing
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
+FEW_WORDS = 7  # of a message that only names something
+Form = Literal["question", "order", "name", "talk"]
+
+
+def form_of(words: Sequence[str], kind: str, scene: Scene, language: Language) -> Form:
+    """Whether a message asks, asks for what a sentence orders ("list ..."), names what is looked for, or only talks.
+
+    `kind` is what its nearest examples are.
+    """
+    text = scene.text
+    if text.endswith("?") or (message_parts.asks(words, language) and not text.endswith("!")):
+        return "question"
+    first = words_in(language.without_opening(text))[:1]
+    if first and first[0] in language.words["work"] | language.words["tell"]:
+        return "order"
+    if names_fact(words, kind, scene, language):
+        return "question"
+    is_short = len(words) <= FEW_WORDS and not text.endswith(("!", "."))
+    if not is_short or kind == "talk":
+        return "talk"
+    if set(words) & language.words["question"] - language.words["verbs"]:  # "stopcock where"
+        return "question"
+    tells = language.words["verbs"] | language.words["past"] | language.words["you"]
+    return "talk" if set(words) & tells else "name"
 
 
 def names_fact(words: Sequence[str], kind: str, scene: Scene, language: Language) -> bool:

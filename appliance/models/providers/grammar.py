@@ -310,6 +310,11 @@ class Sampler:
         """Free what C allocated."""
         self._api.llama_sampler_free(self._chain)
 
+    def probability(self, token: int) -> float:
+        """How likely the model holds a token at this place, before anything is done about repeating."""
+        logits = self._read_logits()
+        return float(1.0 / self._numpy.exp(logits - logits[token]).sum())
+
     def constrain(self, gbnf: str, start: str = "root", said: bytes = b"") -> bool:
         """From now on `settle` holds tokens to a rule of this grammar; False when what was `said` already breaks it."""
         grammar = Grammar(gbnf, start)

@@ -207,6 +207,7 @@ class Llama:
             prompt_tokens=len(prompt),
             evaluated_tokens=reading.evaluated,
             output_tokens=writing.count,
+            sureness=writing.sureness if ask.is_measured else 0.0,
         )
 
     # -- loading -----------------------------------------------------------------------------------

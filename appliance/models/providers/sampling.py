@@ -87,6 +87,7 @@ class Writing:
         self._guessed = self._right = 0
         self.reason: Any = "stop"
         self.count = 0
+        self.sureness = self._drawn = 1.0  # of the least likely token said, and of the last, where asked for
         self._is_named = False  # whether the tool that is called was told
 
     def close(self) -> None:
@@ -114,6 +115,7 @@ class Writing:
                 break
             if self._answer.is_stopped or self._sampler.is_complete:
                 break
+            self.sureness = min(self.sureness, self._drawn)  # what comes behind the end says nothing about the answer
             if self.count >= self._ask.max_tokens or len(self._held.tokens) - len(self._guess) + len(tokens) >= loaded.window:
                 self.reason = "length"
                 break
@@ -207,6 +209,8 @@ class Writing:
         if begun:
             return begun
         token = self._sampler.draw()
+        if self._ask.is_measured:
+            self._drawn = self._sampler.probability(token)
         if not self._sampler.is_constrained and self._answer.begins_call(self._ready.loaded.piece(token)):
             self._sampler.constrain(self._ready.grammar(self._ask.tools, self._family))
         return [self._sampler.settle(token), *self._sampler.skip()]
