@@ -367,10 +367,10 @@ class Piece(Struct, frozen=True):
 class Finish(Struct, frozen=True):
     """The end of a generation: native tool calls, reasoning, who answered, and what it cost.
 
-    `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache: prompt less `cached_tokens`.
-    `cache_write_tokens` is the part of them that a provider kept for the next time, `reasoning_tokens` the part of the
-output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
-    `sureness` is the probability of the token of the answer that the model was least sure of; 0 where nobody knows.
+        `evaluated_tokens` counts the prompt tokens that were computed, not those found in the cache: prompt less `cached_tokens`.
+        `cache_write_tokens` is the part of them that a provider kept for the next time, `reasoning_tokens` the part of the
+    output that was thought. `is_estimated`: nobody counted, the numbers come from the length of the texts.
+        `sureness` is the probability of the token of the answer that the model was least sure of; 0 where nobody knows.
     """
 
     reason: Literal["stop", "length", "tool_calls", "repetition", "filtered"]

@@ -453,7 +453,7 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
         "¿Quién escribió Don Quijote?",
     ):
         steps, model, _ = ask(text)
-        assert model.asked == [] and any(one in text_of(steps) for one in ("nur auf Englisch", "solo puedo", "nichts", "nada")), text
+        assert model.asked == [] and any(one in text_of(steps) for one in ("nur auf Englisch", "puedo", "nichts", "nada")), text
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def main() -> None:
             own = set(words_in(text)) & (english.words["own"] | english.words["now"])
             is_open = router.kind(text, english) == "world" and not own
             shown = tuple(Message("assistant" if n % 2 else "user", one) for n, one in enumerate(shots))
-            chat = Chat(SYSTEM[tier], (*shown, Message("user", text)), sampling.max_tokens, 0.0, sampling.repeat_penalty, least_sure=1)
+            chat = Chat(SYSTEM[tier], (*shown, Message("user", text)), 120, 0.0, sampling.repeat_penalty, least_sure=1)
             ask = Ask(
                 (Part("system", chat.system),), chat.messages, max_tokens=chat.max_tokens, temperature=0.0,
                 repeat_penalty=chat.repeat_penalty, stop=chat.stop, is_measured=True, purpose="bench",
@@ -70,7 +70,8 @@ def main() -> None:
                 elif isinstance(piece, Piece):
                     said += piece.text
             rows.append((is_fact, is_right(said, facts), is_open, sureness))
-            print(f"{'fact' if is_fact else 'home'} {'open' if is_open else '-':4} {sureness:.2f} {text} -> {said.strip()!r}", flush=True)
+            kinds = f"{'fact' if is_fact else 'home'} {'open' if is_open else '-':4}"
+            print(f"{kinds} {sureness:.2f} {text} -> {said.strip()!r}", flush=True)
     known, other = [row for row in rows if row[0]], [row for row in rows if not row[0]]
     print("\nleast  facts right  wrong  |  home answered  |  both gates: right  wrong  home answered")
     for least in STEPS:
