@@ -496,7 +496,6 @@ class Agent:
 
     def _run_plan(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
-        text = ""
         while isinstance(plan, Do) or (isinstance(plan, Grounded) and plan.after is not None):
             if isinstance(plan, Grounded):
                 assert plan.after is not None
