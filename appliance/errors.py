@@ -22,6 +22,7 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
     │   ├── DiskFull        503 disk_full      (no space, no inodes, or the quota is used up)
     │   ├── DiskReadOnly    503 disk_read_only
+    │   ├── DiskFailing     503 disk_failing   (the hardware gives an error for a file)
     │   └── Interrupted     499 interrupted    (what was begun was cut off by the end of a process)
     ├── DeadlineExceeded    504 timeout
     ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
@@ -176,6 +177,12 @@ class DiskReadOnly(Unavailable):
     """The disk takes no writes: mounted so, or the kernel stopped writing to it after an error."""
 
     outcome = "disk_read_only"
+
+
+class DiskFailing(Unavailable):
+    """The disk cannot read or write what was asked for."""
+
+    outcome = "disk_failing"
 
 
 class Interrupted(Unavailable):

@@ -33,7 +33,7 @@ from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.runtime import log as logs
 from appliance.runtime.signatures import Signature, schema_of, signature
 from appliance.sessions.runs import Runs
-from appliance.store import durability, visibility
+from appliance.store import disk_faults, durability, visibility
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -565,6 +565,7 @@ class Toolbox:
 
     @staticmethod
     def _outcome_of_error(name: str, error: BaseException, stop: CancelToken) -> Outcome:
+        error = disk_faults.explain_fault(error) or error
         if isinstance(error, OwlError):
             return Outcome(error.status, error.outcome, error.message, error.hint, origin=error.origin, source=error.source)
         if stop.is_set():

@@ -84,8 +84,9 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except OwlError as error:
-        _print_error(error, is_json)
-        return error.exit_code
+        found = _find_fault(error) or error
+        _print_error(found, is_json)
+        return found.exit_code
     except KeyboardInterrupt:
         print("owlbox: stopped", file=sys.stderr)
         return 1
@@ -94,6 +95,9 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        if fault := _find_fault(error):
+            _print_error(fault, is_json)
+            return fault.exit_code
         where = f"{error.filename}: " if error.filename else ""
         _print_error(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor looks the home over"), is_json)
         return 1
@@ -117,6 +121,13 @@ def _open_streams() -> None:
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
+
+
+def _find_fault(error: Exception) -> OwlError | None:
+    """What the disk has to do with an error that was made of one of the system's, in whatever words."""
+    from appliance.store import disk_faults
+
+    return disk_faults.explain_fault(error)
 
 
 def _print_error(error: OwlError, is_json: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from appliance.errors import Conflict, DiskFull, Refused
+from appliance.errors import Conflict, Refused
 from appliance.ingest.file_reader import is_within
 
 MODE = 0o644  # of a new file, less the umask
@@ -97,8 +97,6 @@ class WorkspaceFiles:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(f"disk full: {path} was not written", hint="free some space and try again") from None
             why = "it is no plain file, or goes through a link" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
             raise Refused(f"{path} was not changed: {why}", hint=f"see {self._root}/{path}") from None
 

@@ -8,7 +8,6 @@ nothing about loading models.
 """
 
 import difflib
-import errno
 import hashlib
 import os
 import re
@@ -32,6 +31,7 @@ from appliance.models import gguf
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
+from appliance.store import disk_faults
 
 MB = 1_000_000
 COPY_BYTES = 1 << 20
@@ -550,7 +550,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no space left in {folder}", hint="free some space and try again") from None
+        if fault := disk_faults.explain_fault(error):
+            raise fault from None
         where = error.filename or folder
         raise Unavailable(f"{where}: {error.strerror or error}", hint="check that the folder can be written") from None

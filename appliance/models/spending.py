@@ -25,10 +25,11 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.clock import now_ms
-from appliance.errors import DiskFull, Exhausted, StoreError
+from appliance.errors import Exhausted, OwlError, StoreError
 from appliance.models.prices import MICROS, dollars
 from appliance.runtime import paths
 from appliance.runtime.settings import Spending
+from appliance.store import disk_faults
 
 LOG = logging.getLogger(__name__)
 NO_LIMITS = Spending()
@@ -258,9 +259,9 @@ class Spend:
             raise _unwritable_error(self._path, error) from None
 
 
-def _unwritable_error(path: Path, error: OSError) -> StoreError | DiskFull:
-    kind = DiskFull if error.errno == errno.ENOSPC else StoreError
-    return kind(f"{path} cannot be written: {error.strerror}", hint="no remote model is asked meanwhile")
+def _unwritable_error(path: Path, error: OSError) -> OwlError:
+    fault = disk_faults.explain_fault(error)
+    return fault or StoreError(f"{path} cannot be written: {error.strerror}", hint="no remote model is asked meanwhile")
 
 
 def _sum_spent(book: _Book, begin: str, who: str | None) -> Amount:

@@ -7,7 +7,6 @@ alone.
 """
 
 import copy
-import errno
 import os
 import re
 import stat
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance.errors import ConfigError, DiskFull
+from appliance.errors import ConfigError
 from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
 
@@ -120,7 +119,7 @@ def replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> No
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
     try:
-        with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+        with paths.naming(path), open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             file.write(text.encode("utf-8"))
             file.flush()
             os.fchmod(file.fileno(), mode)
@@ -128,9 +127,5 @@ def replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> No
         config.load(home, environ, path=part)
         os.replace(part, path)
         paths.flush(path.parent)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise DiskFull(f"no space left for {path}", hint="free some space and try again") from None
-        raise
     finally:
         part.unlink(missing_ok=True)

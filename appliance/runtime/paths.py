@@ -9,11 +9,12 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.errors import BadInput, DiskFull, NotFound
+from appliance.errors import BadInput, NotFound
 
 # The appliance: the core is a service there, and commands on its home use its sockets.
 SERVICE_HOME = Path("/var/lib/owlbox")
@@ -139,8 +140,6 @@ def runtime_folder(home: Home, environ: Mapping[str, str], *, make: bool = False
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            if error.errno == 28:
-                raise DiskFull(f"no space for the runtime folder {folder}") from None
             raise BadInput(f"runtime folder {folder}: {error.strerror}", hint="set XDG_RUNTIME_DIR to a writable folder") from None
     try:
         info = folder.lstat()  # a link that leads nowhere is there, and somebody else's
@@ -226,16 +225,26 @@ def unused(folder: Path, stem: str, suffix: str = "") -> Path:
     return path
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the system name the file that somebody asked for, not the one beside it that is written first."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
 def put(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all, so that it is there with its mode after a power cut; without a mode a private one."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb") as file:
+        with naming(path), open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
-        flush(path.parent)
+            os.replace(part, path)
+            flush(path.parent)
     finally:
         part.unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
 from appliance.runtime.methods import Mark, Method, MethodTable
 from appliance.runtime.rpc.call_log import CallLog, CallRecord
+from appliance.store import disk_faults
 
 LOG = logging.getLogger(__name__)
 SEND_TIMEOUT_S = 30
@@ -501,12 +502,18 @@ class Listener:
             # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
             if not (call.has_expired or call.is_answered):
                 call.answer(self._run_method(call, name, params))
-        except OwlError as error:
+        except OwlError as given:
+            error = disk_faults.explain_fault(given) or given
             outcome, said = error.outcome, error.message
             call.answer(
                 error=error, code=jsonrpc.METHOD_NOT_FOUND if name not in self.table and error.outcome == "not_found" else None
             )
-        except Exception:
+        except Exception as problem:
+            if fault := disk_faults.explain_fault(problem):
+                outcome, said = fault.outcome, fault.message
+                LOG.error("%s failed: %s", name, fault)
+                call.answer(error=fault)
+                return
             outcome, said = "failed", "failed inside"
             LOG.exception("%s failed", name)
             call.answer(error=OwlError(f"{name} failed inside {self.name}", hint="the log has the details"))

@@ -25,9 +25,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.clock import iso, now_ms
-from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Refused, Unavailable
+from appliance.errors import BadInput, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
+from appliance.store import disk_faults
 
 Kind = Literal["file", "passphrase", "credential"]
 KINDS: tuple[Kind, ...] = ("file", "passphrase", "credential")
@@ -550,4 +551,5 @@ def _write_private(path: Path, data: bytes) -> None:
     try:
         paths.put(path, data)
     except OSError as error:
-        raise DiskFull(f"{path} cannot be written: {error.strerror}", hint="nothing was changed; free some space") from None
+        why = f"{path} cannot be written: {error.strerror}"
+        raise disk_faults.explain_fault(error) or Unavailable(why, hint="nothing was changed; check owner and mode") from None

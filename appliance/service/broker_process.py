@@ -15,12 +15,13 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from appliance.clock import monotonic_s, process, sleep_s
 from appliance.errors import ConfigError, OwlError
 from appliance.runtime import config, jsonrpc, sd_notify
 from appliance.runtime.paths import Home
+from appliance.store import disk_faults
 from appliance.store.process_registry import Leases
 
 LOG = logging.getLogger(__name__)
@@ -129,8 +130,10 @@ class Broker:
     def revive(self, reason: str) -> str:
         """Make sure it runs; any reason but "needed" means it is sick, and it is killed first.
 
-        Returns its last words when it ends at every start.
+        Returns its last words when it ends at every start; the disk's fault is raised at the first end.
         """
+        if self._quick_ends and (fault := disk_faults.write_fault(self._home.root)):
+            raise fault
         self.start()
         self._wanted.set()
         if reason == "needed" and monotonic_s() - self._born_s > READY_S and not self.socket.exists():
@@ -238,12 +241,23 @@ class Broker:
                 output.seek(self._read_bytes)
                 lines = output.read().decode("utf-8", "replace").strip().splitlines()
         except OSError as error:
-            lines = [f"its output cannot be kept: {error.strerror}"]
+            fault = disk_faults.write_fault(self._home.root)  # why there is none
+            lines = [fault.message if fault is not None else f"its output cannot be kept: {error.strerror}"]
         return lines[-1].removeprefix("owlbox: ") if lines else "the log of the core says why"
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _open_output(self) -> BinaryIO:
+        """Where the broker's output goes; nowhere while the disk takes no writes, which its answers need not wait for."""
         folder = self._home.logs / "broker"
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return (folder / "output.log").open("ab")
+        except OSError as error:
+            if disk_faults.explain_fault(error) is None:
+                raise
+            LOG.warning("output of the broker is not kept: %s", error)
+            return open(os.devnull, "ab")
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
         environ = {k: v for k, v in self._environ.items() if not k.startswith("OWLBOX_") or k.startswith("OWLBOX__")}
         for name in sd_notify.PRIVATE:
             environ.pop(name, None)
@@ -253,7 +267,7 @@ class Broker:
         command = [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "broker", "--socket", str(self.socket)]
         given = self._configuration()
         try:
-            with (folder / "output.log").open("ab") as output:
+            with self._open_output() as output:
                 self._read_bytes = output.tell()
                 self._child = subprocess.Popen(
                     command,

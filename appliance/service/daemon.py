@@ -31,7 +31,7 @@ from appliance.service.core import Core
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
 from appliance.service.web_process import build_web_process
-from appliance.store import storage_errors
+from appliance.store import disk_faults, storage_errors
 
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
@@ -250,7 +250,7 @@ def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str)
         number = signals.wait(min(notifier.interval_s or READING_S, READING_S) if is_reading else notifier.interval_s)
         if number is None:
             notifier.pulse(path)
-            if is_reading and not storage_errors.is_read_only(core.home.root):
+            if is_reading and not disk_faults.is_read_only(core.home.root):
                 core.shutdown.initiate("the disk takes writes again")
                 return True
             continue

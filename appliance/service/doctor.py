@@ -28,6 +28,7 @@ from appliance.service.checks.finding import Finding
 from appliance.service.checks.table_process import BRIEF_S, TableCheck
 from appliance.sessions.outbox import Outbox
 from appliance.skills import catalog
+from appliance.store import disk_faults
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Roster
 from appliance.work.tasks import Tasks
@@ -94,6 +95,8 @@ class Doctor:
         except OwlError as error:
             return Finding(name, "problem", error.message, error.hint)
         except Exception as error:
+            if fault := disk_faults.explain_fault(error):
+                return Finding(name, "problem", fault.message, fault.hint)
             LOG.debug("check %s failed", name, exc_info=True)  # the finding says it; a traceback is for who asks for it
             return Finding(name, "problem", f"the check itself failed: {type(error).__name__}: {error}")
 
@@ -139,6 +142,8 @@ def _home(home: Home, is_repairing: bool) -> Finding:
         if (mode := folder.stat().st_mode & 0o777) & most:
             hint = f"owlbox doctor --repair, or chmod {'o=' if most == 0o007 else '0700'} {folder}"
             return Finding("home", "warning", f"{folder} is open to others (mode {mode:o})", hint)
+    if fault := disk_faults.write_fault(home.root):
+        return Finding("home", "problem", fault.message, fault.hint)
     return Finding("home", "ok", str(home.root))
 
 

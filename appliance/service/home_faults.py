@@ -8,7 +8,7 @@ from pathlib import Path
 
 from appliance.errors import OwlError
 from appliance.runtime.paths import Home
-from appliance.store import storage_errors
+from appliance.store import disk_faults
 from appliance.store.database import Store
 
 # Folders of a home, and what does not work while one is closed to us.
@@ -30,7 +30,7 @@ def listing(home: Home, store: Store) -> list[str]:
 
 def disk(home: Home, store: Store) -> OwlError | None:
     """Why nothing can be written now, None when it can: looked for without writing, then what the last write met."""
-    return storage_errors.standing_fault(home.config) or store.disk_fault
+    return disk_faults.standing_fault(home.config) or store.disk_fault
 
 
 def closed(home: Home) -> list[str]:

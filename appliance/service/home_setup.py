@@ -3,15 +3,15 @@
 Completing an existing home never overwrites a file in it. No service is installed (B-007).
 """
 
-import errno
 import os
 import stat
 from pathlib import Path
 
-from appliance.errors import BadInput, Conflict, DiskFull, OwlError
+from appliance.errors import BadInput, Conflict, OwlError
 from appliance.ingest import prompt_documents
 from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
+from appliance.store import disk_faults
 from appliance.store.database import Store
 
 IGNORE = """\
@@ -83,6 +83,6 @@ def close(home: Home) -> list[str]:
 
 def _host_error(error: OSError, home: Home) -> OwlError:
     where = error.filename or home.root
-    if error.errno == errno.ENOSPC:
-        return DiskFull(f"disk full: cannot write {where}", hint="free some space and run owlbox init --force")
-    return BadInput(f"cannot make {where}: {error.strerror}", hint="choose another folder with --home")
+    return disk_faults.explain_fault(error) or BadInput(
+        f"cannot make {where}: {error.strerror}", hint="choose another folder with --home"
+    )

@@ -20,8 +20,19 @@ import apsw
 from msgspec import Struct
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Busy, Cancelled, DiskFull, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
-from appliance.store import connection_settings, database_copy, durability, integrity, sql_console, storage_errors
+from appliance.errors import (
+    BadInput,
+    Busy,
+    Cancelled,
+    DiskFailing,
+    DiskFull,
+    DiskReadOnly,
+    NotFound,
+    OwlError,
+    StoreError,
+    Unavailable,
+)
+from appliance.store import connection_settings, database_copy, disk_faults, durability, integrity, sql_console, storage_errors
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
 
@@ -217,8 +228,8 @@ class Store:
 
     def _read_only(self) -> OwlError:
         """Why nothing is written: the disk, or that it was so when this process began."""
-        if storage_errors.is_read_only(self.path.parent):
-            return storage_errors.disk_fault(errno.EROFS, self.path)
+        if disk_faults.is_read_only(self.path.parent):
+            return disk_faults.disk_fault(errno.EROFS, self.path)
         return DiskReadOnly(
             f"nothing was written to {self.path}: its disk was read-only when this process began",
             hint="the disk can be written again, and the core does so within seconds: try again",
@@ -534,11 +545,11 @@ class Store:
         try:
             row, is_unwritable = self._read_header()
         except OwlError:
-            if not storage_errors.is_read_only(self.path.parent):
+            if not disk_faults.is_read_only(self.path.parent):
                 raise
             self.is_read_only = True
             row, is_unwritable = self._read_header()
-        self.is_read_only = self.is_read_only or (is_unwritable and storage_errors.is_read_only(self.path.parent))
+        self.is_read_only = self.is_read_only or (is_unwritable and disk_faults.is_read_only(self.path.parent))
         version, application, tables = row
         if version == 0 and tables:
             raise StoreError(f"{self.path} is an SQLite file, but not an owlbox database", hint="choose another --home")
@@ -576,7 +587,7 @@ class Store:
             return BadInput(f"the text holds half a character at {error.start}", hint="leave it out")
         assert isinstance(error, apsw.Error)
         found = storage_errors.explain(error, self.path)
-        if isinstance(found, DiskFull | DiskReadOnly):
+        if isinstance(found, DiskFull | DiskReadOnly | DiskFailing):
             self.disk_fault = found
         return found
 

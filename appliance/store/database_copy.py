@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, StoreError
-from appliance.store import storage_errors
+from appliance.store import disk_faults, storage_errors
 from appliance.store.connection_settings import SETTINGS
 
 Progress = Callable[[int, int], None]  # bytes copied, of how many
@@ -58,7 +58,7 @@ def write(source: apsw.Connection, path: Path, progress: Progress = unheard) -> 
     except OSError as error:
         raise storage_errors.host_error(error, path) from None
     except (apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
-        if fault := storage_errors.write_fault(path.parent, path):
+        if fault := disk_faults.write_fault(path.parent, path):
             raise fault from error
         raise
     finally:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import apsw
 
-from appliance.store import integrity, storage_errors
+from appliance.store import disk_faults, integrity
 from appliance.store.connection_settings import SETTINGS
 from appliance.store.migrations import MIGRATIONS
 
@@ -81,7 +81,7 @@ def _connect(path: Path) -> apsw.Connection:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.pragma("user_version")
     except apsw.Error:
-        if not storage_errors.is_read_only(path.parent):
+        if not disk_faults.is_read_only(path.parent):
             raise
         uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
         db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)

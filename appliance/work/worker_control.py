@@ -23,6 +23,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Workers
 from appliance.runtime.signatures import Range
+from appliance.store import disk_faults
 from appliance.store.database import Store
 from appliance.store.process_registry import DEAD, RUNNING, STOPPED, Mode, Roster, Worker
 from appliance.work.tasks import Claim, Task, Tasks
@@ -278,6 +279,8 @@ class Crew:
             lines = log.read_text("utf-8", "replace").strip().splitlines()
         except OSError:
             lines = []
+        if not lines and (fault := disk_faults.write_fault(log.parent)):
+            raise fault
         why = lines[-1].removeprefix("owlbox: ") if lines else "it said nothing"
         raise Unavailable(f"the worker did not start: {why}", hint=f"its log is {log}")
 

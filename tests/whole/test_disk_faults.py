@@ -212,11 +212,11 @@ def _inodes_used(place: Path) -> int:
 
 def test_a_store_says_which_fault_the_disk_has(tmp_path: Path) -> None:
     """The words for each fault are made from the error of the system."""
-    from appliance.store import storage_errors
+    from appliance.store import disk_faults
 
-    said = {number: storage_errors.disk_fault(number, tmp_path / "x.db") for number in storage_errors.ON_A_DISK}
-    assert sorted(error.outcome for error in said.values()) == ["disk_full", "disk_full", "disk_read_only"]
+    said = {number: disk_faults.disk_fault(number, tmp_path / "x.db") for number in disk_faults.ON_A_DISK}
+    assert sorted(error.outcome for error in said.values()) == ["disk_failing", "disk_full", "disk_full", "disk_read_only"]
     assert any("disk quota is used up" in error.message for error in said.values())
     assert not any("mode" in error.hint for error in said.values())
     Store.create(tmp_path / "x.db").close()
-    assert storage_errors.standing_fault(tmp_path / "x.txt") is None and storage_errors.write_fault(tmp_path) is None
+    assert disk_faults.standing_fault(tmp_path / "x.txt") is None and disk_faults.write_fault(tmp_path) is None

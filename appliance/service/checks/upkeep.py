@@ -17,7 +17,7 @@ from appliance.service import backup_target, backups, sealed_backups
 from appliance.service.checks.finding import Finding
 from appliance.service.updates.journal import JournalFile, Step
 from appliance.service.updates.last_check import order, read_check
-from appliance.store import storage_errors
+from appliance.store import disk_faults
 
 MB = 1_000_000
 STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `models.providers.prefix_cache`
@@ -28,7 +28,7 @@ def check_disk(home: Home, settings: Config) -> Finding:
     usage, keys = shutil.disk_usage(home.root), settings.orchestrator
     part, free = usage.used / usage.total, usage.free // MB
     text = f"{part:.0%} used, {free} MB free"
-    if fault := storage_errors.write_fault(home.root):
+    if fault := disk_faults.write_fault(home.root):
         return Finding("disk", "problem", fault.message, fault.hint)
     hint = "largest first: du -xh --max-depth=2 / | sort -rh | head; owlbox backup list, owlbox model list"
     if part >= keys.disk_refuse:
