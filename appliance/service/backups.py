@@ -34,7 +34,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.service import staging
-from appliance.store import database_copy, storage_errors
+from appliance.store import database_copy, disk_faults, storage_errors
 from appliance.store.database import Store
 
 NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip")
@@ -204,7 +204,7 @@ def verify(backup: Backup, progress: Progress, target: Path | None = None) -> No
                 if found.hexdigest() != digest:
                     raise StoreError(f"{backup.path} is damaged: {name} is not what was saved", hint=database_copy.ANOTHER)
     except UNREADABLE as error:
-        if isinstance(error, OSError) and error.errno in storage_errors.ON_A_DISK:
+        if isinstance(error, OSError) and error.errno in disk_faults.ON_A_DISK:
             raise
         raise StoreError(f"{backup.path} is damaged: {error}", hint=database_copy.ANOTHER) from None
 
