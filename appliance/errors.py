@@ -20,9 +20,10 @@ outcome label of docs/requirements/overlaps.md section 21, and may carry a hint:
     │   ├── HttpError       503 http_error     (stage: how far a request came)
     │   ├── ProviderError   502 upstream_error (or another of PROVIDER_CODES; kind, retry_after_s)
     │   │   └── ContextTooLong  413 context_too_long  (also a TooLarge)
-    │   ├── DiskFull        503 disk_full      (no space, no inodes, or the quota is used up)
-    │   ├── DiskReadOnly    503 disk_read_only
-    │   ├── DiskFailing     503 disk_failing   (the hardware gives an error for a file)
+    │   ├── DiskFault       503 disk_fault
+    │   │   ├── DiskFull      503 disk_full      (no space, no inodes, or the quota is used up)
+    │   │   ├── DiskReadOnly  503 disk_read_only
+    │   │   └── DiskFailing   503 disk_failing   (the hardware gives an error for a file)
     │   └── Interrupted     499 interrupted    (what was begun was cut off by the end of a process)
     ├── DeadlineExceeded    504 timeout
     ├── ServerError         500 permanent      (a server of tools; or another of SERVER_CODES)
@@ -167,19 +168,25 @@ class HttpError(Unavailable):
         self.why = why
 
 
-class DiskFull(Unavailable):
+class DiskFault(Unavailable):
+    """The disk does not do what is asked of it."""
+
+    outcome = "disk_fault"
+
+
+class DiskFull(DiskFault):
     """No space is left where we must write."""
 
     outcome = "disk_full"
 
 
-class DiskReadOnly(Unavailable):
+class DiskReadOnly(DiskFault):
     """The disk takes no writes: mounted so, or the kernel stopped writing to it after an error."""
 
     outcome = "disk_read_only"
 
 
-class DiskFailing(Unavailable):
+class DiskFailing(DiskFault):
     """The disk cannot read or write what was asked for."""
 
     outcome = "disk_failing"

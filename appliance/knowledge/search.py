@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
-from appliance.errors import BadInput, Busy, Conflict, DiskFailing, DiskFull, DiskReadOnly, StoreError
+from appliance.errors import BadInput, Busy, Conflict, DiskFault, StoreError
 from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.index import REEMBED, Passages, packed
 from appliance.knowledge.schemes import Schemes
@@ -241,7 +241,7 @@ class Search:
             self.passages.catch_up(lambda: monotonic_s() > end_s, is_hurried=True)
             late = self.passages.counts().pending if monotonic_s() > end_s else 0
             return f"{late} items are not looked at: their words are not indexed yet" if late else ""
-        except (Busy, DiskFailing, DiskFull, DiskReadOnly, StoreError) as error:
+        except (Busy, DiskFault, StoreError) as error:
             return f"what was written last is not looked at: {error.message}"  # what is indexed can be found all the same
 
     def _by_words(self, words: Sequence[str], where: Where, size: int) -> Scores:

@@ -20,18 +20,7 @@ import apsw
 from msgspec import Struct
 
 from appliance.clock import now_ms
-from appliance.errors import (
-    BadInput,
-    Busy,
-    Cancelled,
-    DiskFailing,
-    DiskFull,
-    DiskReadOnly,
-    NotFound,
-    OwlError,
-    StoreError,
-    Unavailable,
-)
+from appliance.errors import BadInput, Busy, Cancelled, DiskFault, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
 from appliance.store import connection_settings, database_copy, disk_faults, durability, integrity, sql_console, storage_errors
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
@@ -587,7 +576,7 @@ class Store:
             return BadInput(f"the text holds half a character at {error.start}", hint="leave it out")
         assert isinstance(error, apsw.Error)
         found = storage_errors.explain(error, self.path)
-        if isinstance(found, DiskFull | DiskReadOnly | DiskFailing):
+        if isinstance(found, DiskFault):
             self.disk_fault = found
         return found
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from appliance.errors import BadInput, Busy, DiskFailing, DiskFull, DiskReadOnly, OwlError, StoreError, Unavailable
+from appliance.errors import BadInput, Busy, DiskFault, OwlError, StoreError, Unavailable
 from appliance.runtime.events import Events
 from appliance.store import wall_clock
 from appliance.store.database import Store
@@ -28,7 +28,7 @@ Here = Literal["core", "alone", "beside"]  # which process fires: the core, one 
 CORE: Here = "core"
 ALONE: Here = "alone"
 BESIDE: Here = "beside"
-NOT_NOW = (Busy, DiskFailing, DiskFull, DiskReadOnly, StoreError)  # nothing has happened, and it is tried again
+NOT_NOW = (Busy, DiskFault, StoreError)  # nothing has happened, and it is tried again
 
 
 class Due(Struct, frozen=True):
