@@ -26,7 +26,7 @@ from appliance.knowledge.verbs import Verbs
 from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grant, Grants
-from appliance.policy.taint import CARRYING, TOOL, Known, Mark, Reach
+from appliance.policy.taint import CARRYING, INSIDE, TOOL, Known, Mark, Reach
 from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
 from appliance.sessions.outbox import Notification, Outbox
@@ -162,10 +162,24 @@ class Checkpoint:
     def _check_before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         self._origins.before(_sight_of(mark, caller), call)
         reach = mark.needs.reach
-        if reach is None or caller.is_cleared:
+        if reach is None and mark.is_read_only:
             return None
-        call = replace(call, arguments=taint.canonical(reach, call.arguments))
-        held = self._hold_call(toolbox, reach, call, caller)
+        is_judged = reach is not None and not caller.is_cleared
+        judged = replace(call, arguments=taint.canonical(reach, call.arguments)) if reach is not None and is_judged else call
+        since = self._runs.marks.since(caller.run)
+        if since is None:
+            return None
+        if reach is not None and is_judged:
+            outcome = self._decide(toolbox, reach, judged, caller, since)
+            if outcome is not None:
+                return outcome
+        if not mark.is_read_only and (is_judged or reach is None or reach.kind != "document"):  # else a person was shown it
+            self._keep_words(call, caller)
+        return None
+
+    def _decide(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Outcome | None:
+        """What becomes of a call that reaches out of a marked run; None when it may be run."""
+        held = self._hold_call(toolbox, reach, call, caller, since)
         if held is None:
             return None
         grant = self._grants.find(self._person_of(held.run), reach.kind, held.target, held.marks)
@@ -175,6 +189,17 @@ class Checkpoint:
         if caller.terms.is_attended and caller.terms.has_proposals and caller.terms.has_interaction:
             return self._held_calls.propose(held, call, caller)
         return self._held_calls.refuse(held, call, caller)
+
+    def _keep_words(self, call: ToolCall, caller: Caller) -> None:
+        """Know again what a marked run is about to write, before it is written: whoever kills us then leaves a file behind."""
+        marks = [one for one in self._runs.marks.of(f"run:{caller.run}") if one.origin not in INSIDE]
+        texts = [text for text, _ in taint.leaves(call.arguments) if isinstance(text, str) and text.strip()] if marks else []
+        if not texts:
+            return
+        run = self._runs.any(caller.run)
+        events, person = self._runs.record.path(run.head, kinds=("message",), limit=MAX_EVENTS), self._person_of(run)
+        own = "\n".join(typed(event) for event in events if _is_own(event, run, person))
+        self._runs.marks.keep_lines(texts, marks, own)
 
     def after(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
         """What came of a call, with its origin."""
@@ -187,10 +212,7 @@ class Checkpoint:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def _hold_call(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller) -> Held | None:
-        since = self._runs.marks.since(caller.run)
-        if since is None:
-            return None
+    def _hold_call(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Held | None:
         marks = taint.holding(reach.kind, self._runs.marks.of(f"run:{caller.run}"))
         if not marks:
             return None
@@ -242,8 +264,7 @@ class Checkpoint:
             is_before = since > 0 and event.run == run.id and event.seq < since
             if event.kind == "message" and event.role == "user":
                 followed = 0
-                is_own = run.kind in PEOPLE and event.channel != TASKS and event.sender_id in ("", None, person)
-                own += [typed(event)] if is_own else []
+                own += [typed(event)] if _is_own(event, run, person) else []
             elif event.kind == "tool_use":
                 calls[event.call_id] = toolbox.meant(ToolCall(event.call_id, event.tool, event.input or {}))
             elif event.kind == "tool_result":
@@ -272,6 +293,12 @@ class Checkpoint:
 
     def _person_of(self, run: Run) -> str:
         return self._runs.person(run.session)
+
+
+def _is_own(event: Event, run: Run, person: str) -> bool:
+    """Whether the thread's own person wrote an event."""
+    is_message = event.kind == "message" and event.role == "user" and run.kind in PEOPLE
+    return is_message and event.channel != TASKS and event.sender_id in ("", None, person)
 
 
 def typed(event: Event) -> str:

@@ -15,12 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
+from appliance.ingest import box_refs, prompt_documents
 from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
-from appliance.prompt.packet_types import Stage
-from appliance.records import Marked, Outcome, Terms, ToolCall
+from appliance.prompt.packet_types import Scene, Stage
+from appliance.records import Marked, Outcome, Part, Terms, ToolCall
 from appliance.skills.catalog import Skills
+from appliance.store import visibility
 from appliance.text.fences import is_origin
 from appliance.text.references import parse_ref, scheme_of
 
@@ -137,6 +139,15 @@ class Origins:
         found = [mark for item in items if (mark := of_path(item.path)) is not None and mark.origin not in INSIDE]
         found += self._marks.of(*(f"entry:{item.entry}" for item in items)) if self._marks.has_entries() else ()
         self.add(stage.scene.run, [*found, *self.of([part.name for part in stage.found])])
+        return parts
+
+    def documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+        """A filter that changes nothing: marks a run whose prompt has a document that holds what strangers said."""
+        if scene.run and self._marks.has_entries():
+            kind, _, name = visibility.current().partition(":")
+            folders = ("", f"{prompt_documents.ROLES}/{scene.role}/", f"{kind}s/{name}/")
+            refs = [f"{box_refs.SCHEME}{folder}{part.name}.md" for folder in folders for part in parts]
+            self.add(scene.run, [mark for marks in self._marks.entries(refs, PROJECT).values() for mark in marks])
         return parts
 
     # -- inside -------------------------------------------------------------------------------------

@@ -71,16 +71,19 @@ class Folder:
         found = self._entries.attributes(SCHEME)
         return [self.root / str(given.get("file", ref.removeprefix(SCHEME))) for ref, given in found.items()]
 
-    def sync_paths(self, paths: Sequence[Path], run: str = "") -> int:
+    def sync_paths(self, paths: Sequence[Path], run: str = "", *, is_vouched: bool = False) -> int:
         """Look at these paths and bring their entries in line; returns how many entries changed.
 
-        Writes nothing for a file whose size and time of change are as its entry says. `run` is the one that wrote the files.
+        Writes nothing for a file whose size and time of change are as its entry says. `run` is the one that wrote the files;
+        with `is_vouched` a person was shown their text and said yes to it.
         """
         changed = 0
         for batch in _batch_paths(sorted(paths), BATCH):
             drafts, gone = self._compare_files(batch)
+            written = [ref_of(self.root, path) for path in batch] if run and not is_vouched else []
+            if drafts or gone or written:
+                self._entries.mirror(list(drafts.values()), gone, writer=WRITER, run=run, written=written)
             if drafts or gone:
-                self._entries.mirror(list(drafts.values()), gone, writer=WRITER, run=run)
                 LOG.info("folder read", extra={"changed": len(drafts), "removed": len(gone), "refs": [*drafts, *gone][:5]})
                 changed += len(drafts) + len(gone)
         return changed

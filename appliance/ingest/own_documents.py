@@ -50,19 +50,20 @@ class Documents:
         """A document with its front matter; NotFound when there is none."""
         return self._read_existing(self._document_path(name))
 
-    def replace(self, name: str, content: str, run: str = "", *, is_own: bool = True) -> bool:
+    def replace(self, name: str, content: str, run: str = "", *, is_own: bool = True, is_vouched: bool = False) -> bool:
         """The document holds this from now on, "" for nothing; whether it is new. Refused where it is not for the assistant.
 
-        `is_own` is a text that came out of a conversation, which may not be shown to other people.
+        `is_own` is a text that came out of a conversation, which may not be shown to other people. For one that is `is_vouched`,
+        here and in `create` and `edit`, a person was shown this very change and said yes: it is not marked as the run is.
         """
         path = self._document_path(name)
         text = read_text(path)
         head, front = _split_head(text)
         self._require_open(path, front, is_own=is_own)
-        self._put_document(path, head + content.rstrip() + ("\n" if content.strip() else ""), run)
+        self._put_document(path, head + content.rstrip() + ("\n" if content.strip() else ""), run, is_vouched=is_vouched)
         return not text
 
-    def create(self, name: str, content: str, loading: str, run: str = "") -> Path:
+    def create(self, name: str, content: str, loading: str, run: str = "", *, is_vouched: bool = False) -> Path:
         """A new document that the assistant may change again; Conflict where there is one of this name."""
         path = self._document_path(name)
         front = {LOADING: loading, MODIFICATION: True}
@@ -70,10 +71,10 @@ class Documents:
         if path.exists():
             raise Conflict(f"there is a document {name}", hint="document_edit changes lines of it")
         head = f"{FENCE}\n{LOADING}: {loading}\n{MODIFICATION}: true\n{FENCE}\n\n"
-        self._put_document(path, f"{head}{content.rstrip()}\n", run)
+        self._put_document(path, f"{head}{content.rstrip()}\n", run, is_vouched=is_vouched)
         return path
 
-    def edit(self, name: str, patches: Sequence[LinePatch], run: str = "") -> Path:
+    def edit(self, name: str, patches: Sequence[LinePatch], run: str = "", *, is_vouched: bool = False) -> Path:
         """Change lines of a document, front matter included; refused when that is not as it must be afterwards."""
         path = self._document_path(name)
         text = self._read_existing(path)
@@ -81,7 +82,7 @@ class Documents:
         self._require_open(path, front, is_own=True)
         after = patch_lines(text, patches)
         _check_front(front, markdown.split(after)[0])
-        self._put_document(path, after, run)
+        self._put_document(path, after, run, is_vouched=is_vouched)
         return path
 
     def delete(self, name: str, run: str = "") -> Path:
@@ -174,7 +175,7 @@ class Documents:
             hint = f"ask the person to write it, or to put {MODIFICATION}: true into its front matter"
             raise Refused(f"{path.name} does not let the assistant change it", hint=hint)
 
-    def _put_document(self, path: Path, text: str | None, run: str) -> None:
+    def _put_document(self, path: Path, text: str | None, run: str, *, is_vouched: bool = False) -> None:
         """The file and its entry become this together, None for gone; what fails leaves both as they were."""
         if text is not None and len(text) > MAX_CHARS:
             raise TooLarge(f"{path.stem} would have {len(text)} characters, more than {MAX_CHARS}", hint="keep what matters")
@@ -183,7 +184,7 @@ class Documents:
         before = path.read_bytes() if path.exists() else None
         try:
             _write_bytes(path, None if text is None else text.encode("utf-8"))
-            self._folder.sync_paths(mirrored, run)
+            self._folder.sync_paths(mirrored, run, is_vouched=is_vouched)
         except (OwlError, OSError) as error:
             _write_bytes(path, before)
             if isinstance(error, OwlError):

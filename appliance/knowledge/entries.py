@@ -20,7 +20,7 @@ from appliance.errors import BadInput, Conflict, NotFound, PathConflict, Refused
 from appliance.knowledge.change_log import CLIENT, By, Change, Changes, Execute, changed, patch
 from appliance.knowledge.contents import FOLDER, MAX_BODY_BYTES, Content, Entry, attributes_text, check, digest, is_same, merged
 from appliance.knowledge.schemes import check_scope
-from appliance.policy.taint import of_path
+from appliance.policy.taint import INSIDE, OUTSIDE, Mark, of_path
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
 from appliance.runtime.hook_points import Change as Kind
@@ -49,6 +49,7 @@ COLUMNS = (
     "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms, "
     "uid, description, mime, source_url, is_textual, indexed_ms"
 )
+KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 MAX_HELD = 32_000_000  # characters of texts that are kept in memory for the history of an undo
 EMPTY = digest(b"")
@@ -242,6 +243,17 @@ class Entries:
         self._marks.inherit(f"entry:{made.id}", f"entry:{source.id}")
         return made
 
+    def trust(self, ref: str, *, scope: str = PROJECT) -> tuple[Mark, ...]:
+        """Take the marks of strangers off an entry and its text, for which a person answers; which ones they were.
+
+        Refused for what says by its path that it is somebody else's.
+        """
+        found = self.get(ref, scope=scope)
+        if scheme_of(found.path) in KNOWN_BY_NAME:
+            hint = "owlbox skill trust" if found.path.startswith("skill:") else "write what you trust as a note of your own"
+            raise Refused(f"{found.path} is a copy of what others wrote", hint=hint)
+        return self._marks.trust(f"entry:{found.id}", found.body)
+
     def remove(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> None:
         """Remove an entry; NotFound when there is none."""
         by = by.doing("rm")
@@ -301,21 +313,30 @@ class Entries:
     # -- many -------------------------------------------------------------------------------------
 
     def mirror(
-        self, drafts: Sequence[Draft], gone: Sequence[str] = (), *, writer: str, scope: str = PROJECT, run: str = ""
+        self,
+        drafts: Sequence[Draft],
+        gone: Sequence[str] = (),
+        *,
+        writer: str,
+        scope: str = PROJECT,
+        run: str = "",
+        written: Sequence[str] = (),
     ) -> None:
         """Bring entries in line with what they mirror, in one transaction; `gone` are stored paths.
 
         Not durable: the original is the truth and is compared again at the next start. The time of an
-        entry whose text and title stay the same is kept, and its history says nothing. An undo of `run` takes it back.
+        entry whose text and title stay the same is kept, and its history says nothing. An undo of `run` takes it back; `written`
+        are the paths whose texts are that run's, which are marked as it is, also where somebody mirrored them before.
         """
         by = By(writer, verb="mirror")
-        with self._store.write(run=run) as execute:
+        with self._store.write(run=run, durable=bool(written)) as execute:
             for path in gone:
                 found = self.find(path, scope=scope)
                 if found is not None:
                     self._remove_row(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
+            self._keep_marks([*written, *(draft.path for draft in drafts)], written, run, scope)
 
     def under(self, prefix: str, *, scope: str = PROJECT) -> list[str]:
         """The stored paths of an entry and of everything in it as a folder, sorted."""
@@ -371,6 +392,7 @@ class Entries:
             "writer": found.writer,
             "created_ms": found.created_ms,
             "updated_ms": found.updated_ms,
+            "marks": [mark.text for mark in self._marks.of(f"entry:{found.id}")],
         }
 
     def count(self) -> int:
@@ -460,6 +482,8 @@ class Entries:
         self._changes.add(execute, scope, path, told)
         is_text = before is not None and before.hash != after.hash
         self._announce_change(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
+        if (is_text or before is None) and not scope.startswith("run:") and scheme_of(path) not in KNOWN_BY_NAME:
+            self._marks.recognize(f"entry:{after.id}", after.body)
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))
@@ -472,6 +496,16 @@ class Entries:
     def _announce_change(self, path: str, scope: str, by: By, kind: Kind) -> None:
         if self._events.has(EntryNews):
             self._store.after(partial(self._events.publish, EntryNews(path, kind, by.run, scope, by.writer)))
+
+    def _keep_marks(self, paths: Iterable[str], written: Sequence[str], run: str, scope: str) -> None:
+        """Mark mirrored entries as the run that wrote them, and know the texts of marked ones again."""
+        if not (written and self._marks.of(f"run:{run}")) and not self._marks.has_entries():
+            return
+        for found in filter(None, (self.find(path, scope=scope) for path in dict.fromkeys(paths))):
+            if found.path in written:
+                self._marks.inherit(f"entry:{found.id}", f"run:{run}")
+            if marks := self._marks.of(f"entry:{found.id}"):
+                self._marks.keep_text(found.body, marks)
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)

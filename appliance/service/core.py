@@ -208,7 +208,7 @@ class Core:
                 ToolMethods(self.toolbox),
             ),
             *(self.heartbeat, self.connections, WebhookMethods(self.connections), DeviceBook(self.store)),
-            EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made),
+            EntryMethods(self.entries, self.runs, self.verbs, workspace, self.approvals, made, self.policy.ledger),
             ApprovalMethods(self.inbox, self.runs, self.approvals, self.released),
         )
 

@@ -18,8 +18,11 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import OwlError
+from appliance.ingest import box_refs
+from appliance.knowledge.entries import PROJECT
 from appliance.language.times import recurrence, timezones
 from appliance.language.times.recurrence import Rule
+from appliance.records import Marked
 from appliance.runtime import trusted_files
 from appliance.runtime.settings import Heartbeat as Settings
 from appliance.sessions.outbox import Notification
@@ -173,7 +176,8 @@ class Heartbeat:
         if why or session is None:
             LOG.debug("heartbeat: %s", why or NOBODY)
             return Beat("skipped", why or NOBODY)
-        job = self._run_order(Order(JOB, prompt, JobTerms(), session.id, is_told=True))
+        marks = self._marks_of(path) if path is not None else ()
+        job = self._run_order(Order(JOB, prompt, JobTerms(marks=marks), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
         if job.status != DONE:  # said once for what the file says now, not at every look
@@ -209,6 +213,11 @@ class Heartbeat:
         if title != LINES or (found is not None and not found.lines):
             return ""
         return settings.prompt if found is None else f"{settings.prompt}\n\n<{FILE}>\n{found.text.strip()}\n</{FILE}>"
+
+    def _marks_of(self, path: Path) -> Marked:
+        """The marks of what a file says, where another than its person wrote of it."""
+        ref = box_refs.ref_of(self._box, path)
+        return tuple((mark.origin, mark.source) for mark in self._runs.marks.entries([ref], PROJECT).get(ref, ()))
 
     def _why_not(self, settings: Settings, session: Session | None) -> str:
         if not settings.enabled:

@@ -376,7 +376,7 @@ class Counting(Store):
         return super().rows(sql, bindings)
 
 
-def test_a_thread_without_marks_pays_one_read_for_what_reaches_out_and_none_for_the_rest(tmp_path: Path) -> None:
+def test_a_thread_without_marks_pays_one_read_for_what_acts_and_none_for_the_rest(tmp_path: Path) -> None:
     new_store(tmp_path / "owlbox.db").close()
     store = Counting.open(tmp_path / "owlbox.db")
     assert isinstance(store, Counting)
@@ -394,8 +394,8 @@ def test_a_thread_without_marks_pays_one_read_for_what_reaches_out_and_none_for_
         "fetch_url": ({"url": "https://owls.example/"}, 1),
         "message": ({"target": "person:bob", "content": "hi"}, 1),
         "search": ({"query": "owls"}, 0),
-        "remember": ({"text": "owls eat mice"}, 0),
-        "create_task": ({"name": "feed the owl"}, 0),
+        "remember": ({"text": "owls eat mice"}, 1),
+        "create_task": ({"name": "feed the owl"}, 1),
     }
     for name, (arguments, reads) in given.items():
         store.reads = 0

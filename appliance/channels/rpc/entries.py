@@ -16,9 +16,11 @@ from appliance.knowledge.change_log import Change
 from appliance.knowledge.entries import PROJECT, Entries, Line
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
+from appliance.policy.audit_log import Ledger
 from appliance.records import Outcome, to_plain
-from appliance.runtime.methods import method
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import caller_name
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 
@@ -34,7 +36,14 @@ class EntryMethods:
     """Entries for people: by their verbs, as a thread sees them, and as they were."""
 
     def __init__(
-        self, entries: Entries, runs: Runs, verbs: Verbs, workspace: WorkspaceControl, approvals: Approvals, control: Control
+        self,
+        entries: Entries,
+        runs: Runs,
+        verbs: Verbs,
+        workspace: WorkspaceControl,
+        approvals: Approvals,
+        control: Control,
+        ledger: Ledger,
     ) -> None:
         self._entries = entries
         self._runs = runs
@@ -42,6 +51,7 @@ class EntryMethods:
         self._workspace = workspace
         self._approvals = approvals
         self._control = control
+        self._ledger = ledger
 
     @method("entry.list", access="own")
     def entries(
@@ -132,6 +142,13 @@ class EntryMethods:
     def update(self, text: str, run: Thread = "", status: Literal[102, 200, 204, 422] = 102) -> Outcome:
         """Record how a thread's work stands."""
         return self._act_as_person(run, "update", {"text": text, "status": status})
+
+    @method("entry.trust")
+    def trust(self, ref: str, *, call: Call) -> list[str]:
+        """Take the marks of strangers off an entry whose text you have read; in words, which ones they were."""
+        taken = [mark.text for mark in self._entries.trust(ref)]
+        self._ledger.note("entry_trusted", actor=caller_name(call), detail={"ref": ref, "marks": taken})
+        return taken
 
     @method("entry.waiting", access="own")
     def waiting(self, run: Annotated[str, "only in this thread"] = "", limit: Limit = 100) -> list[Waiting]:

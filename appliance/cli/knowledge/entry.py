@@ -73,6 +73,8 @@ def _add_verbs(command: Command, known: Any) -> None:
         made.add_argument("target", help="the reference that it has then")
     waiting = command("waiting", list_waiting, "what models want to change and may not without a word from you", known)
     waiting.add_argument("--limit", type=int, default=100)
+    made = command("trust", trust, "take the marks of strangers off an entry that you have read", known)
+    made.add_argument("ref", help="its reference, as `entry list` shows it")
     for name, text in (("accept", "let a change happen that waits"), ("reject", "refuse a change that waits")):
         made = command(name, decide, text, known)
         made.set_defaults(is_accepted=name == "accept")
@@ -101,7 +103,16 @@ def list_entries(args: argparse.Namespace, home: Home) -> int:
 
 def view(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
-    return show(args, found, "\n".join(found["lines"]))
+    told = show(args, found, "\n".join(found["lines"]))
+    if found["marks"] and not args.json:
+        marks = escape_invisible("; ".join(found["marks"]), "exact")
+        say(f"(texts of strangers are in it: {marks}; owlbox entry trust takes the mark off)", sys.stderr)
+    return told
+
+
+def trust(args: argparse.Namespace, home: Home) -> int:
+    taken = once(home, "entry.trust", {"ref": args.ref})
+    return show(args, taken, f"{args.ref} is yours now, not {'; '.join(taken)}" if taken else f"{args.ref} has no marks")
 
 
 def write(args: argparse.Namespace, home: Home) -> int:

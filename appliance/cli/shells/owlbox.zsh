@@ -83,6 +83,7 @@ rm:remove an entry, or every entry of a pattern
 cp:copy an entry
 mv:move an entry
 waiting:what models want to change and may not without a word from you
+trust:take the marks of strangers off an entry that you have read
 accept:let a change happen that waits
 reject:refuse a change that waits
 update:note how a thread'\''s work stands'
@@ -309,6 +310,7 @@ _owlbox_options=(
   'entry cp' '-h --help --home= --json --user= --group= --thread= --visibility='
   'entry mv' '-h --help --home= --json --user= --group= --thread= --visibility='
   'entry waiting' '-h --help --home= --json --user= --group= --watch= --limit= --thread='
+  'entry trust' '-h --help --home= --json --user= --group='
   'entry accept' '-h --help --home= --json --user= --group= --thread='
   'entry reject' '-h --help --home= --json --user= --group= --thread='
   'entry update' '-h --help --home= --json --user= --group= --status= --thread='
@@ -632,6 +634,10 @@ _owlbox_values=(
   'entry waiting --user' '@person'
   'entry waiting --group' '@group'
   'entry waiting --thread' '@thread'
+  'entry trust --home' '@file'
+  'entry trust --user' '@person'
+  'entry trust --group' '@group'
+  'entry trust 1' '@entry'
   'entry accept --home' '@file'
   'entry accept --user' '@person'
   'entry accept --group' '@group'

@@ -20,7 +20,6 @@ from appliance.skills.catalog import Skills
 from appliance.store.wall_clock import Leap
 from appliance.work.work_events import TaskRunBegun
 
-SHOWN = "packet.user"  # the filter through which all goes that a run is shown as entries
 LAST = 95  # after every other one
 
 
@@ -33,7 +32,8 @@ class TaintParts:
         base.events.subscribe(Leap, self.grants.move)
         self.origins = Origins(base.runs.marks, skills)
         self.checkpoint = Checkpoint(base.runs, self.grants, self.origins, held_calls, Offers(base.store))
-        base.hooks.add(SHOWN, self.origins.packet, LAST)
+        base.hooks.add(hook_points.USER, self.origins.packet, LAST)
+        base.hooks.add(hook_points.SYSTEM, self.origins.documents, LAST)
         base.hooks.add(hook_points.RESPONSE, self.origins.quoted, LAST)
         base.events.subscribe(MessageAccepted, self._note_message)
         base.events.subscribe(TaskRunBegun, self._note_task)
