@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from appliance.clock import now_ms
+from appliance.records import Marked
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import edits
@@ -25,15 +26,16 @@ Execute = Callable[..., list[Row]]
 
 
 class By(Struct, frozen=True):
-    """Who changes something, and how: for the history, and to take a run back."""
+    """Who changes something, and how: for the history and for an undo; `marks` are those of the words that are taken over."""
 
     writer: str = "client"
     run: str = ""
     verb: Verb = "set"
+    marks: Marked = ()
 
     def doing(self, verb: Verb) -> "By":
         """The same, doing this, unless it was said to be doing something else than set."""
-        return By(self.writer, self.run, verb) if self.verb == "set" else self
+        return By(self.writer, self.run, verb, self.marks) if self.verb == "set" else self
 
 
 CLIENT = By()

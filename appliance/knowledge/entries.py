@@ -484,6 +484,9 @@ class Entries:
         self._announce_change(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
         if (is_text or before is None) and not scope.startswith("run:") and scheme_of(path) not in KNOWN_BY_NAME:
             self._marks.recognize(f"entry:{after.id}", after.body)
+        if by.marks:
+            self._marks.take(f"entry:{after.id}", by.marks)
+            self._marks.keep_text(after.body, self._marks.of(f"entry:{after.id}"))
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))

@@ -38,6 +38,7 @@ SCHEME = "memory://"
 NOTES = "notes"  # the topic of what was remembered without one
 MOST_COMPARED = 2000
 TEXT_LIMIT = MAX_FILE_BYTES - 2048  # the rest of a file is its metadata
+SAID_BY = "said_by"  # of a record's attributes: who said it, where that is not its owner
 EVERYBODY = ""
 
 MOST_HITS = 200  # of everything, among which an owner's are looked for
@@ -83,7 +84,10 @@ class Memories:
         by: By = By(),
         attributes: dict[str, Any] | None = None,
     ) -> tuple[MemoryRecord, bool]:
-        """Remember something of an owner; gives the record and whether it is new: one that says the same is updated."""
+        """Remember something of an owner; gives the record and whether it is new: one that says the same is updated.
+
+        With `SAID_BY` among its attributes it is somebody's own saying, and no other's is updated by it.
+        """
         _check_owner(owner)
         if not text.strip():
             raise BadInput("there is nothing to remember", hint="say what")
@@ -95,9 +99,10 @@ class Memories:
                 hint="1 to 10, 0 to 1, 0 for ever",
             )
         folder = topic_folder(check_topic(topic)) if topic else NOTES
+        said_by = str((attributes or {}).get(SAID_BY, ""))
         with self._guard:
             self._sweep()
-            if (same := self._find_same(owner, text, is_noted=folder == NOTES)) is not None:
+            if (same := self._find_same(owner, text, said_by, is_noted=folder == NOTES)) is not None:
                 return self._update(owner, same, text, tags, importance, confidence, by), False
             at_ms = now_ms()
             record = MemoryRecord(
@@ -244,8 +249,8 @@ class Memories:
             raise NotFound(f"nothing is remembered as {key}", hint="owlbox memory list shows what is")
         return found
 
-    def _find_same(self, owner: str, text: str, *, is_noted: bool) -> Entry | None:
-        others = self._owned(owner)[-MOST_COMPARED:]
+    def _find_same(self, owner: str, text: str, said_by: str, *, is_noted: bool) -> Entry | None:
+        others = [entry for entry in self._owned(owner) if entry.attributes.get(SAID_BY, "") == said_by][-MOST_COMPARED:]
         number = find_same(text, [entry.body for entry in others])
         if number is None and others and not is_noted:
             # Vectors are asked for the few that share words: a write does not wait for a thousand of them.

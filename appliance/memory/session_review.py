@@ -1,16 +1,19 @@
 """What a conversation leaves behind: before a session is archived, what its person said is looked through for things to remember.
 
 By phrases, without a model, so that it works on every box. Only what people said since the last look counts; what was forgotten
-meanwhile does not come back. A group's conversation gives memories of the group alone, never of its members. Texts that came
-from elsewhere (pages, documents, skills) are not looked at, and neither is what a model said.
+meanwhile does not come back. A group's conversation gives memories of the group alone, never of its members. What another than
+the owner said is kept with the name of who said it, and with the marks of the message in which it stood. Texts that came from
+elsewhere (pages, documents, skills) are not looked at, and neither is what a model said.
 """
 
 from collections.abc import Callable
 
 from appliance.knowledge.change_log import By
-from appliance.memory.extraction import extract_candidates
-from appliance.memory.memories import Memories
-from appliance.records import Event
+from appliance.memory.extraction import MOST, extract_candidates
+from appliance.memory.memories import SAID_BY, Memories
+from appliance.policy.taint_marks import CARRIED, read_marks
+from appliance.records import Event, Marked
+from appliance.sessions.people import LOCAL
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import Session, Sessions
 from appliance.store import visibility
@@ -40,18 +43,23 @@ class SessionReview:
         count = 0
         with visibility.showing(""):
             source = f"session:{session.id}"
-            for one in extract_candidates(self._messages(session, since_ms)):
-                _, is_new = self._memories.write(
-                    *(owner, one.text),
-                    title=one.title,
-                    topic=one.topic,
-                    kind=one.kind,
-                    importance=one.importance,
-                    confidence=one.confidence,
-                    source=source,
-                    by=By("system"),
-                )
-                count += is_new
+            left = MOST
+            for (who, marks), messages in self._sayings(session, owner, since_ms):
+                found = extract_candidates(messages, most=left)
+                left -= len(found)
+                for one in found:
+                    _, is_new = self._memories.write(
+                        *(owner, f"{who}: {one.text}" if who else one.text),
+                        title=f"{who}: {one.title}" if who else one.title,
+                        topic=one.topic,
+                        kind=one.kind,
+                        importance=one.importance,
+                        confidence=one.confidence,
+                        source=source,
+                        by=By("system", marks=marks),
+                        attributes={SAID_BY: who} if who else None,
+                    )
+                    count += is_new
             for key in PREFERENCES:
                 if (value := session.metadata.get(key)) and not since_ms:
                     text = f"Preferred {key}: {value}"
@@ -61,13 +69,18 @@ class SessionReview:
         self._sessions.annotate(session.id, REVIEWED, now)
         return count
 
-    def _messages(self, session: Session, since_ms: int) -> list[str]:
-        """What people said in a session since then, oldest first."""
+    def _sayings(self, session: Session, owner: str, since_ms: int) -> list[tuple[tuple[str, Marked], list[str]]]:
+        """What people said in a session since then, by who said it, "" for the owner, and its marks; what has none comes first."""
         found: list[Event] = []
         for run in self._runs.list_runs(session=session.id, limit=MOST_RUNS):
             if run.updated_ms >= since_ms:
                 found += [event for event in self._runs.events(run.id, limit=MOST_EVENTS) if _is_said(event, since_ms)]
-        return [event.content for event in sorted(found, key=lambda event: event.at_ms)]
+        sayings: dict[tuple[str, Marked], list[str]] = {}
+        for event in sorted(found, key=lambda event: event.at_ms):
+            person = self._sessions.resolve(event.channel or LOCAL, event.sender_id or session.person)
+            who = "" if owner == f"user:{person}" else person
+            sayings.setdefault((who, read_marks((event.input or {}).get(CARRIED))), []).append(event.content)
+        return sorted(sayings.items(), key=lambda item: bool(item[0][1]))
 
 
 def _is_said(event: Event, since_ms: int) -> bool:

@@ -35,7 +35,9 @@ from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.tool_settings import Audit
 from appliance.runtime.upkeep_settings import Retention
 from appliance.service import backups, staging
+from appliance.service.parts.base import person_rules
 from appliance.sessions.outbox import Outbox
+from appliance.sessions.people import People
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import Sessions
 from appliance.store import clearing, disk_room, wall_clock
@@ -107,7 +109,8 @@ def maintain(
             logs = (*_prune_logs(home.logs, aged, settings.logs.keep_days), *_prune_audit(home, aged, settings.audit))
             if used >= settings.orchestrator.disk_warn:
                 LOG.warning("the disk is %.0f %% full", used * 100, extra={"disk_used": round(used, 3)})
-            people = Sessions(store, "", lambda: rules(settings, is_full=is_full))
+            known = People(store, lambda: person_rules(settings))
+            people = Sessions(store, "", lambda: rules(settings, is_full=is_full), known)
             remembered = _review(store, people, settings, aged)
             idle, archived = people.store_statuses(aged)
             done = Round(
