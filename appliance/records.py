@@ -165,7 +165,8 @@ class Outbound(Struct, frozen=True):
 
     `metadata` holds what the session's last message brought for the way back, then what the letter adds. `marks` are those
     of untrusted texts that it was made of: whoever puts it into a thread marks that. `shown` is the channel's name of a message
-    that has shown the beginning of this text while it was written, "" for none.
+    that has shown the beginning of this text while it was written, "" for none. `attachment` is a file in the folder of the session
+    `files_of`, where that is another one than its own.
     """
 
     session: str
@@ -178,6 +179,7 @@ class Outbound(Struct, frozen=True):
     correlation: str = ""
     marks: Marked = ()
     shown: str = ""
+    files_of: str = ""
 
 
 class Event(Struct, frozen=True):

@@ -15,7 +15,6 @@ from appliance.clock import CancelToken
 from appliance.errors import DeadlineExceeded, Lost
 from appliance.records import Marked, Outbound
 
-MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 MAX_ATTACHMENTS = 20
 REPEAT = "(This may be a repeat.)"  # begins a text that the service may have already
 UNCERTAIN = (Lost, DeadlineExceeded)  # errors that leave open whether it has

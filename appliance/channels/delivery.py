@@ -289,6 +289,7 @@ class Courier:
                 self._outbox.thread(notification),
                 notification.correlation,
                 notification.marks,
+                files_of=notification.session,
             )
             is_ours = self._outbox.begin_sending(posting.id, address.channel, durable=not channel.is_idempotent)
         except OwlError as error:

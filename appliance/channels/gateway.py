@@ -9,7 +9,6 @@ the channel, which keeps it for later. Owns no table.
 
 import hashlib
 import logging
-import os
 import re
 import threading
 import uuid
@@ -21,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.channels.admissions import ASIDE, Admission, note_admission
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached, Received
+from appliance.channels.contract import MAX_ATTACHMENTS, Attached, Received
 from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import correlation_id, monotonic_s, now_ms
@@ -30,6 +29,7 @@ from appliance.policy.taint_marks import CARRIED
 from appliance.records import Event, Inbound, Marked, Outbound
 from appliance.runtime import log
 from appliance.runtime.events import Events
+from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, write_inside
 from appliance.sessions.people import LOCAL, People
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -246,9 +246,10 @@ class Gateway:
         if person and not self._parts.people.is_active(person):
             return f"{person} is deactivated"
         # What was refused when it came stays so: more may be let in since, but nobody is answered to what was said before.
-        is_linked = bool(person) and received.at_ms >= self._parts.people.linked_ms(self.channel, received.sender)
-        judges = (self._admission, *(one for until_ms, one in self._earlier if received.at_ms < until_ms))
-        return next((why for one in judges if (why := one.find_fault(received, is_linked=is_linked))), "")
+        said_ms = received.at_ms or now_ms()  # a mail that tells no time is read once
+        said_ms += 0 if said_ms % 1000 else 999  # whole seconds are those that have begun
+        judges = (self._admission, *(one for until_ms, one in self._earlier if said_ms < until_ms))
+        return next((why for one in judges if (why := one.find_fault(received, is_linked=bool(person)))), "")
 
     def _spend(self, sender: str) -> None:
         """Busy when a sender has written more than is taken at a time: the channel keeps the message for later."""
@@ -344,7 +345,7 @@ class Gateway:
         suffix = SUFFIX.fullmatch(Path(name).suffix)
         kept = f"owlbox-{hashlib.sha256(data).hexdigest()[:8]}{suffix[0].lower() if suffix else ''}"
         try:
-            _write_inside(self._parts.data_folder(session) / INCOMING, kept, data, f".{kept}.{self.channel}.part")
+            write_inside(self._parts.data_folder(session) / INCOMING, kept, data, f".{kept}.{self.channel}.part")
         except OSError as error:
             return f"[attachment {said}) is not there: {error.strerror or error}]"
         return f"[attachment {said}, {len(data)} bytes): {INSIDE}/{INCOMING}/{kept}]"
@@ -419,30 +420,3 @@ def _fetch(attached: Attached) -> tuple[bytes, str]:
 def _plain(text: str) -> str:
     """An untrusted text on one line, without characters that cannot be seen."""
     return escape_invisible(" ".join(_fit(text).split()))
-
-
-def _write_inside(folder: Path, name: str, data: bytes, part: str) -> None:
-    """Write a file of a folder that tools may have changed: nothing is followed out of it. `part` is no other writer's name."""
-    folder.parent.mkdir(mode=0o770, parents=True, exist_ok=True)
-    top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        try:
-            os.mkdir(folder.name, 0o770, dir_fd=top)
-        except FileExistsError:
-            pass
-        inner = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
-    finally:
-        os.close(top)
-    try:
-        try:
-            os.unlink(part, dir_fd=inner)
-        except FileNotFoundError:
-            pass
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640, dir_fd=inner)
-        with open(file, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, name, src_dir_fd=inner, dst_dir_fd=inner)
-    finally:
-        os.close(inner)

@@ -116,10 +116,6 @@ class People:
         has_others = "SELECT 1 FROM identities WHERE person = ? LIMIT 1"
         return address if channel == LOCAL and self._store.value(has_others, (address,)) is not None else ""
 
-    def linked_ms(self, channel: str, address: str) -> int:
-        """When an address was linked to its person; 0 for one of the owner's, and for one that is linked to nobody."""
-        return int(self._store.value("SELECT linked_ms FROM identities WHERE channel = ? AND address = ?", (channel, address)) or 0)
-
     def resolve(self, channel: str, address: str) -> str:
         """The person who writes from an address."""
         return self.find_linked(channel, address) or (address if channel == LOCAL else f"{channel}:{quote(address, safe='@+')}")

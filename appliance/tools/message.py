@@ -15,14 +15,15 @@ def message(
     target: Annotated[str | None, "core for the person of this conversation, or person:NAME"] = CORE,
     type: Annotated[str | None, "what kind of message it is"] = NOTIFICATION,
     session_id: Annotated[str | None, "another conversation to send it in"] = None,
+    file: Annotated[str, "a file that goes with it: /work/plan.pdf, box://manuals/boiler.pdf, or words of its name"] = "",
     *,
     postbox: Postbox,
     jobs: Jobs,
     caller: Caller,
 ) -> Reply[Posted]:
-    """Send a message to the person beside your answer."""
-    made = Message(content, target or CORE, type or NOTIFICATION, session_id or "")
+    """Send a message or a file to the person beside your answer."""
+    made = Message(content, target or CORE, type or NOTIFICATION, session_id or "", file)
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
     sent = postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)
-    return Reply(sent, f"Sent to {sent.person} as {sent.type}.")
+    return Reply(sent, f"Sent{f' the file {sent.file}' if sent.file else ''} to {sent.person} as {sent.type}.")

@@ -89,6 +89,20 @@ def test_a_mail_is_answered_in_its_thread_and_the_next_one_continues_it(post: Po
     assert "mail" in post.rig.marks("What is up")
 
 
+@pytest.mark.covers("S-118")
+def test_a_file_that_is_asked_for_comes_with_a_mail(post: Post) -> None:
+    folder = post.rig.core.base.home.box / "manuals"
+    folder.mkdir()
+    (folder / "Boiler manual.pdf").write_bytes(b"%PDF-1.4 boiler")
+    post.server.put(mail("Send me the boiler manual.", sender=FRIEND, Subject="Heating"))
+    post.wait(2)
+    with_file = next(one.mail for one in post.sink.mails if list(one.mail.iter_attachments()))
+    [part] = with_file.iter_attachments()
+    assert (part.get_filename(), part.get_content_type()) == ("Boiler manual.pdf", "application/pdf")
+    assert part.get_content() == b"%PDF-1.4 boiler" and with_file.get_content_type() == "multipart/mixed"
+    assert "It is on its way." in [one.text.strip() for one in post.sink.mails]
+
+
 @pytest.mark.covers("S-114", "A-184", "E-289")
 def test_a_repeat_is_taken_once_and_everything_is_marked_seen(post: Post) -> None:
     again = mail("only once", sender="Friend@EXAMPLE.org", Message_ID="<once@x>")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from mail_servers import mail
 
-from appliance.channels.attachment_files import read_attachment
 from appliance.channels.connections import pause_s
 from appliance.channels.connectors.email import received
 from appliance.channels.mail import reading, writing
 from appliance.channels.mail.authentication import read_results
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.records import Outbound
+from appliance.sandbox.session_files import read_attachment
 
 MX, OWL = "mx.test", "owl@example.org"
 

@@ -320,10 +320,10 @@ def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Plac
 @pytest.mark.covers("S-104", "S-105")
 def test_what_was_said_before_the_policy_was_widened_is_never_answered(place: Place, tmp_path: Path) -> None:
     another = Another(place, "widened")
+    another.greet(tmp_path)
     another.ben.call("POST", f"rooms/{another.room}/invite", {"user_id": place.eve.user})
     place.eve.join(another.room)
-    another.greet(tmp_path)
-    with channel_rig.running(tmp_path, another.environ) as rig:
+    with channel_rig.running(tmp_path, another.environ | {"OWLBOX__CHANNELS__MATRIX__POLICY": "allowlist"}) as rig:
         for number in range(3):
             place.eve.say(another.room, f"chatter {number}")
         until(lambda: rig.state("matrix").refused == 3, "they are refused", 20)

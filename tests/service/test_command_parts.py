@@ -535,12 +535,45 @@ def test_a_message_of_the_model_becomes_a_letter(stage: Stage) -> None:
     assert stage.core.store.rows(sql) == [("ada", "Look!", "local:ada", told.run, "notification")]
 
 
+@pytest.mark.covers("A-141")
+def test_a_file_goes_with_a_message(stage: Stage) -> None:
+    core, box = stage.core, stage.core.base.home.box
+    runs, post = core.runs, core.commands.postbox
+    with core.store.write():
+        runs.touch_session(Inbound("local", "gil", "hi", new_id(), now_ms()))
+    for name, text in (("manuals/Boiler manual.pdf", "%PDF"), ("manuals/boiler bill.txt", "9"), ("users/ben/boiler.md", "his")):
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
+        (box / name).write_text(text)
+    core.entries.set("agent://plan", "Feed the owl.")
+    (core.commands.bench.folder("local:gil")).mkdir(parents=True)
+    (core.commands.bench.folder("local:gil") / "own.txt").write_text("mine")
+
+    def sent(file: str) -> tuple[str, str, str]:
+        made = post.send(Message("", file=file), session="local:gil")
+        sql = "SELECT attachment, text FROM outbox WHERE key = ?"
+        [(attachment, text)] = core.store.rows(sql, (f"message:{made.id}",))
+        kept = core.commands.bench.folder("local:gil") / str(attachment).removeprefix("/work/")
+        return made.file, str(text), kept.read_text()
+
+    assert sent("boiler manual") == ("Boiler manual.pdf", "Boiler manual.pdf", "%PDF")
+    assert sent("box://manuals/boiler bill.txt") == ("boiler bill.txt", "boiler bill.txt", "9")
+    assert sent("/work/own.txt") == ("own.txt", "own.txt", "mine")
+    assert sent("agent://plan") == ("plan.txt", "plan.txt", "Feed the owl.")
+    (box / "manuals/Boiler manual.pdf").write_text("%PDF 2")
+    assert sent("boiler manual")[2] == "%PDF 2"
+    for file, error in (("boiler", Conflict), ("users/ben/boiler.md", NotFound), ("../owlbox.db", NotFound), ("", BadInput)):
+        with pytest.raises(error):
+            post.send(Message("", file=file), session="local:gil")
+    with pytest.raises(BadInput):
+        post.send(Message("", file="/work/../../../owlbox.db"), session="local:gil")
+
+
 @pytest.mark.covers("A-141", "E-311")
 def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
     gate, outbox, runs = stage.core.policy.gate, stage.core.outbox, stage.core.runs
     with stage.core.store.write():
         runs.touch_session(Inbound("local", "bob", "hi", new_id(), now_ms()))
-    post = Postbox(outbox, gate, runs.person, per_minute=4)
+    post = Postbox(outbox, gate, runs.person, stage.core.commands.postbox._files, per_minute=4)
     assert post.send(Message("x" * 10_240), session="local:ada").target == "core"
     for content, error in (
         ("x" * 10_241, TooLarge),

@@ -31,6 +31,12 @@ text = "one two three four five six seven eight nine ten"
 chunk_size = 4
 chunk_delay_s = 0.25
 [[turns]]
+match = "boiler manual"
+tool_calls = [{name = "use", arguments = {tool = "message", arguments = {file = "boiler manual"}}}]
+[[turns]]
+match = "boiler manual"
+text = "It is on its way."
+[[turns]]
 repeat = true
 text = "**Hoot** hoot <b>."
 """

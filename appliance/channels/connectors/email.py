@@ -11,13 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from appliance.channels.attachment_files import read_attachment
 from appliance.channels.contract import Connection, Received, Running
 from appliance.channels.mail import reading, servers
 from appliance.errors import BadInput, Busy, OwlError
 from appliance.ingest.extract_process import Clerk
 from appliance.records import Outbound
 from appliance.runtime.settings import Email
+from appliance.sandbox.session_files import read_attachment
 
 LOG = logging.getLogger(__name__)
 SECRET = "secret:"
@@ -65,7 +65,8 @@ class EmailChannel(Connection):
         if not message.text.strip() and not message.attachment:
             return
         recipient = writing.find_recipient(message)
-        attached = read_attachment(self._data_folder(message.session), message.attachment) if message.attachment else None
+        folder = self._data_folder(message.files_of or message.session)
+        attached = read_attachment(folder, message.attachment) if message.attachment else None
         try:
             mail = writing.build(message, self._address, attached)
         except ValueError as error:  # of a header that cannot be

@@ -19,8 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from appliance.channels.attachment_files import read_attachment
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES, Attached, Connection, Received, Running
+from appliance.channels.contract import Attached, Connection, Received, Running
 from appliance.channels.matrix_api import Homeserver
 from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
 from appliance.channels.matrix_encryption.encrypted_rooms import KIND as ENCRYPTION
@@ -30,6 +29,7 @@ from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Refused, TooLarge
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
+from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, read_attachment
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
@@ -311,7 +311,7 @@ class MatrixChannel(Connection):
         relation = _relation(place, is_answer="seq" in message.metadata)
         key = _transaction(message)
         if message.attachment:
-            name, data = read_attachment(self._data_folder(message.session), message.attachment)
+            name, data = read_attachment(self._data_folder(message.files_of or message.session), message.attachment)
             self._note_own(self._send(room, f"{key}f", lambda: {**self._keep_file(room, name, data), **relation}))
         rest, number = message.text if message.text.strip() else "", 0
         while rest:

@@ -20,13 +20,13 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
-from appliance.channels.attachment_files import read_attachment
 from appliance.channels.backlog import Backlog
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, REPEAT, Attached, Connection, Received, Running
+from appliance.channels.contract import MAX_ATTACHMENTS, REPEAT, Attached, Connection, Received, Running
 from appliance.channels.slack_api import SlackApi
 from appliance.errors import BadInput, Lost, NotFound, Refused
 from appliance.records import Outbound
 from appliance.runtime.settings import Workspace
+from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, read_attachment
 from appliance.text.patterns import Pattern
 
 LOG = logging.getLogger(__name__)
@@ -192,7 +192,7 @@ class SlackChannel(Connection):
         if "seq" in message.metadata:
             thread = str(place.get("thread", ""))
         if message.attachment:
-            name, data = read_attachment(self._data_folder(message.session), message.attachment)
+            name, data = read_attachment(self._data_folder(message.files_of or message.session), message.attachment)
             self._send_file(place["channel"], thread, name, data)
         text = message.text.strip()
         if message.shown and text:

@@ -16,9 +16,10 @@ from email.utils import mktime_tz, parsedate_tz
 
 from msgspec import Struct
 
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, Attached
+from appliance.channels.contract import MAX_ATTACHMENTS, Attached
 from appliance.channels.mail.authentication import Authentication, read_results
 from appliance.errors import BadInput
+from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES
 
 MAX_BYTES = 25 * 1024 * 1024
 MAX_DEPTH, MAX_PARTS = 20, 200

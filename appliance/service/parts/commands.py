@@ -10,7 +10,7 @@ from appliance.agent.approvals import ACCEPTED, VETO
 from appliance.agent.command_output import Streams
 from appliance.agent.command_runs import Executions
 from appliance.agent.loop_events import CommandStopped, LoopStored
-from appliance.agent.tool_messages import Postbox
+from appliance.agent.tool_messages import OutgoingFiles, Postbox
 from appliance.channels.rpc.command_output import CommandOutput
 from appliance.channels.session_control import SessionDeleted
 from appliance.errors import OwlError
@@ -62,7 +62,7 @@ class CommandParts:
         events.subscribe(CommandStopped, self._tell)
         events.subscribe(LoopStored, self._loop_stored)
         events.subscribe(SessionDeleted, lambda deleted: self.bench.forget(deleted.session))
-        self.postbox = Postbox(queue.outbox, gate, person)
+        self.postbox = Postbox(queue.outbox, gate, person, OutgoingFiles(base.home.box, entries, self.bench.folder))
         base.hooks.add(VETO, self.executions.check)
         base.hooks.add(ACCEPTED, self.executions.accepted)
         self.methods = CommandOutput(runs, self.streams, self.executions, ledger)

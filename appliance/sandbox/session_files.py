@@ -1,4 +1,4 @@
-"""Files that are sent with a notification: read out of the folder of the session's tools, and out of nothing else.
+"""Files that come and go with messages: read out of the folder of the session's tools, or written into it.
 
 A tool may have put anything there: no link is followed, only plain files are opened, and one that is too large is refused.
 """
@@ -7,10 +7,10 @@ import os
 import stat
 from pathlib import Path, PurePosixPath
 
-from appliance.channels.contract import MAX_ATTACHMENT_BYTES
 from appliance.errors import BadInput, NotFound, Refused, TooLarge
 
 INSIDE = "/work/"
+MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
 FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -44,3 +44,30 @@ def _step_into(place: int, name: str, flags: int) -> int:
         return os.open(name, flags, dir_fd=place)
     finally:
         os.close(place)
+
+
+def write_inside(folder: Path, name: str, data: bytes, part: str) -> None:
+    """Write a file of a folder that tools may have changed: nothing is followed out of it. `part` is no other writer's name."""
+    folder.parent.mkdir(mode=0o770, parents=True, exist_ok=True)
+    top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        try:
+            os.mkdir(folder.name, 0o770, dir_fd=top)
+        except FileExistsError:
+            pass
+        inner = os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    finally:
+        os.close(top)
+    try:
+        try:
+            os.unlink(part, dir_fd=inner)
+        except FileNotFoundError:
+            pass
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640, dir_fd=inner)
+        with open(file, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, name, src_dir_fd=inner, dst_dir_fd=inner)
+    finally:
+        os.close(inner)
