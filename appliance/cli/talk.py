@@ -126,6 +126,9 @@ def _open_chat(args: argparse.Namespace, home: Home) -> int:
             import readline  # line editing and history come with the import
 
             readline.set_history_length(1000)
+            # By itself it completes names of files and people of this computer, which is not always that of who types.
+            readline.set_completer(lambda text, state: None)
+            readline.parse_and_bind(r'"\e&": self-insert')
         paper = line_talk.Paper(sys.stdout, sys.stderr, args.json, args.plain and not args.json)
         if args.prompt:
             args.thread = line_talk.converse(way, args.prompt, args.thread, paper)

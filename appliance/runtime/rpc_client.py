@@ -32,6 +32,11 @@ def read_identity(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[variable] for name, variable in IDENTITY if environ.get(variable)}
 
 
+def is_for_another(environ: Mapping[str, str]) -> bool:
+    """True in a process that `owlbox door` or `owlbox web` began: it works for whoever came in, with rights on files that are not theirs."""
+    return SSH_KEY in environ or SESSION in environ
+
+
 class Client:
     """A greeted connection to a core or a broker."""
 

@@ -152,7 +152,7 @@ class Face(FrameApp):
         for one in look.THEMES:
             self.register_theme(one)
         self.theme = theme
-        self.link = Link(socket, lambda contact: self._post_news(self.Met(contact)), revive)
+        self.link = Link(socket, lambda contact: self._post_news(self.Met(contact)), revive, environ)
         self.sender = Sender(self.link, lambda news: self._post_news(Chat.Arrived(news)))
         self.home = home
         self._thread = thread

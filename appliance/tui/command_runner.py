@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.clock import now_ms
-from appliance.errors import BadInput, Conflict, NotFound, OwlError
+from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.tui import commands
 from appliance.tui.approvals import Waits
 from appliance.tui.branch_tree import Choice, Place, Said, Tree, inherited
@@ -431,6 +431,10 @@ class Executor:
 
     def _export_thread(self, name: str) -> None:
         thread, call = self._current_thread, self._panel.host.link.call
+        if self._panel.host.link.is_for_another:
+            there = f"/copy copies what was said, and `thread view {thread}` over ssh prints all of it"
+            self._show_error(Refused("/export writes a file of this computer, which is not the one you sit at", hint=there))
+            return
         path = Path(name).expanduser() if name else Path.home() / f"owlbox-{thread[-8:]}.html"
 
         def write() -> int:

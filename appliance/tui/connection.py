@@ -9,13 +9,13 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from appliance.errors import DeadlineExceeded, Lost, OwlError
-from appliance.runtime.rpc_client import Client, read_identity
+from appliance.runtime.rpc_client import Client, is_for_another, read_identity
 
 LOG = logging.getLogger(__name__)
 FIRST_PAUSE_S = 0.2
@@ -51,11 +51,14 @@ def pauses(chance: Callable[[], float] = random.random) -> Iterator[float]:
 class Link:
     """Reaches the core at a socket path."""
 
-    def __init__(self, path: str, tell: Callable[[Contact], None], revive: Callable[[], str]) -> None:
+    def __init__(
+        self, path: str, tell: Callable[[Contact], None], revive: Callable[[], str], environ: Mapping[str, str] = os.environ
+    ) -> None:
         self.path = path
+        self._environ = environ
         self._tell = tell
         self._revive = revive
-        self.identity = read_identity(os.environ)
+        self.identity = read_identity(environ)
         self._closing = threading.Event()
         self._hurry = threading.Event()
         self._up = threading.Event()
@@ -124,13 +127,18 @@ class Link:
             yield client
 
     @property
+    def is_for_another(self) -> bool:
+        """True where this screen works for somebody in a browser or behind ssh: then it touches no file of the machine."""
+        return is_for_another(self._environ)
+
+    @property
     def context(self) -> str:
         """Whom this screen works for, `user:NAME` or `group:NAME`; "" for whoever opened it."""
         return self.identity.get("context", "")
 
     def act_for(self, context: str) -> None:
         """Work for a group from now on, or with "" as at first: whatever is open is opened anew."""
-        self.identity = {**read_identity(os.environ), **({"context": context} if context else {})}
+        self.identity = {**read_identity(self._environ), **({"context": context} if context else {})}
         with self._guard:
             left = list(self._open)
         for one in left:

@@ -184,6 +184,60 @@ def test_what_tools_models_and_titles_say_is_inert(page: Page) -> None:
     assert is_inert(browser) and browser.problems() == []
 
 
+# What froze a tab in a few thousand letters, each grown to 100 kB, and what is their like.
+LONG = """
+const of = (size, unit) => unit.repeat(Math.ceil(size / unit.length)).slice(0, size)
+const gap = (size) => of(size, " ")
+return (size) => ({
+  cells: "|\\n" + gap(size / 2) + "-" + gap(size / 2) + "x", lead: "|\\n" + gap(size) + "x-", stars: of(size, "*a "),
+  lines: of(size, "_a "), brackets: of(size, "["), links: of(size, "[a]("), pictures: of(size, "!["), ends: "# a" + of(size, " #") + "x",
+  heading: "# a" + gap(size) + "b", trail: "a" + gap(size) + "b\\nc", rule: of(size, "- ") + "x", ticks: of(size, "`a``b"),
+  addresses: of(size, "<http://"), quotes: of(size, "> ") + "a", fences: of(size, "```\\n"), tildes: of(size, "~~a "),
+  items: Array.from({length: size / 100}, (_, n) => " ".repeat(n % 200) + "- a").join("\\n"), blanks: "- a\\n" + of(size, "\\n"),
+  marks: of(size, "***a **b *c __d _e ~~f "), table: of(size / 3, "|a") + "\\n" + of(size / 3, "|-") + "\\n" + of(size / 3, "|\\n"),
+  separator: "- " + gap(size) + "x\\u2028y", nested: of(size, "[a]((b)"), urls: of(size, "http://a.b)))))"), hidden: of(size, "\\u202e"),
+})
+"""
+
+
+@pytest.mark.covers("A-179")
+@pytest.mark.parametrize("size", [6000, 100_000])
+def test_no_text_holds_up_the_page(page: Page, size: int) -> None:
+    took: dict[str, float] = page.browser.run(
+        f"const made = (() => {{{LONG}}})();"
+        """const {render} = await import("/markdown.js"); const took = {};
+        for (const [name, text] of Object.entries(made(arguments[0]))) {
+            const times = [];
+            for (let n = 0; n < 3; n += 1) { const at = performance.now(); render(text); times.push(performance.now() - at); }
+            took[name] = Math.min(...times);
+        }
+        return took""",
+        size,
+    )
+    assert len(took) == 24 and {name: ms for name, ms in took.items() if ms > 50} == {}
+
+
+def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
+    drawn = page.browser.run(
+        """const {render, element} = await import("/markdown.js");
+        return arguments[0].map(one => { const at = element("div"); at.append(render(one)); return at.innerHTML
+            .replaceAll(' target="_blank" rel="noopener noreferrer nofollow"', "") })""",
+        [
+            "see https://example.org/Owl_(bird), or (https://example.org/a).",
+            "[an owl](https://example.org/Owl_(bird)) and [b](<https://example.org/b>) [c](javascript:x)",
+            "**a *b*** _c_d_ 2 * 3 * 4 ~~e~~ ***f*** *g\n\n## h ##\n- - -",
+            "one  \ntwo\\\nthree \u202eevil\u2069 \U000e0034 \u2028 👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते",
+        ],
+    )
+    assert drawn == [
+        '<p>see <a href="https://example.org/Owl_(bird)">https://example.org/Owl_(bird)</a>, or '
+        '(<a href="https://example.org/a">https://example.org/a</a>).</p>',
+        '<p><a href="https://example.org/Owl_(bird)">an owl</a> and <a href="https://example.org/b">b</a> <span>c</span></p>',
+        "<p><strong>a <em>b</em></strong> <em>c_d</em> 2 * 3 * 4 <del>e</del> <strong><em>f</em></strong> *g</p><h4>h</h4><hr>",
+        "<p>one<br>two<br>three \\u{202e}evil\\u{2069} \\u{e0034}\n👩‍👩‍👧 ❤️ 🏴󠁧󠁢󠁥󠁮󠁧󠁿 नमस्‍ते</p>",
+    ]
+
+
 @pytest.mark.covers("A-179")
 def test_a_conversation_branches_and_both_branches_stay(page: Page) -> None:
     browser = page.begin()

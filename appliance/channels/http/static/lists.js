@@ -1,5 +1,6 @@
 // What stands beside the conversation: the list of threads, tasks, and what waits for a decision.
 
+import { escapeExact, escapeInvisible } from "./invisible.js";
 import { element } from "./markdown.js";
 
 const byId = (id) => document.getElementById(id);
@@ -72,7 +73,7 @@ export class Threads extends Listing {
       ...found.slice(0, this.count).filter((one) => !one.is_hidden).map((one) => {
         const button = element(
           "button",
-          { type: "button", "data-id": one.id },
+          { type: "button", "data-id": one.id, title: one.title },
           one.title || "Without a title",
           element("small", {}, `${new Date(one.updated_ms).toLocaleString([], { dateStyle: "short", timeStyle: "short" })}${says(one)}`),
         );
@@ -167,10 +168,10 @@ export class Approvals extends Listing {
   async card(waiting) {
     const shown = await this.app.core.call("run.proposal", { ref: waiting.ref, run: waiting.run }).catch(() => null);
     const isQuestion = (shown?.options ?? []).length > 0 || waiting.action === "ask_user";
-    const heading = element("h3", {}, isQuestion ? waiting.subject : `${waiting.action} ${waiting.subject}`);
+    const heading = element("h3", {}, isQuestion ? waiting.subject : escapeExact(`${waiting.action} ${waiting.subject}`));
     const made = element("section", { class: "card", "aria-label": "Waits for your word" }, heading);
     if (!shown) return made;
-    if (shown.because) made.append(element("p", { class: "because" }, `It follows what was read from ${shown.because}.`));
+    if (shown.because) made.append(element("p", { class: "because" }, `It follows what was read from ${escapeExact(shown.because)}.`));
     if (!isQuestion && (shown.patch || (shown.text && shown.text !== waiting.subject))) {
       made.append(element("pre", { tabindex: "0", role: "region", "aria-label": "What it would do" }, shown.patch || shown.text));
     }
@@ -203,7 +204,7 @@ export class Approvals extends Listing {
     try {
       await stream.result;
     } catch (failure) {
-      error.textContent = failure.hint ? `${failure.message}: ${failure.hint}` : failure.message;
+      error.textContent = escapeInvisible(failure.hint ? `${failure.message}: ${failure.hint}` : failure.message);
       for (const one of actions.querySelectorAll("button")) one.disabled = false;
     } finally {
       this.app.chat.finish(stream);
