@@ -225,7 +225,7 @@ class Origins:
         if kind == "schedule":  # what came of it is told with it
             subjects += [f"firing:{number}" for number in numbers]
         if kind == "task":
-            subjects += self._marks.runs_of([int(number) for number in numbers if number.isdigit()])
+            subjects += self._marks.runs_of([int(number) for number in numbers if number.isdecimal()])
         return self._marks.of(*(subject for subject in subjects if subject != f"run:{sight.run}"))
 
 

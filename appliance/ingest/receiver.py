@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -48,7 +49,10 @@ class Staging:
         self._guard = threading.Lock()
 
     def add(self, caller: str, key: str, data: bytes) -> int:
-        """Put this after what has come under the name before; how many bytes there are now. The oldest make way."""
+        """Put this after what has come under the name before; how many bytes there are now.
+
+        What is old makes way, and where that is not enough the oldest of whoever has most, which is nobody's loss but theirs.
+        """
         with self._guard:
             now_s = monotonic_s()
             whole = self._held.pop((caller, key), bytearray())
@@ -56,13 +60,20 @@ class Staging:
             if len(whole) > self._limit:
                 self._grown_s.pop((caller, key), None)
                 raise TooLarge(f"{len(whole)} bytes in pieces, the limit is {self._limit}", hint="send less")
-            held = sum(map(len, self._held.values())) + KEY_BYTES * len(self._held)
-            while self._held and (held + len(whole) > self._limit or self._oldest_s() < now_s - self._stale_s):
-                oldest = next(iter(self._held))
-                held -= len(self._held.pop(oldest)) + KEY_BYTES
-                del self._grown_s[oldest]
             self._held[caller, key] = whole
             self._grown_s[caller, key] = now_s
+            while self._grown_s[next(iter(self._held))] < now_s - self._stale_s:
+                self._forget(next(iter(self._held)))
+            sizes: Counter[str] = Counter()
+            for (who, _), data_of in self._held.items():
+                sizes[who] += len(data_of) + KEY_BYTES
+            while sizes.total() > self._limit + KEY_BYTES:
+                most = max(sizes, key=lambda who: (sizes[who], who == caller))
+                oldest = next(one for one in self._held if one[0] == most)
+                sizes[most] -= len(self._held[oldest]) + KEY_BYTES
+                self._forget(oldest)
+            if (caller, key) not in self._held:
+                raise TooLarge(f"no room for {len(whole)} bytes in pieces beside others", hint="try again in a few minutes")
             return len(whole)
 
     def take_data(self, caller: str, key: str) -> bytes:
@@ -85,8 +96,8 @@ class Staging:
                 self._grown_s.pop((caller, key), None)
         return part
 
-    def _oldest_s(self) -> float:
-        return self._grown_s[next(iter(self._held))]
+    def _forget(self, held: tuple[str, str]) -> None:
+        del self._held[held], self._grown_s[held]
 
 
 class Intake:

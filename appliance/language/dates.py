@@ -236,7 +236,7 @@ def _shifted(
         start = _feast(_bare(base), language, now) or _read_english(_bare(base), now, language, depth + 1)
     if start is None:
         return None
-    number = sign * (int(count) if count.isdigit() else COUNTS.get(count, 0))
+    number = sign * (int(count) if count.isdecimal() else COUNTS.get(count, 0))
     if unit.startswith(("min", "hour")):
         minutes = number if unit.startswith("min") else 60 * number
         minutes = sign * 30 if count == "half an" else minutes
@@ -256,7 +256,7 @@ def _shifted(
 def _dated(parts: dict[str, str | None], today: date) -> date:
     """A day of a month: of the year that is said, else the next there is."""
     month, day = parts["month"] or "", int(parts.get("day") or NTH.get(parts.get("nth") or "", 0))
-    number = int(month) if month.isdigit() else next(n for n, name in enumerate(MONTHS, 1) if name.startswith(month[:3]))
+    number = int(month) if month.isdecimal() else next(n for n, name in enumerate(MONTHS, 1) if name.startswith(month[:3]))
     if parts["year"]:
         return date(int(parts["year"]), number, day)
     for year in range(today.year, today.year + 9):  # the 29th of February

@@ -73,7 +73,7 @@ def read(said: str, about: Sequence[str], language: Language, now: datetime) -> 
 
 
 def _count(word: str) -> int:
-    return int(word) if word.isdigit() else COUNTS.get(word.lower(), 1)
+    return int(word) if word.isdecimal() else COUNTS.get(word.lower(), 1)
 
 
 def _parted(text: str, language: Language) -> tuple[str, str]:

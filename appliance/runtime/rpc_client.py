@@ -33,7 +33,7 @@ def read_identity(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_for_another(environ: Mapping[str, str]) -> bool:
-    """True in a process that `owlbox door` or `owlbox web` began: it works for whoever came in, with rights on files that are not theirs."""
+    """True in a process of `owlbox door` or `owlbox web`: it works for whoever came in, with rights on files not theirs."""
     return SSH_KEY in environ or SESSION in environ
 
 

@@ -25,6 +25,7 @@ from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
 from appliance.runtime.methods import Mark, Method, MethodTable
 from appliance.runtime.rpc.call_log import CallLog, CallRecord
+from appliance.runtime.rpc.places import Places
 from appliance.store import disk_faults
 
 LOG = logging.getLogger(__name__)
@@ -33,7 +34,6 @@ REFUSED_S = 1.0
 MAX_REFUSED = 32  # callers at a time who are told why there is no place for them; others are hung up on
 GREETING_S = 5.0  # for a caller to say hello in
 MAX_SILENT = 8  # connections of one user that have not said hello; the oldest gives its place to the next one
-KEPT_PLACES = 8  # connections that only the users in `owners` may have
 MAX_SERVED = 8  # quick requests of one connection at a time: those of a caller who does not read hold up a thread each
 ACCEPT_PAUSE_S = 0.2
 CLOSING_S = 0.5  # how soon somebody who waits for a turn sees that we stop
@@ -165,13 +165,9 @@ class Listener:
         self._alarms = alarms
         self._deadline_s = deadline_s
         self._max_connections = max_connections
-        self._kept_places = min(KEPT_PLACES, max_connections // 4)
-        self._owners = {0, os.getuid(), *owners}
+        self._places = Places({0, os.getuid(), *owners}, connections=max_connections, long_calls=max_long, threads=threads)
         self._refusing = threading.BoundedSemaphore(MAX_REFUSED)
         self._max_long = max_long
-        self._long = threading.BoundedSemaphore(max_long)
-        self._guests_long = threading.BoundedSemaphore(max(1, max_long * 3 // 4))  # of what may be open, for others than owners
-        self._guests = threading.Semaphore(max(1, threads // 2))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
         self._connections: dict[Connection, None] = {}  # in the order in which they came
@@ -292,7 +288,7 @@ class Listener:
         uid, person = connection.peer.uid, connection.peer.person
         with self._guard:
             silent = [one for one in self._connections if not one.client and (one.peer.uid, one.peer.person) == (uid, person)]
-            free = self._max_connections - len(self._connections) - (0 if uid in self._owners else self._kept_places)
+            free = self._places.free_connections(connection.peer, len(self._connections))
             is_admitted = free > 0 or (bool(silent) and len(silent) >= MAX_SILENT)
             if is_admitted:
                 self._connections[connection] = None
@@ -302,6 +298,12 @@ class Listener:
         if is_admitted:
             connection.greeting_alarm = self._alarms.after(GREETING_S, lambda: self._hang_up_on_silence(connection))
         return is_admitted
+
+    def _take_peer(self, connection: Connection, peer: Peer) -> None:
+        """A connection works as whoever it has named; Busy when they have too many already."""
+        with self._guard:
+            self._places.require_connection(peer, [one.peer for one in self._connections if one is not connection])
+            connection.peer = peer
 
     def _hang_up_on_silence(self, connection: Connection) -> None:
         if not connection.client:
@@ -405,9 +407,9 @@ class Listener:
             return
         mark = self.table.mark(name)
         is_long = mark is not None and mark.is_long
-        if is_long and not self._has_room(call):
-            hint = "try again when one of them has ended"
-            self._decline_call(call, name, Busy(f"{self._max_long} long calls such as {name} are open already", hint=hint))
+        if is_long and not self._places.take_long(call.peer):
+            most = f"{self._max_long} long calls such as {name}, or a person's share of them, are open already"
+            self._decline_call(call, name, Busy(most, hint="try again when one of them has ended"))
             self._end_request()
             return
         if not is_long and not self._wait_for_turn(call):
@@ -425,7 +427,7 @@ class Listener:
             self._alarms.cancel(alarm)
             call.connection.calls.discard(call)
             if is_long:
-                self._leave_room(call)
+                self._places.leave_long(call.peer)
             self._end_request()  # its turn ends when the pool, which keeps it, finds a thread
             why = "is shutting down" if self._is_closing else f"has no room: {error}"
             self._decline_call(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
@@ -434,7 +436,7 @@ class Listener:
         try:
             self._serve_call(call, name, params, alarm)
         finally:
-            self._leave_room(call)
+            self._places.leave_long(call.peer)
 
     def _serve_quick(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
         try:
@@ -443,25 +445,9 @@ class Listener:
             for turns in self._turns_of(call):
                 turns.release()
 
-    def _has_room(self, call: Call) -> bool:
-        """Take a place for a long call, if there is one for this user."""
-        is_guest = call.uid not in self._owners
-        if is_guest and not self._guests_long.acquire(blocking=False):
-            return False
-        if self._long.acquire(blocking=False):
-            return True
-        if is_guest:
-            self._guests_long.release()
-        return False
-
-    def _leave_room(self, call: Call) -> None:
-        self._long.release()
-        if call.uid not in self._owners:
-            self._guests_long.release()
-
     def _turns_of(self, call: Call) -> list[threading.Semaphore]:
-        """What a quick request waits for: one of its connection's turns, and one of those that others than owners share."""
-        return [call.connection.served] if call.uid in self._owners else [call.connection.served, self._guests]
+        """What a quick request waits for: one of its connection's turns, and those that others than owners share."""
+        return [call.connection.served, *self._places.quick_turns(call.peer)]
 
     def _wait_for_turn(self, call: Call) -> bool:
         """Read nothing more of this caller until the request can be served; False when we stop meanwhile."""
@@ -549,7 +535,7 @@ class Listener:
             return {"name": self.name, "version": __version__, **self.table.describe()}
         if name == "hello":
             jsonrpc.check_version(str(params.get("version") or __version__), __version__, "the caller")
-            call.connection.peer = self._gate(call.peer, params) or call.peer
+            self._take_peer(call.connection, self._gate(call.peer, params) or call.peer)
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
             call.connection.context = str(params.get("context") or "")[:MAX_CONTEXT]
             self._alarms.cancel(call.connection.greeting_alarm)

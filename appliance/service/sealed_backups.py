@@ -182,7 +182,7 @@ def in_order(name: str) -> tuple[str, int]:
     """What sorts the names of backups by age: of the same second the one with the higher number is newer."""
     stem = name.partition(".")[0]
     stamp, _, number = stem.removeprefix("owlbox-").partition("-")
-    return stamp, int(number) if number.isdigit() else 1
+    return stamp, int(number) if number.isdecimal() else 1
 
 
 def rotate(folder: Path, new: str, keep: int) -> list[str]:

@@ -2,16 +2,20 @@
 
 Owns the `logins`, `invites` and `passwords` tables. Tokens are random and only their SHA-256 is stored; passwords are stored
 as scrypt. Whoever holds a session's token is that person, with the rights that the person has everywhere (`service.callers`).
-Attempts are limited for each person, for each address and for both together; the counts are kept in memory. A refused attempt
+Attempts are limited for each person, for each address and for both together: counted before a password is hashed, and taken back
+when it was right. What a caller says of an address is believed from the process that serves the page alone; anybody else's
+attempts are counted for whoever they are. The counts are kept in memory, and none is forgotten before its time. A refused attempt
 is noted in the audit log, and is told nothing of what was wrong. Knows nothing about HTTP and cookies.
 """
 
 import hashlib
 import hmac
+import os
 import secrets
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
@@ -27,6 +31,7 @@ from appliance.sessions.people import People, PersonName
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.store.visibility import own_people
+from appliance.text.urls import network_of
 
 COLUMNS = "id, person, agent, address, created_ms, seen_ms, expires_ms"
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -35,8 +40,10 @@ PROGRAM_PREFIX, TOKEN_DAYS = "owl-", 3650  # of a program's token, which is ende
 MIN_PASSWORD = 10
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 5  # 16 MB and about a quarter of a second on x86-64, a second on a Pi
 WINDOW_S = 900.0
-MAX_FAILED = (("person", 30), ("address", 20), ("both", 6))  # attempts that may fail within the window
-MAX_COUNTED = 4096  # names and addresses that attempts are counted for
+MAX_FAILED = (("person", 30), ("address", 20), ("both", 6), ("invite", 20))  # attempts that may fail within the window
+# Names and addresses that attempts of a kind are counted for. Passwords are hashed one after the other, so that no more than a few
+# thousand can be tried within the window.
+MAX_COUNTED = 20_000
 
 Token = Annotated[str, Range(1, 128), "the token of a session"]
 Agent = Annotated[str, Range(0, 300), "what the browser calls itself"]
@@ -97,9 +104,11 @@ class Logins:
         events: Events,
         validity: Callable[[], Validity],
         cost: int = SCRYPT_N,
+        page_user: str = "",
     ) -> None:
-        """`cost` is that of one password: memory and time go with it."""
+        """`cost` is that of one password: memory and time go with it. `page_user` is whom the page's process runs as."""
         self._cost = cost
+        self._page_user = page_user
         self._store = store
         self._people = people
         self._ledger = ledger
@@ -112,18 +121,19 @@ class Logins:
 
     @method("login.redeem", access="all")
     def redeem_invite(
-        self, invite: Annotated[str, Range(1, 128), "as it was sent"], agent: Agent = "", address: Where = ""
+        self, invite: Annotated[str, Range(1, 128), "as it was sent"], agent: Agent = "", address: Where = "", *, call: Call
     ) -> Begun:
         """Begin a session with an invite, which holds no longer then."""
-        keys = [("address", address)]
-        self._attempts.require_room(keys)
+        address = self._address_of(call, address)
+        attempt = self._attempts.begin([("invite", network_of(address))])
         active = "NOT EXISTS (SELECT 1 FROM persons WHERE name = person AND deactivated_ms IS NOT NULL)"  # else it stays, for later
         sql = f"DELETE FROM invites WHERE token_hash = ? AND expires_ms > ? AND {active} RETURNING person"
         with self._store.write(durable=True) as execute:
             rows = execute(sql, (_hash_token(invite), now_ms()))
             if rows:
+                self._attempts.take_back(attempt)
                 return self._begin(str(rows[0][0]), agent, address)
-        raise self._refuse(keys, "", address, "an invite that is none, was used, is too old, or of somebody who is deactivated")
+        raise self._refuse("", address, "an invite that is none, was used, is too old, or of somebody who is deactivated")
 
     @method("login.enter", access="all")
     def enter_password(
@@ -132,19 +142,23 @@ class Logins:
         password: Annotated[str, Range(1, 512)],
         agent: Agent = "",
         address: Where = "",
+        *,
+        call: Call,
     ) -> Begun:
         """Begin a session with a password."""
-        person, keys = name, [("person", name), ("address", address), ("both", f"{name}\0{address}")]
-        self._attempts.require_room(keys)
+        person, address = name, self._address_of(call, address)
+        where = network_of(address)
+        attempt = self._attempts.begin([("person", name), ("address", where), ("both", f"{name}\0{where}")])
         rows = self._store.rows("SELECT salt, hash FROM passwords WHERE person = ?", (person,))
         # A person without a password takes as long as one with it: how long it takes says nothing.
         salt, stored = (bytes(rows[0][0]), bytes(rows[0][1])) if rows else (b"0" * 16, b"")
         with self._hashing:
             given = _hash_password(password, salt, self._cost)
         if not hmac.compare_digest(given, stored):
-            raise self._refuse(keys, person, address, "a wrong name or password")
+            raise self._refuse(person, address, "a wrong name or password")
         if not self._people.is_active(person):
-            raise self._refuse(keys, person, address, "the person is deactivated")
+            raise self._refuse(person, address, "the person is deactivated")
+        self._attempts.take_back(attempt)
         with self._store.write(durable=True):
             return self._begin(person, agent, address)
 
@@ -282,39 +296,63 @@ class Logins:
         self._ledger.note("login", actor=f"user:{person}", detail={"address": address, "agent": agent})
         return Begun(person, token, expires_ms)
 
-    def _refuse(self, keys: list[tuple[str, str]], person: str, address: str, why: str) -> Refused:
-        """Count and note an attempt that failed; the error to raise."""
-        self._attempts.count(keys)
+    def _address_of(self, call: Call, said: str) -> str:
+        """Where an attempt comes from: as the page's process says, which is our user or one of its own; else the caller's name."""
+        is_page = call.person == self._page_user if call.person else call.uid in (os.getuid(), 0)
+        return said if is_page else caller_name(call)
+
+    def _refuse(self, person: str, address: str, why: str) -> Refused:
+        """Note an attempt that failed; the error to raise."""
         detail = {"person": person, "address": address, "why": why}
         self._ledger.note("login_refused", severity="warning", actor=address or "unknown", detail=detail)
         return Refused("this login is not right", hint="ask for a new invite: owlbox people invite NAME")
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One that is counted, for each of its keys, until it is taken back or the window is over."""
+
+    keys: tuple[tuple[str, str], ...]
+    at_s: float
+
+
 class AttemptLimit:
-    """Counts attempts that failed by kind and name, within a window of time."""
+    """Counts attempts by kind and name, within a window of time."""
 
     def __init__(self) -> None:
-        self._failed: dict[tuple[str, str], deque[float]] = {}
+        self._counted: dict[str, dict[str, deque[float]]] = {kind: {} for kind, _ in MAX_FAILED}
         self._guard = threading.Lock()
 
-    def require_room(self, keys: list[tuple[str, str]]) -> None:
-        """Exhausted when too many attempts have failed for one of these."""
-        most, now_s = dict(MAX_FAILED), monotonic_s()
+    def begin(self, keys: list[tuple[str, str]]) -> Attempt:
+        """Count an attempt for each of these; Exhausted, and nothing counted, when too many have failed for one of them."""
+        most, attempt = dict(MAX_FAILED), Attempt(tuple(keys), monotonic_s())
         with self._guard:
-            for key in keys:
-                times = self._failed.get(key, deque())
-                while times and times[0] < now_s - WINDOW_S:
+            for kind, name in keys:
+                counted = self._counted[kind]
+                if name not in counted and len(counted) >= MAX_COUNTED:
+                    self._forget_old(counted, attempt.at_s)
+                times = counted.get(name, deque())
+                while times and times[0] < attempt.at_s - WINDOW_S:
                     times.popleft()
-                if len(times) >= most[key[0]]:
+                if len(times) >= most[kind] or (name not in counted and len(counted) >= MAX_COUNTED):
                     raise Exhausted("too many logins have failed", hint=f"try again in {WINDOW_S / 60:.0f} minutes")
+            for kind, name in keys:
+                self._counted[kind].setdefault(name, deque()).append(attempt.at_s)
+        return attempt
 
-    def count(self, keys: list[tuple[str, str]]) -> None:
-        """Count an attempt that failed for each of these."""
+    def take_back(self, attempt: Attempt) -> None:
+        """It did not fail."""
         with self._guard:
-            for key in keys:
-                self._failed.setdefault(key, deque()).append(monotonic_s())
-            while len(self._failed) > MAX_COUNTED:
-                self._failed.pop(next(iter(self._failed)))
+            for kind, name in attempt.keys:
+                times = self._counted[kind].get(name, deque())
+                if attempt.at_s in times:
+                    times.remove(attempt.at_s)
+                if not times:
+                    self._counted[kind].pop(name, None)
+
+    def _forget_old(self, counted: dict[str, deque[float]], now_s: float) -> None:
+        for name in [name for name, times in counted.items() if not times or times[-1] < now_s - WINDOW_S]:
+            del counted[name]
 
 
 def _hash_token(token: str) -> bytes:

@@ -225,3 +225,14 @@ def _normalize_escape(found: re.Match[str]) -> str:
         return "%25"
     letter = chr(int(found[1], 16))
     return letter if letter in UNRESERVED else found[0].upper()
+
+
+def network_of(address: str) -> str:
+    """What attempts and connections from an address are counted for: itself, or of IPv6 the /64 that one subscriber has all of."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    return str(found)

@@ -128,7 +128,7 @@ def _days_words(date: str, month: str, day: str) -> str | None:
 
 def _date_words(part: str) -> str | None:
     special = {"L": "last day", "LW": "last weekday"}
-    return special.get(part) or (_ordinal_word(int(part)) if part.isdigit() else None)
+    return special.get(part) or (_ordinal_word(int(part)) if part.isdecimal() else None)
 
 
 def _weekday_words(day: str) -> str | None:
@@ -160,7 +160,7 @@ def _parse_numbers(part: str, first: int, last: int) -> list[int] | None:
             low, high = str(first), str(last)
         elif not is_range:
             high = str(last) if step else low
-        if not (low.isdigit() and high.isdigit() and (not step or step.isdigit())):
+        if not (low.isdecimal() and high.isdecimal() and (not step or step.isdecimal())):
             return None
         found |= set(range(int(low), int(high) + 1, int(step or 1)))
     return sorted(found)

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPSConnection
@@ -18,6 +17,7 @@ from appliance.channels.http.message import Request, Response
 from appliance.channels.http.process import build_server
 from appliance.channels.http.server import HttpServer, listen, route
 from appliance.channels.http.site import build_site
+from appliance.clock import monotonic_s
 from appliance.errors import ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Web
@@ -53,15 +53,20 @@ class Routes:
     def miss(self, request: Request) -> Response:
         raise NotFound("no such thing", hint="look elsewhere")
 
+    @route("GET", "/hold", upgrades=True)
+    def hold(self, request: Request, sock: socket.socket) -> None:
+        self.take(request, sock)
+        sock.recv(1)
+
     @route("GET", "/raw", upgrades=True)
     def take(self, request: Request, sock: socket.socket) -> None:
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + request.person.encode())
 
 
 def check_login(session: str) -> str:
-    if session != "right":
+    if session not in ("right", "of ben"):
         raise Refused("nobody is logged in")
-    return "ann"
+    return "ann" if session == "right" else "ben"
 
 
 @pytest.fixture(scope="module")
@@ -159,17 +164,31 @@ def test_what_is_right_reaches_its_route_with_the_person_of_the_cookie(port: int
     assert "no such thing" in ask(port, WRONG["an error of the tree"][0])
 
 
-def test_one_address_may_have_only_so_many_connections_and_others_are_served_again_when_they_end(port: int) -> None:
-    held = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(24)]
-    refused = socket.create_connection(("127.0.0.1", port), 5)
-    assert refused.recv(10) == b""
-    ended = threading.Event()
-    for one in (*held, refused):
+@pytest.mark.covers("A-179")
+def test_who_says_nothing_keeps_nobody_out(port: int) -> None:
+    held = [socket.create_connection(("127.0.0.1", port), 5, (f"127.0.1.{n % 3}", 0)) for n in range(72)]
+    began_s = monotonic_s()
+    assert _is_served(port) and monotonic_s() - began_s < 2
+    assert held[0].recv(10) == b"", "the oldest gave their places to the next"
+    for one in held:
         one.close()
-    for _ in range(100):
-        if ended.wait(0.02) or _is_served(port):
-            return
-    raise AssertionError("nobody is served any more")
+
+
+@pytest.mark.covers("A-179")
+def test_one_person_has_so_many_connections_from_wherever_and_others_are_served(port: int) -> None:
+    text = b"GET /hold HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nOrigin: http://127.0.0.1:%d\r\nCookie: owlbox=%s\r\n\r\n"
+
+    def hold(number: int, session: bytes) -> tuple[socket.socket, bytes]:
+        made = socket.create_connection(("127.0.0.1", port), 5, (f"127.0.2.{number // 10}", 0))
+        made.sendall(text % (port, port, session))
+        return made, made.recv(100)
+
+    held = [hold(number, b"right") for number in range(30)]
+    assert [said[:12] for _, said in held] == [b"HTTP/1.1 101"] * 24 + [b"HTTP/1.1 503"] * 6
+    ben, said = hold(100, b"of ben")
+    assert said.endswith(b"ben")
+    for one, _ in (*held, (ben, b"")):
+        one.close()
 
 
 def _is_served(port: int) -> bool:

@@ -59,6 +59,7 @@ def post(served: Served, text: Any, message_id: str = "m", source: str = "doorbe
     timestamp = wrong.pop("timestamp", str(now_ms() // 1000))
     signature = wrong.pop("signature", sign(wrong.pop("secret", SECRET), message_id, timestamp, body))
     headers = {"X-Owlbox-Id": message_id, "X-Owlbox-Timestamp": timestamp, "X-Owlbox-Signature": signature}
+    headers = {name: value.encode("latin-1") for name, value in headers.items()}
     path = str(paths.programs_socket(served.core.runtime))
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=path), timeout=30) as client:
         return client.post(f"http://localhost/hooks/{source}", content=body, headers=headers)
@@ -115,10 +116,12 @@ def test_a_stranger_is_in_the_log_once_however_often_it_tries_and_no_model_is_as
     [
         ({"secret": "another secret of somebody"}, 403),
         ({"signature": "v1=00"}, 403),
+        ({"signature": "v1=\xff"}, 403),
         ({"signature": ""}, 400),
         ({"timestamp": OLD}, 403),
         ({"timestamp": FUTURE}, 403),
         ({"timestamp": "soon"}, 403),
+        ({"timestamp": "\xb2" * 10}, 403),
         ({"source": "stranger"}, 403),
         ({"source": "doorbell/x"}, 400),
         ({"body": b"no json"}, 400),

@@ -490,6 +490,16 @@ def test_pieces_that_nobody_asks_for_make_way():
         staging.add(1, "huge", b"x" * 101)
 
 
+def test_pieces_of_one_person_push_out_their_own_and_nobody_else_s():
+    staging = Staging(limit_bytes=10 * 1024)
+    staging.add("ann", "photo", b"x" * 2000)
+    for number in range(50):
+        staging.add("mallory", f"{number}", b"x" * 1000)
+    assert staging.take_data("ann", "photo") == b"x" * 2000 and staging.take_data("mallory", "49") == b"x" * 1000
+    with pytest.raises(BadInput):
+        staging.take_data("mallory", "0")
+
+
 def test_names_without_pieces_and_pieces_of_who_has_gone_are_forgotten():
     staging = Staging(limit_bytes=10 * 1024)
     for number in range(100):

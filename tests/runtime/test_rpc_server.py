@@ -22,9 +22,9 @@ from needs import needs
 from process import until
 
 from appliance.clock import Alarms, CancelToken, monotonic_s
-from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, Unavailable
+from appliance.errors import BadInput, Busy, Cancelled, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import log
-from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, Peer, Wire
+from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, NOBODY, Peer, Wire
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Call, Listener, listen
@@ -123,7 +123,7 @@ class Served:
         self.path = folder / "s.sock"
         self.log = folder / "logs"
         self.service = Service()
-        self.listener = Listener(listen(self.path), name="core", gate=self.gate, alarms=Alarms(), **options)
+        self.listener = Listener(listen(self.path), name="core", **{"gate": self.gate, "alarms": Alarms(), **options})
         self.listener.offer(self.service)
         self.listener.start()
 
@@ -662,6 +662,22 @@ def test_places_are_kept_for_the_owner(runtime: Path) -> None:
                 assert client.call("echo", {"text": "x"}) == "x"
         finally:
             child.communicate()
+
+
+def test_a_person_s_connections_are_counted_when_they_say_who_they_are(runtime: Path) -> None:
+    def gate(peer: Peer, params: dict[str, Any]) -> Peer | None:
+        return Peer(peer.pid, NOBODY, NOBODY, person=params["token"], login="x") if params.get("token") else None
+
+    with serving(runtime, max_connections=16, gate=gate) as served:
+        held = []
+        with pytest.raises(Busy, match="4 connections of mallory"):
+            for _ in range(5):
+                held.append(Client(str(served.path), name="web", token="mallory"))
+        assert len(held) == 4
+        with Client(str(served.path), name="web", token="ann") as ann, served.client() as own:
+            assert ann.call("echo", {"text": "x"}) == own.call("echo", {"text": "x"}) == "x"
+        for one in held:
+            one.close()
 
 
 def test_the_end_comes_when_nothing_runs_any_more(served: Served) -> None:

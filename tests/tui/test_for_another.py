@@ -34,7 +34,7 @@ class Watch:
         if not self.is_on or not (event == "open" or event in WRITING):
             return
         path = os.fsdecode(given[0]) if given and isinstance(given[0], str | bytes | os.PathLike) else repr(given[:1])
-        is_reading = event in ("open", "os.listdir", "os.scandir") and not (event == "open" and given[2] & (os.O_WRONLY | os.O_RDWR))
+        is_reading = event in ("os.listdir", "os.scandir") or (event == "open" and not given[2] & (os.O_WRONLY | os.O_RDWR))
         if not (is_reading and str(Path(path).resolve()).startswith(OWN)):
             self.seen.append(f"{event} {path}")
 
@@ -56,6 +56,7 @@ def watch() -> Iterator[Watch]:
 def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path: Path) -> None:
     victim = tmp_path / "victim.toml"
     victim.write_text("precious = 1\n")
+
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
         await seen.app.chat.send("hello owl")

@@ -75,7 +75,7 @@ class Ann:
         return {
             "cookie": lambda: logins.check_token(self.cookie),
             "page": lambda: self.page().call("thread.list", {"limit": 1}),
-            "password": lambda: logins.enter_password("ann", PASSWORD),
+            "password": lambda: logins.enter_password("ann", PASSWORD, call=LocalCall()),
             "token": lambda: [one.id for one in self.program().models.list()],
             "key": lambda: self.core.policy.ssh_keys.find_person(KEY),
             "this machine": lambda: call(LocalCall(uid=UID), "thread.list", {"limit": 1}),
@@ -98,7 +98,7 @@ def an_ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ann]:
         for address in (f"chat/{ADDRESS}", f"local/{user_name(UID)}"):
             served.call("people.link", identity=address, person="ann")
         served.call("group.change", group="family", add=["ann"])
-        cookie = core.policy.logins.redeem_invite(core.policy.logins.invite_person("ann").invite).token
+        cookie = core.policy.logins.redeem_invite(core.policy.logins.invite_person("ann").invite, call=LocalCall()).token
         token = served.call("login.token", name="kitchen", person="ann")["token"]
         entrance = Gateway("chat", Admission("open"), core.connections._parts)
         yield Ann(served, cookie, token, core.policy.logins.invite_person("ann").invite, entrance)
@@ -119,7 +119,7 @@ def test_every_way_in_is_closed_and_opens_again_for_the_same_keys(ann: Ann, capl
     shown = ann.served.call("people.activate", person="ann", is_active=False)
     assert shown["is_active"] is False and ann.served.call("people.list")[0]["is_active"] is False
     assert [name for name, way in ann.ways().items() if not is_refused(way)] == []
-    assert is_refused(lambda: ann.core.policy.logins.redeem_invite(ann.invite))
+    assert is_refused(lambda: ann.core.policy.logins.redeem_invite(ann.invite, call=LocalCall()))
     for making in ("login.invite", "login.token"):
         with pytest.raises(Refused, match="ann is deactivated"):
             ann.served.call(making, person="ann", **({"name": "x"} if making == "login.token" else {}))
@@ -141,7 +141,7 @@ def test_every_way_in_is_closed_and_opens_again_for_the_same_keys(ann: Ann, capl
     assert noted == ["person_deactivated"]
     ann.served.call("people.activate", person="ann")
     assert [name for name, way in ann.ways().items() if is_refused(way)] == [], "the same cookie, password, token and key"
-    assert ann.core.policy.logins.redeem_invite(ann.invite).person == "ann" and ann.hear("[hoot] again")
+    assert ann.core.policy.logins.redeem_invite(ann.invite, call=LocalCall()).person == "ann" and ann.hear("[hoot] again")
     assert "SHA256" in ann.core.home.ssh_keys.read_text()
 
 

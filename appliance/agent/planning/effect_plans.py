@@ -487,7 +487,7 @@ def _moved_before(text: str, span: str) -> str:
     if found is None or not clocks:
         return text
     clock, number = clocks[-1], found["n"].lower()
-    minutes = int(number) * (60 if found["unit"].startswith("h") else 1) if number.isdigit() else PORTIONS[number]
+    minutes = int(number) * (60 if found["unit"].startswith("h") else 1) if number.isdecimal() else PORTIONS[number]
     hour = int(clock["h"]) % 24
     if clock["half"]:
         hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)

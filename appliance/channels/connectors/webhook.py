@@ -34,7 +34,7 @@ FINAL = (400, 401, 403, 404, 405, 410, 413, 415, 422)
 
 def sign(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
     """The signature of a body."""
-    signed = f"{message_id}.{timestamp}.".encode() + body
+    signed = f"{message_id}.{timestamp}.".encode("utf-8", "surrogatepass") + body
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
@@ -70,10 +70,10 @@ class Webhook(Connection):
             raise Unavailable("webhooks are not taken at the moment", hint="try again in a moment")
         # A source that is none takes as long as one that is, and is told the same.
         expected = sign(self._find_secret(self._sources.get(source, "")) or "none", message_id, timestamp, body)
-        if not hmac.compare_digest(expected, signature) or source not in self._sources:
+        if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogatepass")) or source not in self._sources:
             running.intake.refuse(source, "the signature is wrong")
             raise Refused("the signature is not right", hint="docs/programs.md says how to sign")
-        if not timestamp.isdigit() or abs(now_ms() / 1000 - int(timestamp)) > TOLERANCE_S:
+        if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_ms() / 1000 - int(timestamp)) > TOLERANCE_S:
             running.intake.refuse(source, "the timestamp is too old, or in the future")
             raise Refused(f"the timestamp is more than {TOLERANCE_S} seconds away", hint="is the clock right?")
         text, thread = _read_body(body)

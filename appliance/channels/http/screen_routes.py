@@ -9,6 +9,7 @@ import json
 import logging
 import socket
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from importlib import resources
@@ -55,7 +56,9 @@ class ScreenRoutes:
         self._core = core
         self._home = home
         self._environ = environ
-        self._free = threading.BoundedSemaphore(most)
+        self._most = most
+        self._guard = threading.Lock()
+        self._open: Counter[str] = Counter()  # by person
 
     @route("GET", "/screen", access="open")
     def show_page(self, request: Request) -> Response:
@@ -92,8 +95,7 @@ class ScreenRoutes:
         answer = protocol.accept(Handshake(request.target, headers, request.method))
         if answer.status_code != 101:
             raise BadInput("this is a WebSocket", hint="open /screen in a browser")
-        if not self._free.acquire(blocking=False):
-            raise Busy("no more screens may be open in browsers", hint="close one, or raise channels.web.screens")
+        self._take_place(request.person)
         try:
             self._core.open().close()  # else the screen would start a core of its own
             columns, rows = (_size(request.query.get(name, ""), usual) for name, usual in (("width", 80), ("height", 24)))
@@ -102,7 +104,15 @@ class ScreenRoutes:
             screen = ScreenProcess(self._home, self._environ, request.session, columns, rows)
             _relay(sock, screen)
         finally:
-            self._free.release()
+            with self._guard:
+                self._open[request.person] -= 1
+
+    def _take_place(self, person: str) -> None:
+        """Busy when all screens are open, or more than half of them by one person."""
+        with self._guard:
+            if self._open.total() >= self._most or self._open[person] > self._most // 2:
+                raise Busy("no more screens may be open in browsers", hint="close one, or raise channels.web.screens")
+            self._open[person] += 1
 
 
 def _relay(sock: socket.socket, screen: ScreenProcess) -> None:

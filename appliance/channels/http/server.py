@@ -16,8 +16,9 @@ become JSON with their status; a streamed answer is a `Response` whose body is a
 of a response come before those of `FIXED`, so that a page may have a Content-Security-Policy of its own.
 
 Checked here, before any route: Host is one of ours (DNS rebinding), Origin is one of ours where there is one and is there where
-a login's cookie could act (other sites' pages), sizes, times, and how many connections one address may have. A request is one
-connection. Not done here: logins themselves (`login_routes`), and what a person may do (the core).
+a login's cookie could act (other sites' pages), sizes, times, and how many connections one address and one person may have, and
+all who have not said what they want: the oldest of these gives its place to the next, so that silence keeps nobody out. A request
+is one connection. Not done here: logins themselves (`login_routes`), and what a person may do (the core).
 """
 
 import inspect
@@ -26,8 +27,8 @@ import select
 import socket
 import ssl
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -44,13 +45,15 @@ from appliance.channels.http.message import (
 )
 from appliance.channels.http.site import Site
 from appliance.clock import monotonic_s, sleep_s
-from appliance.errors import BadInput, DeadlineExceeded, Lost, NotFound, OwlError, Refused
+from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused
 from appliance.runtime.jsonrpc import Wire
+from appliance.text.urls import network_of
 
 LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 SEND_S = 30  # for a peer to take what it is sent
 ACCEPT_PAUSE_S = 0.2
+MIN_SILENT = 4  # connections whose request is still coming
 MAX_LOGGED = 200  # characters of a path
 SAFE = ("GET", "HEAD")
 FIXED = (
@@ -102,6 +105,16 @@ class Found(NamedTuple):
     function: Callable[..., Any]
 
 
+@dataclass(eq=False)
+class Caller:
+    """Who is at the other end of a connection, as far as it is known; `is_heard` once its request is there and may be served."""
+
+    sock: socket.socket
+    network: str
+    person: str = ""
+    is_heard: bool = False
+
+
 class HttpServer:
     """Answers requests at a listening socket until closed."""
 
@@ -123,11 +136,12 @@ class HttpServer:
         self._tls = tls
         self._max_connections = max_connections
         self._max_of_one = max_of_one
+        self._max_silent = max(MIN_SILENT, max_connections // 4)
         self._routes: dict[tuple[str, str], Found] = {}
         for owner in routes:
             self._add_routes(owner)
         self._guard = threading.Lock()
-        self._open: dict[socket.socket, str] = {}
+        self._open: list[Caller] = []  # in the order in which they came
         self._is_closing = False
         self._bell, self._ear = socket.socketpair()
 
@@ -151,7 +165,7 @@ class HttpServer:
         self._bell.close()
         self.sock.close()
         with self._guard:
-            connected = list(self._open)
+            connected = [caller.sock for caller in self._open]
         for sock in connected:
             _hang_up(sock)
 
@@ -169,50 +183,66 @@ class HttpServer:
                 sleep_s(ACCEPT_PAUSE_S)
                 continue
             address = str(peer[0]) if isinstance(peer, tuple) and peer else "local"
-            if not self._admit(sock, address):
+            if (caller := self._admit(sock, network_of(address))) is None:
                 LOG.warning("connection refused", extra={"sender": address, "result": "too many connections"})
                 sock.close()
                 continue
             try:
-                threading.Thread(target=self._serve_socket, args=(sock, address), name="http", daemon=True).start()
+                threading.Thread(target=self._serve_socket, args=(caller, address), name="http", daemon=True).start()
             except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
                 LOG.error("a caller is turned away: %s", error)
-                self._forget(sock)
+                self._forget(caller)
         self._ear.close()
 
-    def _admit(self, sock: socket.socket, address: str) -> bool:
+    def _admit(self, sock: socket.socket, network: str) -> Caller | None:
+        """Give a connection a place; None when there is none for it."""
         with self._guard:
-            of_one = Counter(self._open.values())[address]
+            of_one = sum(caller.network == network for caller in self._open)
             # Behind a proxy everybody comes from its address.
-            is_full = len(self._open) >= self._max_connections or (of_one >= self._max_of_one and not self.site.is_proxied)
-            if not is_full:
-                self._open[sock] = address
-        return not is_full
+            if of_one >= self._max_of_one and not self.site.is_proxied:
+                return None
+            silent = [caller for caller in self._open if not caller.is_heard]
+            if len(silent) < self._max_silent and len(self._open) >= self._max_connections:
+                return None
+            spare = silent[0] if len(silent) >= self._max_silent else None
+            if spare is not None:
+                self._open.remove(spare)
+            self._open.append(caller := Caller(sock, network))
+        if spare is not None:
+            _hang_up(spare.sock)  # its thread closes it
+        return caller
 
-    def _forget(self, sock: socket.socket) -> None:
+    def _hear(self, caller: Caller, person: str) -> None:
+        """Keep the place of a caller whose request may be served; Busy when there are enough, of this person or of all."""
         with self._guard:
-            self._open.pop(sock, None)
-        sock.close()
+            heard = [one for one in self._open if one.is_heard]
+            of_one = sum(one.person == person for one in heard) if person else 0
+            if of_one >= self._max_of_one or len(heard) >= self._max_connections - self._max_silent:
+                raise Busy("too many connections are open", hint="close other windows of this page, or try again in a moment")
+            caller.person, caller.is_heard = person, True
 
-    def _serve_socket(self, raw: socket.socket, address: str) -> None:
-        sock = raw
+    def _forget(self, caller: Caller) -> None:
+        with self._guard:
+            if caller in self._open:
+                self._open.remove(caller)
+        caller.sock.close()
+
+    def _serve_socket(self, caller: Caller, address: str) -> None:
         try:
-            sock.settimeout(HEAD_S)
+            caller.sock.settimeout(HEAD_S)
             if self._tls is not None:
-                sock = self._tls.wrap_socket(raw, server_side=True)
-                with self._guard:
-                    self._open[sock] = self._open.pop(raw)
-            self._serve_request(sock, address)
+                caller.sock = self._tls.wrap_socket(caller.sock, server_side=True)
+            self._serve_request(caller, address)
         except (OSError, Lost) as error:
             LOG.debug("connection of %s ended: %s", address, error)
         finally:
-            _hang_up(sock)
-            self._forget(sock)
+            _hang_up(caller.sock)
+            self._forget(caller)
 
     # -- one request --------------------------------------------------------------------------------
 
-    def _serve_request(self, sock: socket.socket, address: str) -> None:
-        started_s, request, person = monotonic_s(), None, ""
+    def _serve_request(self, caller: Caller, address: str) -> None:
+        started_s, request, person, sock = monotonic_s(), None, "", caller.sock
         try:
             request, begun = read_head(sock)
             peer = Wire(sock).peer() if sock.family == socket.AF_UNIX else None
@@ -223,7 +253,10 @@ class HttpServer:
                 session = request.cookies().get(self.site.cookie, "")
                 person = self._check_login(session)
                 request = replace(request, person=person, session=session)
+                self._hear(caller, person)
             request = replace(request, body=read_body(sock, request, begun, found.mark.max_body))
+            if found.mark.access == "open":
+                self._hear(caller, "")
             sock.settimeout(SEND_S)
             if found.mark.upgrades:
                 found.function(request, sock)

@@ -298,7 +298,7 @@ def _nearest_rule(reading: Reading, zone: str) -> Rule:
 
 
 def _date_ahead(reading: Reading, zone: str) -> Rule:
-    if len(reading.dates) != 1 or not next(iter(reading.dates)).isdigit() or reading.months:
+    if len(reading.dates) != 1 or not next(iter(reading.dates)).isdecimal() or reading.months:
         raise Unread
     month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
     for _ in range(13):
@@ -396,7 +396,7 @@ def _stepped_rule(reading: Reading, count: int, unit: str, times: list[tuple[int
     if reading.days:
         first = next_day(first - timedelta(days=1), next(iter(reading.days)))
     if reading.dates:
-        if not (date := next(iter(reading.dates))).isdigit() or int(date) > 28:
+        if not (date := next(iter(reading.dates))).isdecimal() or int(date) > 28:
             raise Unread
         first = first.replace(day=int(date))
         if first <= reading.now:
@@ -431,7 +431,7 @@ def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rul
     months = _cron_field(sorted(reading.months)) if reading.months and len(reading.months) < 12 else "*"
     if reading.date is not None or (reading.dates and (reading.days or reading.ordinals)) or (reading.ordinals and reading.days):
         raise Unread
-    when = ",".join(sorted(reading.dates, key=lambda d: (not d.isdigit(), int(d) if d.isdigit() else 0))) or "*"
+    when = ",".join(sorted(reading.dates, key=lambda d: (not d.isdecimal(), int(d) if d.isdecimal() else 0))) or "*"
     days = ",".join(sorted(reading.ordinals)) or (_cron_field(sorted(reading.days)) if 0 < len(reading.days) < 7 else "*")
     try:
         return recurrence.cron(" ; ".join(f"{minute} {hour} {when} {months} {days}" for minute, hour in lines), zone)

@@ -146,7 +146,7 @@ def bare(hour: int) -> Time:
 
 def bound(said: str) -> Time:
     """One end of a window; a bare number is an hour."""
-    return bare(int(said)) if said.isdigit() else clock(said)
+    return bare(int(said)) if said.isdecimal() else clock(said)
 
 
 def _check_time(hour: int, minute: int, half: str, *, is_loose: bool) -> Time:

@@ -46,7 +46,7 @@ def build_policy(base: BaseParts) -> PolicyParts:
     base.events.subscribe(PersonActivated, lambda decided: _note_decision(ledger, decided))
     gate = Gate(base.store, ledger, read_policy, groups=base.people.groups_of)
     rules = ToolRules(gate.policy, gate=gate, settings=lambda: settings().tools)
-    logins = Logins(base.store, base.people, ledger, base.events, read_validity)
+    logins = Logins(base.store, base.people, ledger, base.events, read_validity, page_user=base.environ.get("OWLBOX_WEB_USER", ""))
     base.events.subscribe(Leap, logins.move)
     keys = SshKeys(base.store, base.people, ledger, base.events, base.home.ssh_keys)
     return PolicyParts(ledger, gate, rules, PolicyMethods(gate), logins, keys)

@@ -9,6 +9,7 @@ const UNSEEN = new RegExp(
 );
 const PLAIN = /^[\n\t\x20-\x7e]*$/; // most texts: this is quicker
 const EXACT = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+const SPELLING = /[\r\u180b-\u180f\u200c\u200d\ufe0e\ufe0f\u{e0020}-\u{e007f}]/u; // what may be a part of a word or a picture
 const PICTURE = /\p{Extended_Pictographic}\ufe0f?\p{Emoji_Modifier}?$/u;
 const JOINING = /[\u0620-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18aa]/;
 const FLAGS = ["gbeng", "gbsct", "gbwls"].map((name) => `🏴${[...name].map((one) => String.fromCodePoint(0xe0000 + one.charCodeAt(0))).join("")}\u{e007f}`);
@@ -29,6 +30,7 @@ function escaped(char) {
 }
 
 function isSpelling(text, char, at) {
+  if (!SPELLING.test(char)) return false;
   const before = text.slice(Math.max(0, at - 5), at);
   const after = text.slice(at + char.length, at + char.length + 2);
   if (char === "\r") return after[0] === "\n";
