@@ -193,7 +193,7 @@ return (size) => ({
   cells: "|\\n" + gap(size / 2) + "-" + gap(size / 2) + "x", lead: "|\\n" + gap(size) + "x-", stars: of(size, "*a "),
   lines: of(size, "_a "), brackets: of(size, "["), links: of(size, "[a]("), pictures: of(size, "!["),
   ends: "# a" + of(size, " #") + "x",
-  heading: "# a" + gap(size) + "b", trail: "a" + gap(size) + "b\\nc", rule: of(size, "- ") + "x", 
+  heading: "# a" + gap(size) + "b", trail: "a" + gap(size) + "b\\nc", rule: of(size, "- ") + "x",
   ticks: of(size, "`a``b"),
   addresses: of(size, "<http://"), quotes: of(size, "> ") + "a", fences: of(size, "```\\n"), tildes: of(size, "~~a "),
   items: Array.from({length: size / 100}, (_, n) => " ".repeat(n % 200) + "- a").join("\\n"), blanks: "- a\\n" + of(size, "\\n"),
