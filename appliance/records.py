@@ -86,7 +86,8 @@ class Message(Struct, frozen=True):
 
     `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
     `own_chars` is how much of a prompt the person typed where a document follows, None for all of it. `short_form` is what a
-    skill that was called by its name asks of a model that cannot follow its steps.
+    skill that was called by its name asks of a model that cannot follow its steps. `asked` is the question with which an answer of
+    the program ended.
     """
 
     role: Role
@@ -101,6 +102,20 @@ class Message(Struct, frozen=True):
     origin: str = ""
     own_chars: int | None = None
     short_form: "ShortForm | None" = None
+    asked: "Asked | None" = None
+
+
+class Asked(Struct, frozen=True):
+    """A question of the program that is open until the next message: what it is for, and what it knows already.
+
+    `kind`: "sure" whether to do it, "when" or "of_what" to remind of, "which" of the `options` is meant.
+    """
+
+    kind: str
+    intent: str = ""
+    language: str = ""
+    parts: Mapping[str, str] = {}
+    options: tuple[str, ...] = ()
 
 
 class RunSettings(Struct, frozen=True):

@@ -512,15 +512,15 @@ class Agent:
         elif isinstance(plan, Chat):
             talk.plain = plan
             answer = yield from self._ask_model(talk, talk.past.turns + 1)
-            shown, rest = plan.completed(answer.text, talk.finish.sureness, guide.no_answer(talk.messages))
-            text = shown + rest
+            text, rest = plan.completed(answer.text, talk.finish.sureness, guide.no_answer(talk.messages))
             if rest:
                 yield Delta(rest)
         else:
             text = self.hooks.filter(hook_points.RESPONSE, (yield from self._answer_grounded(talk, plan, guide)), talk.run)
             yield Delta(text)
         talk.past = talk.past.after(Turn(text))
-        yield Event(run=talk.run, kind="message", role="assistant", content=text, correlation=log.correlation())
+        kept = plan.kept if isinstance(plan, Say) else None
+        yield Event(talk.run, "message", "assistant", text, input=kept, correlation=log.correlation())
         end = Verdict(True, stop_conditions.DONE, "ok")
         if talk.is_work:
             end = yield from self._end_work(talk, text, plan.outcome if isinstance(plan, Say) else "")

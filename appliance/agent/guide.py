@@ -44,6 +44,7 @@ from appliance.agent.planning.plans import (
     Say,
     Scene,
     answer_of,
+    ask_back,
     both,
     closed,
     place_of,
@@ -132,8 +133,9 @@ class Guide:
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
-        if intent.is_guess and intent.name in REMOVING and "what" in intent.parts and (asked := questions_back.sure(intent)):
-            return Say(asked)
+        is_asked = intent.is_guess and intent.name in REMOVING and "what" in intent.parts
+        if is_asked and f"sure_{intent.name}" in intent.language.phrases:
+            return ask_back(intent.language, f"sure_{intent.name}", **intent.parts)
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
             return plan
@@ -406,8 +408,8 @@ class Guide:
             return None
         task = language.say("get", text=parts["thing"]) if "thing" in parts else parts["task"].strip(" .!")
         if says_when(task, language):
-            return Say(language.say("sure_remind", when=task))
-        return Say(language.say("sure_task", task=task))
+            return ask_back(language, "sure_remind", when=task)
+        return ask_back(language, "sure_task", task=task)
 
     def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
         return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))
@@ -418,7 +420,7 @@ class Guide:
         task = FOR_ME.sub(r"\1 ", language.without_opening(scene.text).strip(" .!?"))
         if intent.name in ("beyond_web", "beyond_home") or "?" in scene.text:
             return Say(said)
-        return Say(f"{said} {language.say('sure_task', task=task)}")
+        return ask_back(language, "sure_task", f"{said} ", task=task)
 
     def _say_help(self, scene: Scene, intent: Intent) -> Plan:
         return Say(intent.language.say("help"))

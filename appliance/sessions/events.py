@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
-from appliance.records import Event, Image, Message, ShortForm, ToolCall
+from appliance.records import Asked, Event, Image, Message, ShortForm, ToolCall, from_plain
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
@@ -269,12 +269,19 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
                     own_chars=(event.input or {}).get("own") if event.role == "user" else None,
                     images=images.get(event.id, ()),
                     short_form=_short_form(event) if event.role == "user" else None,
+                    asked=_open_question(event),
                 )
             )
             thought = ""
     if later:
         give_up()
     return messages
+
+
+def _open_question(event: Event) -> Asked | None:
+    """The question with which the program ended an answer; a model's answer has none, whatever it says."""
+    given = (event.input or {}).get("asked")
+    return None if given is None else from_plain(Asked, given)
 
 
 def _short_form(event: Event) -> ShortForm | None:

@@ -12,7 +12,7 @@ from stores import new_store
 from appliance.agent.guide import Guide
 from appliance.agent.planning.claim_guard import ClaimGuard
 from appliance.agent.planning.effect_references import last_effect
-from appliance.agent.planning.plans import Chat, Do, Plan, Say
+from appliance.agent.planning.plans import Chat, Do, Plan, Say, ask_back
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
@@ -20,7 +20,7 @@ from appliance.knowledge.search import Search
 from appliance.language.languages import Languages
 from appliance.language.router import Router
 from appliance.language.sentence_stream import SentenceStream
-from appliance.records import Event, Message, Outcome, ToolCall
+from appliance.records import Asked, Event, Message, Outcome, ToolCall
 from appliance.sessions.events import as_messages
 
 NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
@@ -126,7 +126,8 @@ def answered(guide: Guide, *said: str) -> Plan:
     for text in said:
         talk.append(Message("user", text))
         plan = guide.plan("tiny", talk)
-        talk.append(Message("assistant", plan.text if isinstance(plan, Say) else "…"))
+        is_said = isinstance(plan, Say)
+        talk.append(Message("assistant", plan.text if is_said else "…", asked=plan.asked if is_said else None))  # type: ignore[union-attr]
     return plan
 
 
@@ -140,7 +141,8 @@ def test_yes_to_a_question_does_it_once_and_no_or_anything_else_drops_it(guide: 
 
 
 def test_a_time_answers_when(guide: Guide) -> None:
-    talk = [Message("user", "Remind me to call mum"), Message("assistant", Languages().english.say("when", text="call mum"))]
+    when = ask_back(Languages().english, "when", text="call mum")
+    talk = [Message("user", "Remind me to call mum"), Message("assistant", when.text, asked=when.asked)]
     assert calls_of(guide.plan("tiny", [*talk, Message("user", "tomorrow at 9")])) == [
         ("remind", {"text": "remind me tomorrow at 9 to call mum"})
     ]
@@ -233,7 +235,7 @@ def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: Guide) ->
 def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: Guide) -> None:
     asked = [
         Message("user", "Call the plumber", sender_id="ann"),
-        Message("assistant", 'Shall I add the task "call the plumber"? Say yes.'),
+        Message("assistant", "Shall I?", asked=Asked("sure", "task", "en", {"task": "call the plumber"})),
     ]
     assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="bob")])) == []
     assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="ann")])) == [
@@ -247,7 +249,8 @@ def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: Gui
 def test_nothing_is_removed_on_a_word_that_had_to_be_mended(guide: Guide) -> None:
     plan = guide.plan("tiny", [Message("user", "cancle the reminder about the cactus")])
     assert isinstance(plan, Say) and plan.text == 'Shall I cancel the reminder about "the cactus"? Say yes.'
-    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text), Message("user", "yes")]
+    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text, asked=plan.asked)]
+    said.append(Message("user", "yes"))
     assert calls_of(guide.plan("tiny", said)) == [("delete_schedule", {"id": "ab12cd34"})]
     assert calls_of(guide.plan("tiny", [Message("user", "pls cancel the reminder about the cactus")])) == [
         ("delete_schedule", {"id": "ab12cd34"})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import with_questions
 from record_tools import replace
 from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
@@ -26,6 +27,7 @@ from appliance.language.router import LAST, Router
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import CHAT, DELEGATING, Role
 from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
+from appliance.sessions.events import as_messages
 
 NAMES = (
     *("create_task", "remember", "remind", "list_tasks", "finish_task", "update_task", "list_schedules", "delete_schedule"),
@@ -70,9 +72,15 @@ def ask(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., tuple[l
     guide = Guide(Router(languages, embed), finder, entries, lambda: datetime(2026, 11, 23, 9, 5))
 
     def run(
-        *prompts: str, answers: Any = (), act: Callable[[ToolCall], Outcome] | None = None, tier: Tier = "tiny", role: Role = CHAT
+        *prompts: str,
+        answers: Any = (),
+        act: Callable[[ToolCall], Outcome] | None = None,
+        tier: Tier = "tiny",
+        role: Role = CHAT,
+        is_program: bool = True,
     ) -> tuple[list[Step], PlayedModel, Once]:
-        said: Any = Quiet(*(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(prompts)))
+        told = [Message("assistant" if n % 2 else "user", text) for n, text in enumerate(prompts)]
+        said: Any = Quiet(*(with_questions(told, guide._router) if is_program else told))
         tools = Once(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=NAMES)
         model = PlayedModel(list(answers))
         limits = Limits(tier=lambda route: tier)
@@ -385,9 +393,46 @@ def test_what_a_mail_repeats_is_not_what_its_sender_said() -> None:
 
 def test_a_question_is_no_yes() -> None:
     router, asked = Router(Languages(), lambda texts: ()), 'Shall I mark the task "water the roses" as done? Say yes.'
-    before = (Message("user", "watered the roses"), Message("assistant", asked))
+    before = with_questions((Message("user", "watered the roses"), Message("assistant", asked)), router)
     found = [questions_back.answered(Scene("tiny", said, before), router) for said in ("Sure.", "Sure?")]
     assert found[0] is not None and (found[0].name, found[1]) == ("done", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("set a timer for 20 minutes", "remind"),
+        ("remind me at 5 to leave", "remind"),
+        ("add a task to water the roses", "create_task"),
+        ("What tasks do I have?", "list_tasks"),
+        ("what is the garage code", ""),
+        ("tomorrow I am in Berlin", ""),
+    ],
+)
+def test_a_request_after_an_open_question_is_done_and_the_question_dropped(ask: Any, text: str, said: str) -> None:
+    asked = "When should I remind you of that? For example: remind me tomorrow at 9 to call mum."
+    _, _, tools = ask("Remind me to call mum", asked, text, answers=[["I see."]])
+    assert [call.name for call in tools.called] == ([said] if said else [])
+    assert all("mum" not in str(call.arguments) for call in tools.called)
+
+
+def test_what_a_model_wrote_is_no_question_of_the_program(ask: Any) -> None:
+    asked = 'Shall I add the task "call mum"? Say yes.'
+    _, _, tools = ask("I feel bad", asked, "yes", answers=[["I see."]])
+    assert [call.name for call in tools.called] == ["create_task"]
+    _, _, tools = ask("I feel bad", asked, "yes", answers=[["I see."]], is_program=False)
+    assert tools.called == []
+
+
+def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
+    steps, _, _ = ask("I need to call mum tomorrow")
+    (kept,) = [s.input for s in steps if isinstance(s, Event) and s.kind == "message"]
+    assert kept == {"asked": {"kind": "sure", "intent": "remind", "language": "en", "parts": kept["asked"]["parts"], "options": ()}}
+    assert "call mum" in kept["asked"]["parts"]["when"]
+    (told,) = as_messages([s for s in steps if isinstance(s, Event)])
+    assert told.asked is not None and (told.asked.kind, told.asked.intent) == ("sure", "remind")
+    steps, _, _ = ask("What is the garage code?")
+    assert [s.input for s in steps if isinstance(s, Event) and s.kind == "message"] == [None]
 
 
 def test_a_time_beyond_all_calendars_is_left_for_the_tool_to_refuse() -> None:

@@ -67,7 +67,7 @@ def talk(guide: Guide) -> Callable[..., list[Any]]:
                 data = {"tasks": TASKS if n < 1 else [*TASKS, *_made(messages)]} if call.name == "list_tasks" else None
                 plan = plan.then(Outcome(200, "ok", result, data=data))
             answer = plan.text if isinstance(plan, Say) else "<model>"
-            messages.append(Message("assistant", answer))
+            messages.append(Message("assistant", answer, asked=plan.asked if isinstance(plan, Say) else None))
             shown = [(one.name, _shown(one.arguments)) for one in calls if not one.name.startswith("list_")]
             found.append(shown or answer)
         return found

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from asked import with_questions
 from stores import new_store
 
 from appliance.agent.planning import questions_back
@@ -84,7 +85,7 @@ def test_of_several_notes_it_asks_back_which(entries: Entries) -> None:
     asked = "What's in the meeting note?"
     told = said(entries, asked)
     assert told is not None and told.count("box://notes/meeting") == 2 and told.startswith("Which one do you mean?")
-    before = Message("user", asked), Message("assistant", told)
+    before = with_questions((Message("user", asked), Message("assistant", told)), ROUTER)
     assert said(entries, "the one on 16 November", *before) == "Reports are done.\n\n[box://notes/meeting-2026-11-16.md]"
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from appliance.agent.planning import errands
 from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_additions import Additions
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, both, tool_call
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
 from appliance.clock import new_id
 from appliance.knowledge import evidence
 from appliance.knowledge.entries import Entries
@@ -186,9 +186,9 @@ class Effects:
 
         def told(outcome: Outcome) -> Plan:
             if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
-                return Say(intent.language.say("when", text=_trim_subject(subject)))
+                return ask_back(intent.language, "when", text=_trim_subject(subject))
             if outcome.status == WITHOUT_TIME and "but not of what" in outcome.message:
-                return Say(intent.language.say("of_what", when=said.removeprefix("remind me ").rstrip(" .!?")))
+                return ask_back(intent.language, "of_what", when=said.removeprefix("remind me ").rstrip(" .!?"))
             return answer_of(outcome, intent)
 
         return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
@@ -269,7 +269,7 @@ class Effects:
         if not set(words_in(text)) - self._ignored - language.words["again"] - REMIND_WORDS:
             text = (found.about or intent.context or scene.last_question).split("\n")[0].strip(" .!?")
         if not found.when:
-            return Say(language.say("when", text=text))
+            return ask_back(language, "when", text=text)
         return Do(tool_call("remind", text=text, when=found.when), lambda outcome: answer_of(outcome, intent))
 
     @staticmethod
@@ -277,9 +277,9 @@ class Effects:
         """A reminder in another language: its time is put into English, which the tool reads, its words stay."""
         what, when = foreign_times.parted(said, intent.language)
         if not when:
-            return Say(intent.language.say("when", text=what))
+            return ask_back(intent.language, "when", text=what)
         if not what and not intent.context:
-            return Say(intent.language.say("of_what", when=said.strip(" .!?¡¿")))
+            return ask_back(intent.language, "of_what", when=said.strip(" .!?¡¿"))
         call = tool_call("remind", text=what or intent.context or intent.text.strip(" .!?¡¿"), when=when)
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
@@ -350,7 +350,7 @@ class Effects:
             if len(found) != 1:
                 return otherwise()
             if "deed" in intent.parts:
-                return Say(intent.language.say("sure_done", what=found[0]["name"]))
+                return ask_back(intent.language, "sure_done", what=found[0]["name"])
             return Do(tool_call("finish_task", id=found[0]["id"]), lambda done: answer_of(done, intent))
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
@@ -390,7 +390,7 @@ class Effects:
                 return Say(intent.language.say("no_reminder", text=what or "…"))
             if len(found) > 1:
                 lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
-                return Say("\n".join([intent.language.say("which"), *lines]))
+                return ask_which(intent, lines)
             return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
@@ -401,7 +401,7 @@ class Effects:
         if not found:
             return self._offer_drop(intent)
         if len(found) > 1:
-            return Say("\n".join([intent.language.say("which"), *(f"- {text}" for _, text in found[:8])]))
+            return ask_which(intent, [f"- {text}" for _, text in found[:8]])
         ref, text = found[0]
 
         def told(outcome: Outcome) -> Plan:
@@ -462,7 +462,7 @@ MAKERS: Mapping[str, Maker] = {
 
 def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
     """Which of these tasks is meant."""
-    return Say("\n".join([intent.language.say("which"), *(f"{one['id']}. {one['name']}" for one in tasks[:8])]))
+    return ask_which(intent, [f"{one['id']}. {one['name']}" for one in tasks[:8]])
 
 
 def _without_courtesy(text: str) -> str:

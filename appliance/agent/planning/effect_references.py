@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from appliance.agent.planning import errands
 from appliance.agent.planning.note_additions import Additions
-from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, is_of, tool_call
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
 from appliance.language import dates, foreign_times, items, word_forms
 from appliance.language.languages import words_in
 from appliance.language.router import LAST, Intent
@@ -251,7 +251,7 @@ class References:
         """More about what was just remembered, which somebody may only tell: asked back."""
         if effect.tool != "remember" or effect.turns != 1:
             return None
-        return Say(intent.language.say("sure_remember", fact=intent.parts["clause"]))
+        return ask_back(intent.language, "sure_remember", fact=intent.parts["clause"])
 
     def _add_to_note(self, intent: Intent, effect: Effect, more: str) -> Plan | None:
         name = str(effect.arguments.get("name", ""))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from appliance.agent.planning.named_notes import BOX, NamedNotes, Note
-from appliance.agent.planning.plans import Do, Plan, Say, answer_of, tool_call
+from appliance.agent.planning.plans import Do, Plan, answer_of, ask_back, ask_which, tool_call
 from appliance.ingest import note_lines
 from appliance.knowledge.entries import Entries
 from appliance.language import items
@@ -36,10 +36,10 @@ class Additions:
             return self.add_to(sure[0], text, intent)
         if sure or near:
             lines = [f"- {one.title}" for one in (sure or near)[:MOST_SHOWN]]
-            return Say("\n".join([intent.language.say("which"), *lines]))
+            return ask_which(intent, lines)
         if names_list(intent.parts["title"], intent.language) and (plan := otherwise()) is not None:
             return plan
-        return Say(intent.language.say("sure_titled_note", title=title[:1].upper() + title[1:], body=text))
+        return ask_back(intent.language, "sure_titled_note", title=title[:1].upper() + title[1:], body=text)
 
     def append_perhaps(self, intent: Intent) -> Plan | None:
         """The same for what may be no note at all, "the altos": done where it is the very title of a list, else asked or left."""
@@ -49,7 +49,7 @@ class Additions:
             return None
         if self.is_list(sure[0]) and len(words_in(title)) >= len(words_in(sure[0].title)):
             return self.add_to(sure[0], intent.parts["items"], intent)
-        return Say(intent.language.say("sure_append", items=intent.parts["items"], title=sure[0].title))
+        return ask_back(intent.language, "sure_append", items=intent.parts["items"], title=sure[0].title)
 
     def add_to(self, note: Note, text: str, intent: Intent) -> Plan:
         """One call that adds a text to a note, as items where it is a list."""

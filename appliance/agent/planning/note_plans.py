@@ -1,7 +1,7 @@
 """Notes as wholes, as plans: which there are, and what one says that is asked for by its name."""
 
 from appliance.agent.planning.named_notes import NamedNotes
-from appliance.agent.planning.plans import Plan, Say, Scene
+from appliance.agent.planning.plans import Plan, Say, Scene, ask_which
 from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
 from appliance.language.router import Intent
@@ -35,7 +35,7 @@ class NotePlans:
         if not found:
             return None
         if len(found) > 1:
-            return Say("\n".join([intent.language.say("which"), *(f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED])]))
+            return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
         entry = self._entries.find(found[0].ref)
         if entry is None:
             return None

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from appliance.clock import new_id
 from appliance.language import support
+from appliance.language.languages import Language
 from appliance.language.router import Intent
 from appliance.prompt.packet import strip_notes
-from appliance.records import Message, Outcome, Tier, ToolCall
+from appliance.records import Asked, Message, Outcome, Tier, ToolCall, to_plain
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
@@ -27,6 +28,7 @@ SYSTEM: Mapping[Tier, str] = {
 SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
 REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
 
+SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
 MOST_SUBJECTS = 2  # notes that one answer can speak of
 
 
@@ -53,13 +55,14 @@ class Chat(Struct, frozen=True):
         return ("\n", ". ") if self.least_sure else ()
 
     def completed(self, text: str, sureness: float, no_answer: str) -> tuple[str, str]:
-        """What stands of the model's text, and what the program says behind it or in its place."""
+        """The whole answer, and what of it the program says behind the model's text or in its place."""
         if not self.least_sure:
             rest = "" if text else self.instead or no_answer
         else:  # nobody has seen it so far
             is_sure = bool(text) and sureness >= self.least_sure
             text, rest = "", self.as_general.format(text=closed(text)) if is_sure else self.instead
-        return text, rest + (self.beside and f"\n\n{self.beside}")
+        rest += self.beside and f"\n\n{self.beside}"
+        return text + rest, rest
 
 
 class Say(Struct, frozen=True):
@@ -71,6 +74,12 @@ class Say(Struct, frozen=True):
     text: str
     outcome: Literal["", "unable", "failed"] = ""
     is_near: bool = False
+    asked: Asked | None = None  # the question with which it ends
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """What the thread keeps beside the words."""
+        return None if self.asked is None else {"asked": to_plain(self.asked)}
 
 
 class Grounded(Struct, frozen=True):
@@ -155,6 +164,12 @@ class Scene(Struct, frozen=True):
         return next((own_words(m) for m in reversed(self.before) if m.role == "user"), "")
 
     @property
+    def asked(self) -> Asked | None:
+        """The question that the program asked just before, if it was this person who was asked."""
+        last = self.before[-1] if self.before else None
+        return last.asked if last is not None and is_of(self.sender, self.before) else None
+
+    @property
     def last_answer(self) -> str:
         """What was answered last, without its sources."""
         return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
@@ -200,6 +215,18 @@ def tool_call(tool: str, **arguments: Any) -> ToolCall:
     return ToolCall(new_id(), tool, arguments)
 
 
+def ask_back(language: Language, phrase: str, before: str = "", **parts: str) -> Say:
+    """A question of the program; what it is for is kept beside its words."""
+    kind, _, intent = phrase.partition("_") if phrase.startswith(SURE) else (phrase, "", "")
+    return Say(f"{before}{language.say(phrase, **parts)}", asked=Asked(kind, intent, language.name, parts))
+
+
+def ask_which(intent: Intent, options: Sequence[str]) -> Say:
+    """Which of several things is meant."""
+    text = "\n".join([intent.language.say("which"), *options])
+    return Say(text, asked=Asked("which", intent.name, intent.language.name, dict(intent.parts), tuple(options)))
+
+
 def closed(text: str) -> str:
     return text if text.endswith((".", "!", "?", "…", ":")) or "\n- " in text else f"{text}."
 
@@ -216,7 +243,7 @@ def both(plan: Plan, other: Callable[[], Plan], said: str = "") -> Plan:
         return Do(plan.call, lambda outcome: both(plan.then(outcome), other, said))
     if isinstance(plan, Say) and not said:
         return both(other(), lambda: plan, plan.text)
-    return Say(f"{said}\n{plan.text}") if isinstance(plan, Say) else plan
+    return replace(plan, text=f"{said}\n{plan.text}") if isinstance(plan, Say) else plan
 
 
 def all_of(plans: Sequence[Callable[[], Plan]]) -> Plan:
