@@ -78,6 +78,10 @@ class Intake(Protocol):
         """Log a message that cannot even be read as one, once for a sender and reason."""
         ...
 
+    def find_refusal(self, received: Received) -> str:
+        """Why a message is refused for who sent it and where, whatever it says; "" when it is not."""
+        ...
+
     def is_welcome(self, sender: str) -> bool:
         """Whether an invitation of this sender to a room is accepted."""
         ...

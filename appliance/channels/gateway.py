@@ -240,6 +240,10 @@ class Gateway:
             return f"{len(received.text)} characters are too many, the limit is {MAX_TEXT}"
         if not received.text.strip() and not received.attachments:
             return "it is empty"
+        return self.find_refusal(received)
+
+    def find_refusal(self, received: Received) -> str:
+        """Why a message is refused for who sent it and where, whatever it says; "" when it is not."""
         person = self._parts.people.find_linked(self.channel, received.sender)
         if person and not received.is_proven and not received.doubt:
             return f"nothing proves that it is from {received.sender}, which is an address of {person}"

@@ -22,19 +22,20 @@ from msgspec.structs import asdict
 
 from appliance.errors import BadInput
 from appliance.knowledge.contents import BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, TEXT, guess_mime
-from appliance.text import html_text, markdown
+from appliance.text import charsets, html_text, markdown
+from appliance.text.mail import body
 from appliance.text.source_outline import language_of, outline
 
 RISKY = ("pdf", "html", "mail", "python")
 FORMS = {"html": "html htm xhtml", "mail": "eml", "csv": "csv tsv", "markdown": "md markdown"}
 ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings.split()}
 # A number goes up when a form is read in another way, so that what was read before is read again.
-VERSION = {"text": 1, "markdown": 1, "csv": 1, "code": 1, "python": 1, "html": 1, "mail": 1, "pdf": 1, "bytes": 1}
+VERSION = {"text": 1, "markdown": 1, "csv": 1, "code": 1, "python": 1, "html": 1, "mail": 2, "pdf": 1, "bytes": 1}
 HEAD_CHARS = 20_000  # in which a title is looked for
 CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 CPU_S = 30  # for one file, in the child
-MAX_ATTACHMENTS = 200  # named of one mail
+MAX_ATTACHMENTS, MAX_PARTS = 200, 5000  # named of one mail, and looked at
 MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 # What parsers raise over broken input; anything else ends the child, and the parent says so.
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
@@ -134,7 +135,7 @@ def _decode_text(data: bytes, form: str, charset: str = "") -> str:
     if form == "python" and not charset:  # the first two lines of Python may name another encoding
         named = next((found for line in data.split(b"\n", 2)[:2] if (found := CODING.match(line))), None)
         charset = named[1].decode("ascii") if named else ""
-    return data.decode(charset or "utf-8")
+    return charsets.decode(data, charset) if charset else data.decode()
 
 
 def _find_heading(text: str) -> str:
@@ -162,32 +163,17 @@ def _describe_columns(text: str, comma: str) -> str:
 
 
 def _read_mail(data: bytes, reader: str) -> Reading:
-    from email import message_from_bytes, policy  # 8 ms that only mail needs, which is read in a child
-    from email.message import EmailMessage
+    found = body.read(data, _read_page, most_parts=MAX_PARTS, most_files=MAX_ATTACHMENTS)
+    lines = [f"{name}: {text}" for name in ("Subject", "From", "To", "Cc", "Date") if (text := found.head.text(name.casefold()))]
+    for file in found.files:
+        lines.append(f"Attachment: {file.file_name or 'unnamed'} ({file.kind}, {file.size_bytes} bytes)")
+    lines += [f"Attachment: … and {found.left_out} more"] if found.left_out else []
+    text = "\n".join(lines) + "\n\n" + found.text + "\n"
+    return Reading(text, "message/rfc822", reader, found.head.text("subject"), " · ".join(lines[1:3]))
 
-    message = message_from_bytes(data, policy=policy.default)
-    assert isinstance(message, EmailMessage)
-    subject = " ".join(str(message.get("subject", "")).split())
-    lines = [f"{name}: {' '.join(str(message[name]).split())}" for name in ("Subject", "From", "To", "Cc", "Date") if message[name]]
-    body = message.get_body(("plain", "html"))
-    said = ""
-    if body is not None:
-        raw = body.get_payload(decode=True)
-        content = raw if isinstance(raw, bytes) else b""
-        charset = body.get_content_charset() or ""
-        said = (
-            html_text.page(content, charset, has_frame=False)[1]
-            if body.get_content_type() == "text/html"
-            else html_text.decoded(content, charset)
-        )
-    parts = list(message.iter_attachments())
-    for part in parts[:MAX_ATTACHMENTS]:
-        held = part.get_payload(decode=True)
-        size = len(held) if isinstance(held, bytes) else 0
-        lines.append(f"Attachment: {part.get_filename() or 'unnamed'} ({part.get_content_type()}, {size} bytes)")
-    lines += [f"Attachment: … and {len(parts) - MAX_ATTACHMENTS} more"] if len(parts) > MAX_ATTACHMENTS else []
-    text = "\n".join(lines) + "\n\n" + said.replace("\r\n", "\n").strip() + "\n"
-    return Reading(text, "message/rfc822", reader, subject, " · ".join(lines[1:3]))
+
+def _read_page(data: bytes, charset: str) -> str:
+    return html_text.page(data, charset, has_frame=False)[1]
 
 
 def _read_pdf(name: str, data: bytes, reader: str) -> Reading:

@@ -8,6 +8,8 @@ any text. Parsers may take long over hostile input: `ingest.extract_process` run
 import re
 from html.parser import HTMLParser
 
+from appliance.text import charsets
+
 CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 MIN_CHARS = 1000  # of a page's words: a shorter one is taken whole, for little of it can be a frame
 UNSEEN = frozenset("script style noscript template svg math head iframe object canvas select".split())
@@ -34,12 +36,8 @@ def decoded(data: bytes, charset: str = "") -> str:
         if data.startswith(mark):
             return data.decode(name, "replace")
     said = CHARSET.search(data[:4096])
-    for name in (charset, said[1].decode("ascii") if said else "", "utf-8"):
-        try:
-            return data.decode(name)
-        except (LookupError, UnicodeDecodeError, ValueError):
-            continue
-    return data.decode("cp1252", "replace")  # what browsers do with a page that says nothing
+    named = (charset, said[1].decode("ascii") if said else "")
+    return charsets.decode(data, next((name for name in named if charsets.codec_of(name)), ""))
 
 
 def page(data: bytes, charset: str = "", *, has_frame: bool = True) -> tuple[str, str]:

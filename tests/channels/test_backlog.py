@@ -26,6 +26,9 @@ class Strict:
     def refuse(self, sender: str, why: str) -> None:
         raise AssertionError(why)
 
+    def find_refusal(self, received: Received) -> str:
+        return ""
+
     def is_welcome(self, sender: str) -> bool:
         return False
 

@@ -60,6 +60,9 @@ class Deaf:
     def refuse(self, sender: str, why: str) -> None:
         raise AssertionError("nothing can come")
 
+    def find_refusal(self, received: Received) -> str:
+        return ""
+
     def is_welcome(self, sender: str) -> bool:
         return False
 

@@ -19,7 +19,8 @@ MX, OWL = "mx.test", "owl@example.org"
 
 
 def read(data: bytes, html: str = "from html") -> reading.Mail:
-    return reading.read(data, own_address=OWL, trusted_server=MX, html=lambda body, charset: html)
+    head = reading.read_head(data, own_address=OWL, trusted_server=MX)
+    return reading.read_content(data, head, lambda body, charset: html)
 
 
 def raw(kind: str, body: str | bytes, *more: str) -> bytes:
@@ -62,7 +63,7 @@ def test_the_words_of_a_mail_are_found(name: str) -> None:
     data, words, signature, files = BODIES[name]
     found = read(data)
     assert (found.words, found.signature, len(found.attachments)) == (words, signature, files)
-    assert found.sender == "ann@example.org"
+    assert found.head.sender == "ann@example.org"
 
 
 QUOTATIONS = [
@@ -106,7 +107,7 @@ SENDERS: Sequence[tuple[str, str]] = [
 def test_a_sender_is_one_plain_address_or_the_mail_is_not_read(given: str, sender: str) -> None:
     data = b"From: " + given.encode() + b"\nMessage-ID: <1@x>\n\nhi"
     if sender:
-        assert read(data).sender == sender
+        assert read(data).head.sender == sender
     else:
         with pytest.raises(BadInput):
             read(data)

@@ -48,6 +48,9 @@ class Taken:
     def refuse(self, sender: str, why: str) -> None:
         self.texts.append(why)
 
+    def find_refusal(self, received: Received) -> str:
+        return ""
+
     def is_welcome(self, sender: str) -> bool:
         return False
 

@@ -213,6 +213,9 @@ class Heard:
     def refuse(self, sender: str, why: str) -> None:
         self.refused.append((sender, why))
 
+    def find_refusal(self, received: Received) -> str:
+        return ""
+
     def is_welcome(self, sender: str) -> bool:
         return True
 

@@ -109,23 +109,25 @@ class EmailChannel(Connection):
         if data is None:
             running.intake.refuse("somebody", f"a mail of {size} bytes is too large, the limit is {reading.MAX_BYTES}")
             return ""
-        own, trusted = self._address, self._settings.trusted_server
         try:
+            head = reading.read_head(data, own_address=self._address, trusted_server=self._settings.trusted_server)
+            # Whoever is not admitted costs no more than the header of their mail.
+            asks = Received(head.message_id, head.sender, "", head.at_ms, is_proven=head.authentication.is_proven)
+            if why := head.why_not or running.intake.find_refusal(asks):
+                running.intake.refuse(head.sender, why)
+                return ""
+            if head.sender in busy:
+                return head.sender
             with self._reading:
-                mail = reading.read(data, own_address=own, trusted_server=trusted, html=self._read_html)
+                mail = reading.read_content(data, head, self._read_html)
         except BadInput as error:
-            running.intake.refuse("somebody", error.message)
+            running.intake.refuse(reading.name_sender(data), error.message)
             return ""
-        if mail.why_not:
-            running.intake.refuse(mail.sender, mail.why_not)
-            return ""
-        if mail.sender in busy:
-            return mail.sender
         try:
             running.intake.take(received(mail))
         except Busy as error:
-            LOG.info("mails of %s are kept for later: %s", mail.sender[:200], error)
-            return mail.sender
+            LOG.info("mails of %s are kept for later: %s", head.sender[:200], error)
+            return head.sender
         return ""
 
     def _read_html(self, data: bytes, charset: str) -> str:
@@ -167,29 +169,29 @@ class _Look:
 
 def received(mail: reading.Mail) -> Received:
     """A mail as the gateway takes it: its subject belongs to what is said, what it repeats does not."""
-    is_answer = [reading.OWN_ID.fullmatch(one) for one in (*mail.in_reply_to, *mail.references)]
+    head, results = mail.head, mail.head.authentication
+    is_answer = [reading.OWN_ID.fullmatch(one) for one in (*head.in_reply_to, *head.references)]
     own_runs = [found[1] for found in is_answer if found]
-    said = mail.words if mail.in_reply_to or not mail.subject else f"{mail.subject}\n\n{mail.words}"
+    said = mail.words if head.in_reply_to or not head.subject else f"{head.subject}\n\n{mail.words}"
     repeated = "" if own_runs else mail.quoted  # of our own mails it is in the thread already
     text = f"{said}\n\n[The mail repeats:]\n{repeated}" if repeated else said
-    results = mail.authentication
     return Received(
-        mail.message_id,
-        mail.sender,
+        head.message_id,
+        head.sender,
         text,
-        mail.at_ms,
+        head.at_ms,
         own_chars=len(said) if repeated else None,
         is_proven=results.is_proven,
-        references=(*own_runs, *mail.in_reply_to, *reversed(mail.references)),
+        references=(*own_runs, *head.in_reply_to, *reversed(head.references)),
         is_new_thread=True,
         attachments=mail.attachments,
-        marks=(("mail", mail.sender),) if not results.is_proven else (),
+        marks=(("mail", head.sender),) if not results.is_proven else (),
         metadata={
             "mail": {
-                "address": mail.sender,
-                "subject": mail.subject,
-                "message_id": mail.message_id,
-                "references": list(mail.references),
+                "address": head.sender,
+                "subject": head.subject,
+                "message_id": head.message_id,
+                "references": list(head.references),
                 "signature": mail.signature,
                 "authentication": {"spf": results.spf, "dkim": results.dkim, "dmarc": results.dmarc},
             }

@@ -13,11 +13,12 @@ from email.policy import SMTP
 from email.utils import format_datetime, formataddr
 
 from appliance import __version__
-from appliance.channels.mail.reading import ADDRESS, MESSAGE_ID
+from appliance.channels.mail.reading import MESSAGE_ID
 from appliance.channels.markdown_html import render
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.records import Outbound
+from appliance.text.mail.head import ADDRESS
 
 NAME = "Owlbox"
 REPLY = re.compile(r"\s*re\s*:", re.IGNORECASE)
