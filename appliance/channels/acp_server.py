@@ -17,6 +17,7 @@ from appliance import __version__
 from appliance.clock import new_id
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.runtime.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, SERVER_ERROR
+from appliance.text.invisible import escape_invisible
 
 LOG = logging.getLogger(__name__)
 VERSION = 1
@@ -145,7 +146,12 @@ class AcpServer:
         """The threads that editors have begun."""
         found = [one for one in self._core.call("thread.list", {"type": "chat", "limit": 200}) if one["alias"].startswith(PREFIX)]
         cwd = str(params.get("cwd") or "/")
-        return {"sessions": [{"sessionId": one["alias"], "cwd": cwd, "title": one["title"] or one["alias"]} for one in found]}
+        return {
+            "sessions": [
+                {"sessionId": one["alias"], "cwd": cwd, "title": escape_invisible(one["title"], "line") or one["alias"]}
+                for one in found
+            ]
+        }
 
     def _prompt(self, params: dict[str, Any]) -> dict[str, Any]:
         session = self._sessions.get(str(params.get("sessionId")))
@@ -189,6 +195,7 @@ class AcpServer:
         shown = self._core.call("run.proposal", {"ref": ref, "run": session.run})
         title = " ".join(str(shown["subject"] or shown["action"]).split())[:200]
         content = [{"type": "content", "content": _text(str(shown["patch"] or shown["text"] or title)[:20_000])}]
+        title = escape_invisible(title, "exact")
         call = {"toolCallId": ref, "title": f"{shown['action']}: {title}", "kind": _kind(str(shown["action"])), "content": content}
         params = {"sessionId": session.name, "toolCall": {**call, "status": "pending"}, "options": list(OPTIONS)}
         answer = self._ask_editor(session, "session/request_permission", params)
@@ -313,7 +320,7 @@ def read_prompt(blocks: Any) -> tuple[str, str]:
         if kind == "text" and isinstance(block.get("text"), str):
             question.append(block["text"])
         elif kind == "resource_link":
-            question.append(f"[{block.get('name') or block.get('uri')}]({block.get('uri')})")
+            behind.append(f"[{block.get('name') or block.get('uri')}]({block.get('uri')})")  # a file's name is not what was typed
         elif kind == "resource" and isinstance(block.get("resource"), dict) and isinstance(block["resource"].get("text"), str):
             behind.append(f"[{block['resource'].get('uri')}]\n{block['resource']['text']}")
         else:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from appliance.cli import listings
 from appliance.cli.console import terminal, tool_command
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import Table, say, say_json, say_line, show
+from appliance.cli.console.terminal import Table, fitting, say, say_json, say_line, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -212,7 +212,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
         raise BadInput("name one session, or a folder for all", hint="owlbox session export ID, or --all DIR")
     with connected(home) as way:
         if args.id:
-            return _write_stream(way, "session.export", args.id, args.output)
+            return write_stream(way, "session.export", args.id, args.output)
         made = []
         Path(args.all).mkdir(mode=0o700, parents=True, exist_ok=True)
         known: list[dict[str, Any]] = []
@@ -222,7 +222,7 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
             folder = Path(args.all) / quote(found["context"], safe="@.")
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = folder / f"{quote(found['id'], safe='@.')}{SUFFIX}"
-            _write_stream(way, "session.export", found["id"], str(path))
+            write_stream(way, "session.export", found["id"], str(path))
             made.append(str(path))
     return show(args, made, "\n".join(made) or "no sessions")
 
@@ -230,13 +230,18 @@ def session_export(args: argparse.Namespace, home: Home) -> int:
 def thread_export(args: argparse.Namespace, home: Home) -> int:
     """Write one thread."""
     with connected(home) as way:
-        return _write_stream(way, "thread.export", args.id, args.output)
+        return write_stream(way, "thread.export", args.id, args.output)
 
 
-def _write_stream(way: Reach, method: str, ref: str, path: str) -> int:
+def write_stream(way: Reach, method: str, ref: str, path: str) -> int:
     """What a method streams, to standard output or whole into a private file, or not at all."""
     if not path:
-        way.call(method, {"id": ref}, lambda name, value: print(value["text"], end="") if name == "line" else None)
+
+        def write(name: str, value: dict[str, Any]) -> None:
+            if name == "line":
+                print(fitting(value["text"], sys.stdout), end="")
+
+        way.call(method, {"id": ref}, write)
         return 0
     target = Path(path)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused, TooLarge
 from appliance.ingest import prompt_documents
-from appliance.ingest.box_refs import owner_of
+from appliance.ingest.box_refs import owner_of, ref_of
 from appliance.ingest.document_methods import Described, describe, read_text
 from appliance.ingest.notes import Folder
 from appliance.ingest.prompt_documents import KEYS, LOADING, MAX_CHARS, MODIFICATION
@@ -49,6 +49,10 @@ class Documents:
     def read(self, name: str) -> str:
         """A document with its front matter; NotFound when there is none."""
         return self._read_existing(self._document_path(name))
+
+    def ref(self, name: str) -> str:
+        """The reference of a document."""
+        return ref_of(self._box, self._document_path(name))
 
     def replace(self, name: str, content: str, run: str = "", *, is_own: bool = True, is_vouched: bool = False) -> bool:
         """The document holds this from now on, "" for nothing; whether it is new. Refused where it is not for the assistant.

@@ -24,6 +24,11 @@ class ListedDocument(TypedDict):
     words: int
 
 
+class DocumentText(TypedDict):
+    ref: str
+    text: str
+
+
 @tool(group="memory", menu=(), needs=Needs(reach=Reach("document", named="MEMORY")))
 def memory_write(content: Whole, *, documents: Documents, runs: Runs, caller: Caller) -> str:
     """Replace the document of what to remember always."""
@@ -58,9 +63,10 @@ def document_list(*, documents: Documents) -> Reply[list[ListedDocument]]:
 
 
 @tool(group="documents", is_read_only=True, menu=())
-def document_read(name: Name, *, documents: Documents) -> str:
+def document_read(name: Name, *, documents: Documents) -> Reply[DocumentText]:
     """Read a document of the prompts with its front matter."""
-    return documents.read(name)
+    text = documents.read(name)
+    return Reply(DocumentText(ref=documents.ref(name), text=text), text)
 
 
 @tool(group="documents", menu=(), needs=WRITES)

@@ -66,7 +66,8 @@ def test_a_talk_is_answered_once_however_often_its_event_comes(place: Place) -> 
     place.space.event("hello &lt;owl&gt;", ts="5.0001")
     place.space.event("hello &lt;owl&gt;", ts="5.0001")
     place.space.event("it is me", user=ANN)
-    assert {"channel": "D0DM", "markdown_text": SAID} in place.posts(2) and len(place.space.posts()) == 2
+    said = {"channel": "D0DM", "markdown_text": SAID, "unfurl_links": False, "unfurl_media": False}
+    assert said in place.posts(2) and len(place.space.posts()) == 2
     assert place.rig.session_of("hello <owl>")[0] == f"slack:{TEAM}/{BEN}"
     assert place.rig.session_of("it is me")[:2] == ("local:ann", "user:ann") and place.rig.marks("it is me") == []
 

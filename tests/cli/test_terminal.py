@@ -4,12 +4,13 @@ import io
 import os
 import pty
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TextIO
+from contextlib import redirect_stdout, suppress
+from typing import Any, TextIO
 
 import pytest
 from process import Box, a_box  # noqa: F401
 
+from appliance.cli import session
 from appliance.cli.console import terminal
 
 ID = "019ab2c4-0000-7000-8000-00000000000"
@@ -161,6 +162,22 @@ def test_a_terminal_is_shown_what_nobody_sees() -> None:
     told = on_terminal(lambda out: terminal.say(f"page2{hidden}\x1b[2J a\u200bb 👩\u200d🚀", out))
     assert told == "page2\\u{e0034}\\u{e0037}\\u{1b}[2J a\\u{200b}b 👩\u200d🚀\n"
     assert on_terminal(lambda out: terminal.complain("no\nsuch\u202e thing", out)) == "owlbox: no such\\u{202e} thing\n"
+
+
+def test_an_export_on_a_terminal_shows_what_nobody_sees_and_in_a_pipe_is_as_it_is() -> None:
+    class Told:
+        """A core that streams one line."""
+
+        def call(self, method: str, params: Any = None, listen: Any = None) -> None:
+            listen("line", {"text": '{"title": "a\u202eb\u2028c"}\n'})
+
+    def export(out: TextIO) -> None:
+        with redirect_stdout(out):
+            session.write_stream(Told(), "thread.export", "x", "")  # type: ignore[arg-type]
+
+    assert on_terminal(export) == '{"title": "a\\u{202e}b\\u{2028}c"}\n'
+    export(piped := io.StringIO())
+    assert piped.getvalue() == '{"title": "a\u202eb\u2028c"}\n'
 
 
 def test_no_cell_and_no_line_is_forged() -> None:

@@ -141,8 +141,8 @@ def test_a_document_stands_behind_the_question_and_a_picture_is_refused() -> Non
     document = {"type": "resource", "resource": {"uri": "file:///a.md", "text": "green tea"}}
     link = {"type": "resource_link", "name": "b", "uri": "file:///b.md"}
     assert read_prompt([{"type": "text", "text": "what tea?"}, document, link]) == (
-        "what tea?\n[b](file:///b.md)",
-        "[file:///a.md]\ngreen tea",
+        "what tea?",
+        "[file:///a.md]\ngreen tea\n\n[b](file:///b.md)",
     )
     for wrong in ([], "x", [{"type": "image", "data": "", "mimeType": "image/png"}], [{"type": "text"}], [3], None):
         with pytest.raises(BadInput):

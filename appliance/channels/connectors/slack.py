@@ -220,7 +220,10 @@ class SlackChannel(Connection):
         return text[MAX_PART:]
 
     def _post(self, channel: str, text: str, thread: str) -> str:
-        posted = self._api.call("chat.postMessage", self._bot_token(), channel=channel, markdown_text=text, thread_ts=thread)
+        # Slack would ask every address in an answer for a preview, whoever wrote it there: nothing leaves without a click.
+        quiet = {"unfurl_links": False, "unfurl_media": False}
+        given = {"channel": channel, "markdown_text": text, "thread_ts": thread, **quiet}
+        posted = self._api.call("chat.postMessage", self._bot_token(), **given)
         moment = str(posted.get("ts", ""))
         self._own[f"{channel}/{moment}"] = thread  # the newest last: an edit is not a post
         while len(self._own) > OWN_POSTS:

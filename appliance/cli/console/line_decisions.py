@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from appliance.cli.console.connect import Reach
 from appliance.cli.console.terminal import Answer, say
 from appliance.errors import OwlError
+from appliance.text.invisible import escape_invisible
 
 QUESTION = "ask_user"
 HOW = "Type accept, or reject, or reject and the reason."
@@ -54,12 +55,12 @@ def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) ->
         say(f"The owl asks: {full['text'].rstrip()}", aside)
     else:
         number = f" (1 of {len(found)})" if len(found) > 1 else ""
-        what = " ".join(word for word in (full["action"], full["source"], full["subject"]) if word)
+        what = " ".join(escape_invisible(word, "exact") for word in (full["action"], full["source"], full["subject"]) if word)
         say(f"Waiting for your decision{number}: {what}", aside)
         for line in _change_lines(full, is_plain):
             say(line, aside)
         if full.get("because"):
-            say(f"It is held because of {full['because']}.", aside)
+            say(f"It is held because of {escape_invisible(full['because'], 'exact')}.", aside)
     say(ANSWER if waiting.is_question else HOW, aside)
     return waiting
 
