@@ -14,11 +14,14 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import msgspec.inspect
 from msgspec import Struct
 
 from appliance.errors import BadInput
 
 MISSING = inspect.Parameter.empty
+RECORDS = (msgspec.inspect.StructType, msgspec.inspect.TypedDictType, msgspec.inspect.DataclassType)
+NESTED = (*RECORDS, msgspec.inspect.DictType, msgspec.inspect.ListType, msgspec.inspect.VarTupleType, msgspec.inspect.Metadata)
 
 
 class Range(Struct, frozen=True):
@@ -65,6 +68,8 @@ class Signature(Struct, frozen=True):
                 continue
             try:
                 bound[f.name] = msgspec.convert(values[f.name], f.type)
+                if isinstance(values[f.name], (dict, list, tuple)):
+                    problems += _list_unknown(values[f.name], msgspec.inspect.type_info(f.type), f.name)
             except msgspec.ValidationError as error:
                 message, _, path = str(error).partition(" - at `$")
                 if (choices := _choices_of(f.type)) and not path:
@@ -123,6 +128,27 @@ def schema_of(returns: Any) -> dict[str, Any]:
         if get_origin(returns) in (list, tuple, Sequence) and inner:
             return {"type": "array", "items": schema_of(inner[0])}
         return {"type": "object"}
+
+
+def _list_unknown(value: Any, kind: msgspec.inspect.Type, path: str) -> list[str]:
+    """The keys inside a checked value that none of its records has: what is left out silently would be taken for done."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _list_unknown(value, kind.type, path)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        tries = [_list_unknown(value, one, path) for one in kind.types if isinstance(one, NESTED)]
+        return min(tries, key=len, default=[])
+    if isinstance(value, Mapping):
+        if isinstance(kind, msgspec.inspect.DictType):
+            return [told for key, one in value.items() for told in _list_unknown(one, kind.value_type, f"{path}.{key}")]
+        if not isinstance(kind, RECORDS):
+            return []
+        fields = {field.encode_name: field for field in kind.fields}
+        unknown = [f"{path}.{key}: unknown argument, expected {', '.join(fields)}" for key in value if key not in fields]
+        known = (_list_unknown(one, fields[key].type, f"{path}.{key}") for key, one in value.items() if key in fields)
+        return [*unknown, *(told for inner in known for told in inner)]
+    if isinstance(value, (list, tuple)) and isinstance(kind, (msgspec.inspect.ListType, msgspec.inspect.VarTupleType)):
+        return [told for n, one in enumerate(value) for told in _list_unknown(one, kind.item_type, f"{path}[{n}]")]
+    return []
 
 
 def _choices_of(kind: Any) -> tuple[Any, ...]:

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
+import msgspec.inspect
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from appliance import tools
+from appliance.agent.toolbox import read_tool
 from appliance.errors import BadInput
 from appliance.records import Ask
 from appliance.runtime.signatures import Range, schema_of, signature
@@ -75,6 +78,71 @@ def test_a_nested_value_becomes_its_record_and_its_problems_carry_the_whole_path
     assert signature(dig).bind({"beds": [{"name": "north"}]}) == {"beds": [Bed("north", 1)]}
     with pytest.raises(BadInput, match=r"beds\[0\]\.rows: Expected `int`, got `str`"):
         signature(dig).bind({"beds": [{"name": "north", "rows": "two"}]})
+
+
+class Patch(msgspec.Struct, frozen=True):
+    line: int
+    text: str = ""
+
+
+def edit(
+    patches: Annotated[tuple[Patch, ...], "lines"],
+    beds: Annotated[dict[str, Bed] | None, "by name"] = None,
+    first: Annotated[Patch | None, "one"] = None,
+    free: Annotated[dict[str, Any] | None, "anything"] = None,
+) -> None:
+    """Edit."""
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"patches": [{"line": 1}, {"line": 2, "is_last": True}]}, "patches[1].is_last: unknown argument, expected line, text"),
+        ({"patches": [], "beds": {"a": {"name": "a", "colour": 1}}}, "beds.a.colour: unknown argument, expected name, rows"),
+        ({"patches": [], "first": {"line": 1, "lines": 2}}, "first.lines: unknown argument, expected line, text"),
+        ({"patches": [{"line": 1, "text": "x"}], "free": {"what": {"ever": 1}}, "first": None}, ""),
+    ],
+)
+def test_a_key_inside_a_value_is_known_or_refused(values: dict[str, Any], message: str) -> None:
+    if not message:
+        assert signature(edit).bind(values)["free"] == values["free"]
+        return
+    with pytest.raises(BadInput) as caught:
+        signature(edit).bind(values)
+    assert caught.value.message == message
+
+
+def test_every_tool_refuses_what_it_does_not_know_inside_its_arguments() -> None:
+    """A key beside those of a record, in whatever tool takes one."""
+    tried = set()
+    for one in map(read_tool, tools.load()):
+        for field in one.signature.fields:
+            sample = _sample(msgspec.inspect.type_info(field.type))
+            if sample is None:
+                continue
+            with pytest.raises(BadInput, match="surplus"):
+                one.signature.bind({field.name: sample})
+            tried.add(one.mark.name)
+    assert {"skill_write", "skill_edit", "context_edit"} <= tried
+
+
+def _sample(kind: msgspec.inspect.Type) -> Any:
+    """A value of a type in which a record has a key too many; None for a type without records."""
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _sample(kind.type)
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return next((made for one in kind.types if (made := _sample(one)) is not None), None)
+    if isinstance(kind, (msgspec.inspect.ListType, msgspec.inspect.VarTupleType)):
+        return None if (inner := _sample(kind.item_type)) is None else [inner]
+    if not isinstance(kind, (msgspec.inspect.StructType, msgspec.inspect.TypedDictType, msgspec.inspect.DataclassType)):
+        return None
+    return {field.encode_name: _plain(field.type) for field in kind.fields if field.required} | {"surplus": 1}
+
+
+def _plain(kind: msgspec.inspect.Type) -> Any:
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return _plain(kind.types[0])
+    return 1 if isinstance(kind, msgspec.inspect.IntType) else [] if isinstance(kind, msgspec.inspect.VarTupleType) else "x"
 
 
 def test_the_schema_lists_arguments_and_no_services() -> None:
