@@ -329,7 +329,7 @@ class Agent:
         settings, plain = talk.work.settings, talk.plain
         most = route.max_tokens or self.limits.max_output_tokens
         usual = self.limits.temperature if plain is None else plain.temperature
-        role = talk.role.temperature if plain is None or talk.role.is_temperature_set else None
+        is_role = talk.role.is_temperature_set or (plain is None and settings.layout == "chat" and usual == Limits().temperature)
         return Ask(
             system=packet.system,
             messages=self.hooks.filter(hook_points.MESSAGES, packet.messages, talk.run),
@@ -339,7 +339,7 @@ class Agent:
             slot=talk.run,
             person=talk.person,
             is_background=talk.role.is_background,
-            temperature=next(t for t in (settings.temperature, role, usual) if t is not None),
+            temperature=next(t for t in (settings.temperature, talk.role.temperature if is_role else None, usual) if t is not None),
             repeat_penalty=0.0 if plain is None else plain.repeat_penalty,
             max_tokens=most if plain is None else min(most, plain.max_tokens),
             stop=() if plain is None else plain.stop,

@@ -289,7 +289,7 @@ class Courier:
                 self._outbox.thread(notification),
                 notification.correlation,
                 notification.marks,
-                files_of=notification.session,
+                files_of=notification.session if notification.session != address.session and notification.attachment else "",
             )
             is_ours = self._outbox.begin_sending(posting.id, address.channel, durable=not channel.is_idempotent)
         except OwlError as error:

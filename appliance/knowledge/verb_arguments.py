@@ -16,7 +16,7 @@ from appliance.text import edits
 from appliance.text.references import scheme_of
 from appliance.text.tokens import estimate
 
-MAX_KNOWLEDGE_TOKENS = 512
+KNOWLEDGE_TOKENS = 512  # of a piece of knowledge, where nothing else is set
 FIELDS = tuple(name for name in Content.__struct_fields__ if name not in ("body", "blob", "original"))
 
 
@@ -110,9 +110,9 @@ def check_hash(path: str, entry: Entry | None, expected: str | None) -> None:
         raise Conflict(f"{path} {what}", hint="read it again and repeat the change on what is there now")
 
 
-def check_knowledge(path: str, text: str) -> None:
+def check_knowledge(path: str, text: str, most: int) -> None:
     """TooLarge for a piece of knowledge that should be several."""
     tokens = estimate(text)
-    if scheme_of(path) == "known" and tokens > MAX_KNOWLEDGE_TOKENS:
-        message = f"{path}: {len(text)} characters are {tokens} tokens, a piece of knowledge has at most {MAX_KNOWLEDGE_TOKENS}"
+    if scheme_of(path) == "known" and tokens > most:
+        message = f"{path}: {len(text)} characters are {tokens} tokens, a piece of knowledge has at most {most}"
         raise TooLarge(message, hint="split it into several entries, one thing each")

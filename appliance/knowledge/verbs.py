@@ -25,6 +25,7 @@ from appliance.knowledge.schemes import REFUSED, Schemes, is_file
 from appliance.knowledge.selection import Match, Selection, limit_lines, plain_start, render_lines, render_matches, window
 from appliance.knowledge.verb_arguments import (
     FIELDS,
+    KNOWLEDGE_TOKENS,
     WHOLE,
     Look,
     Write,
@@ -68,12 +69,14 @@ class Verbs:
         *,
         is_file_change_proposed: bool = True,
         files: Files | None = None,
+        knowledge_tokens: int = KNOWLEDGE_TOKENS,
     ) -> None:
         self._store = store
         self._entries = entries
         self._views = views
         self._schemes = schemes
         self._is_proposing = is_file_change_proposed
+        self._knowledge_tokens = knowledge_tokens
         self._files = files or NoFiles()
         self.writes = EntryWrites(entries, views, schemes, self._files)
         self._selection = Selection(store, entries, views, schemes)
@@ -200,7 +203,7 @@ class Verbs:
             return self._propose_text(actor, path, entry, write)
         edited = rewrite(path, None if entry is None else entry.body, write)
         if edited is not None:
-            check_knowledge(path, edited.text)
+            check_knowledge(path, edited.text, self._knowledge_tokens)
             if entry is None and (asked := self._find_question(actor, path, edited.text)) is not None:
                 self._views.wrote(actor, asked.id)
                 self._show_entry(actor, asked.id, write.visibility, write.summary)
@@ -396,7 +399,7 @@ class Verbs:
     def _transfer_now(
         self, actor: Actor, verb: Verb, entry: Entry, there: Entry | None, path: str, visibility: Visibility | None
     ) -> None:
-        check_knowledge(path, entry.body)
+        check_knowledge(path, entry.body, self._knowledge_tokens)
         others = self._views.watchers(entry.id, beside=actor.run)
         is_file = self.writes.is_on_disk(actor, entry.path, entry)
         if verb == "mv" and there is None and not others and not is_file and entry.scope == self.writes.scope(actor, path):

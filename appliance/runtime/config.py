@@ -165,25 +165,6 @@ def secrets(config: Config) -> tuple[str, ...]:
     return tuple(value for value in found if value and not value.startswith("secret:"))
 
 
-def not_used(config: Config) -> tuple[str, ...]:
-    """Keys that are set although nothing uses them in this version."""
-    return tuple(_set_too_early(Config(), config, "", False))
-
-
-def _set_too_early(usual: Any, given: Any, key: str, is_later: bool) -> Iterator[str]:
-    for item in fields(usual):
-        before, after, inner = vars(usual)[item.name], vars(given)[item.name], _join_key(key, item.name)
-        is_late = is_later or about(item).is_later
-        if is_dataclass(before):
-            yield from _set_too_early(before, after, inner, is_late)
-        elif is_late and before != after:
-            yield inner
-        elif isinstance(after, Mapping):
-            for name, entry in after.items():
-                if is_dataclass(entry) and not isinstance(entry, type):
-                    yield from _set_too_early(before.get(name, type(entry)()), entry, _join_key(inner, name), is_late)
-
-
 # -- the file -------------------------------------------------------------------------------------
 
 
@@ -487,7 +468,6 @@ def _pools_named(config: Config) -> Iterator[tuple[str, str]]:
     yield "models.pool", config.models.pool
     yield "heartbeat.pool", config.heartbeat.pool
     yield from ((f"agents.{role}.pool", agent.pool) for role, agent in config.agents.items())
-    yield from ((f"tools.spawn.profiles.{name}.pool", profile.pool) for name, profile in config.tools.spawn.profiles.items())
 
 
 def _check_tools(config: Config) -> None:

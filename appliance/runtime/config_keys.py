@@ -22,7 +22,6 @@ class About:
 
     `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
     `is_shown`: `owlbox init` writes it into a new file, as a comment.
-    `is_later`: it is checked, and nothing uses it in this version; on a table or a set of named tables, nothing in it.
     `is_broker`: the broker reads it at its start, so a change waits until the broker was renewed.
     `is_restart`: parts are built with it once, so a change waits for the next start. Both hold for all of a table.
     `is_rest`: a table of names that stand beside the other keys of its table, not below a name of its own.
@@ -37,7 +36,6 @@ class About:
     is_needed: bool = False
     is_secret: bool = False
     is_shown: bool = False
-    is_later: bool = False
     is_broker: bool = False
     is_restart: bool = False
     is_rest: bool = False
@@ -53,7 +51,6 @@ class About:
         """The same for a key of a table: what holds for all of it holds for the key."""
         return replace(
             self,
-            is_later=self.is_later or table.is_later,
             is_broker=self.is_broker or table.is_broker,
             is_restart=self.is_restart or table.is_restart,
         )
@@ -105,7 +102,7 @@ def default_of(item: Field[Any]) -> Any:
 def setting(
     default: Any, doc: str, *, seed: str = "", within: tuple[float, float] | None = None, mark: str = "", folder: str = ""
 ) -> Any:
-    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, later, broker, restart, rest."""
+    """A dataclass field with its description; `mark` holds any of the words needed, secret, shown, broker, restart, rest."""
     marks = {f"is_{word}": True for word in mark.split()}
     known = About(doc, seed, within, folder=folder, **marks)
     if isinstance(default, dict):

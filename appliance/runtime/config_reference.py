@@ -33,7 +33,6 @@ listed here is an error that names the nearest one. `owlbox config list` shows e
 - A key marked *needed* may not be empty; in a table with `enabled`, only when that is true. A remote
   provider needs its `key` as soon as a pool or a role names it. Better than the key itself is
   `secret:NAME`, the name of a secret in the vault.
-- A key that is *not used yet* is checked, and has no effect in this version; the log of the core names those that are set.
 - `owlbox reload` puts a changed key in force at once, and says which are. One marked *by the next broker* waits until the
   model process has answered what it is being asked, one marked *after a restart* for the next start of the core; until then
   `owlbox status` names it as pending.
@@ -89,7 +88,7 @@ def default_toml() -> str:
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
-        lines = [line for item in table.items if _is_shown(item, table) for line in _comment_lines(item)]
+        lines = [line for item in table.items if about(item).is_shown for line in _comment_lines(item)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
     return "\n".join([*parts, EXAMPLES])
@@ -139,7 +138,6 @@ def _format_row(table: Table, item: Field[Any]) -> str:
     name = f"{table.name}.NAME" if table.name == item.name or known.is_rest else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")
     waits = known.within_table(table.known)
-    meaning += " *Not used yet.*" if waits.is_later else ""
     meaning += " *After a restart.*" if waits.is_restart else " *By the next broker.*" if waits.is_broker else ""
     default = default_of(item)
     shown = "unset" if default is None else f"`{toml(default)}`"
@@ -161,11 +159,6 @@ def _describe_type(item: Field[Any]) -> str:
     if origin is Mapping:
         return f"table of {words[args[1]]}{span}"
     return words[args[0] if args else kind] + span
-
-
-def _is_shown(item: Field[Any], table: Table) -> bool:
-    """True for a key that a new file mentions: one that has an effect in this version."""
-    return about(item).is_shown and not about(item).within_table(table.known).is_later
 
 
 def _comment_lines(item: Field[Any]) -> list[str]:

@@ -27,7 +27,6 @@ Level = Literal["", "silent", "error", "warn", "info", "debug"]
 class System(Keys):
     """The box itself."""
 
-    name: str = setting("owlbox", "Name the assistant answers to.", seed="A system.name", mark="needed later")
     timezone: str = setting("local", "`local`, `UTC`, `+HH:MM` or an IANA name.", seed="A system.timezone", mark="needed shown")
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="broker")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug", mark="broker")
@@ -163,7 +162,7 @@ class Budget(Keys):
 
     ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
     entry_token_limit: int = setting(
-        512, "Longest entry shown whole.", seed="R entry token limit", within=(1, 1_000_000), mark="later"
+        512, "Longest piece of knowledge that is written.", seed="R entry token limit", within=(1, 1_000_000), mark="restart"
     )
     token_divisor: float = setting(
         2, "Characters per token where nothing better is known.", seed="R token divisor", within=(0.5, 16)
@@ -191,7 +190,6 @@ class Runs(Keys):
         "What a chat is called: by the pool `small` where its model is large enough, always by that pool, or by its first words.",
         seed="B chat titles",
     )
-    think: bool = setting(False, "Let models think before they answer.", seed="R think", mark="later")
     copies: Copied = setting("entries", "Runs that keep what their model was sent: of entries, all, or none.", seed="R audit")
 
 
@@ -227,9 +225,6 @@ class Delegation(Keys):
 class Orchestrator(Keys):
     """How the core looks after its parts."""
 
-    message_poll_ms: int = setting(
-        2000, "Pause between looks for messages, where polling is used.", seed="A messages", within=(10, DAY_MS), mark="later"
-    )
     result_poll_ms: int = setting(
         1000, "Pause between looks for results, where polling is used.", seed="A results", within=(10, DAY_MS)
     )
@@ -247,7 +242,6 @@ class Matrix(Keys):
     homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed")
     user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed")
     token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret")
-    device: str = setting("SQUIDBOT01", "Its device id.", seed="S matrix.device_id", mark="needed later")
     policy: Literal["open", "mention", "allowlist"] = setting("mention", "Whom it reads: docs/channels.md.", seed="S matrix.policy")
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
@@ -451,12 +445,11 @@ class Sessions(Keys):
 
 
 class Api(Keys):
-    """The local socket, and fetching."""
+    """The local socket."""
 
     rpc_timeout_ms: int = setting(
         30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS), mark="restart"
     )
-    fetch_timeout_ms: int = setting(300_000, "Longest time of a fetch.", seed="R fetch timeout", within=(1, DAY_MS), mark="later")
     max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000), mark="restart")
 
 

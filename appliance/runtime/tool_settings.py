@@ -119,23 +119,6 @@ class WebSearch(Keys):
     max_results: int = setting(5, "Results where the call does not say.", seed="S max_results", within=(1, 50))
 
 
-class Profile(Keys):
-    """A kind of helper that may be spawned."""
-
-    pool: str = setting("", "A pool; empty means `models.pool`.", seed="S profile pool")
-    files: tuple[str, ...] = setting(("AGENTS.md", "ENVIRONMENT.md"), "Documents it starts with.", seed="S profile bootstrap files")
-    prompt_file: str = setting("", "More instructions, from a file in box/.", seed="S profile prompt file")
-    prompt: str = setting("", "More instructions, written here.", seed="S profile inline prompt")
-    tools: tuple[str, ...] = setting((), "Its tools; none means all but spawn.", seed="S profile tools")
-
-
-class Spawn(Keys):
-    """Helpers that work beside a chat."""
-
-    enabled: bool = setting(False, "Offer it.", seed="S tools.spawn.enabled")
-    profiles: Mapping[str, Profile] = setting({}, "Kinds of helpers.", seed="S tools.spawn.profiles")
-
-
 class McpServer(Keys):
     """A server of tools that speaks MCP; `owlbox mcp add` writes the same into `servers.json`."""
 
@@ -188,7 +171,6 @@ class Tools(Keys):
     search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled")
     web: Web = Web()
     web_search: WebSearch = setting(WebSearch(), "", mark="restart")
-    spawn: Spawn = setting(Spawn(), "", mark="later")
     mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
     mcp_direct: int = setting(
         20, "So many tools of servers are offered by their names; when there are more, through `mcp_exec`.", within=(0, 1000)

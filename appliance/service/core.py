@@ -369,7 +369,7 @@ class Core:
             logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
             self.events.publish(ConfigReloaded(settings, keys))
             pending = self.pending()
-            waiting = [*pending.broker, *pending.restart, *(key for key in keys if config.described(key).is_later)]
+            waiting = [*pending.broker, *pending.restart]
             now = ", ".join(key for key in keys if key not in waiting)
             LOG.info("configuration reloaded: %s; pending: %s", now or "nothing changed", pending.text() or "nothing")
             self.skills.sync()  # folders of skills outside box/ are not watched

@@ -19,7 +19,7 @@ from typing import IO, Any
 from appliance import __version__
 from appliance.clock import Alarms
 from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
-from appliance.runtime import config, paths, sd_notify
+from appliance.runtime import paths, sd_notify
 from appliance.runtime.jsonrpc import NOBODY, Peer
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_server import Gate, Listener, listen
@@ -233,8 +233,6 @@ def _settle(core: Core) -> None:
 def _announce(core: Core) -> None:
     """Say on stderr who is up; `serve` itself never opens a terminal."""
     print(f"owlbox {__version__} serves {core.home.root}", file=sys.stderr, flush=True)
-    if too_early := config.not_used(core.live.current):
-        LOG.warning("set, but not used in this version: %s", ", ".join(too_early))
 
 
 def _wait(core: Core, signals: Signals, notifier: sd_notify.Notifier, path: str) -> bool:

@@ -36,6 +36,7 @@ from appliance.records import (
     Piece,
     Preparing,
     Route,
+    RunSettings,
     Step,
     Thinking,
     ToolCall,
@@ -587,6 +588,18 @@ def test_the_role_s_temperature_is_asked_for(role: Role, temperature: float) -> 
     model = PlayedModel([["Hello."]])
     list(agent(model, PlayedTools()).loop("run", (LOCAL,), CancelToken(), role=role))
     assert model.asked[0][1].temperature == temperature
+
+
+@pytest.mark.covers("R-199")
+@pytest.mark.parametrize(
+    ("layout", "usual", "asked"), [("entries", 0.1, 0.1), ("chat", 0.1, 0.7), ("chat", 0.3, 0.3), ("entries", 0.3, 0.3)]
+)
+def test_the_configured_temperature_holds_for_work_and_where_the_home_sets_it(layout: Any, usual: float, asked: float) -> None:
+    model = PlayedModel([["Hello."]])
+    work = Work(settings=RunSettings(layout=layout))
+    made = agent(model, PlayedTools(), temperature=usual)
+    list(made.loop("run", (LOCAL,), CancelToken(), work=work, role=Role(temperature=0.7)))
+    assert model.asked[0][1].temperature == asked
 
 
 # -- verdicts, through the agent ----------------------------------------------------------------------

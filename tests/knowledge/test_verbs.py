@@ -562,6 +562,13 @@ def test_a_move_removes_its_source_only_on_success(bench: Bench) -> None:
     assert bench.body("known://birds/a") == "hoot"
 
 
+@pytest.mark.covers("R-115", "R-202")
+def test_how_long_a_piece_of_knowledge_may_be_is_set(bench: Bench) -> None:
+    verbs = Verbs(bench.store, bench.entries, bench.views, Schemes(), knowledge_tokens=4)
+    told(verbs.set(bench.me, "known://long", Write("x" * 9)), 413, "too_large", "at most 4")
+    told(verbs.set(bench.me, "known://short", Write("x" * 8)), 200, "ok")
+
+
 @pytest.mark.covers("R-119", "R-120")
 @pytest.mark.parametrize("verb", ["cp", "mv"])
 def test_all_that_a_pattern_matches_goes_below_a_folder(bench: Bench, verb: str) -> None:

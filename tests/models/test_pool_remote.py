@@ -440,7 +440,6 @@ def test_a_reset_of_nobody_names_those_there_are(tmp_path: Path) -> None:
         ('[routes.r]\nprovider = "openai"\nmodel = "m"\nalso = ["nobody/m"]', "routes.r.also[0]"),
         ('[routes.r]\nprovider = "openai"\nmodel = "m"\nalso = ["openai"]', "routes.r.also[0]"),
         ('[heartbeat]\npool = "none"', "heartbeat.pool"),
-        ('[tools.spawn.profiles.p]\npool = "none"', "tools.spawn.profiles.p.pool"),
         ("[pools]\nempty = []", "pools.empty"),
         ('[providers.openai]\nfallback = ["none"]', "providers.openai.fallback[0]"),
         ('[pools]\nbig = ["anthropic/m"]', "providers.anthropic.key"),
@@ -462,4 +461,4 @@ def test_a_key_alone_makes_a_known_provider_usable(tmp_path: Path) -> None:
     (tmp_path / "owlbox.toml").write_text(text + '[providers.openai]\nkey = "secret:llm/openai"\n')
     found = config.load(Home(tmp_path), {})
     assert found.providers["openai"].base_url == "https://api.openai.com/v1" and found.prices["openai/gpt-4o:x"].input == 1
-    assert config.not_used(found) == () and config.secrets(found) == ()
+    assert config.secrets(found) == ()

@@ -73,24 +73,20 @@ SEEDS = {
         "runs.max_cycles": 3,
         "runs.max_period": 4,
         "runs.retention_days": 31,
-        "runs.think": False,
         "models.temperature": 0.1,
         "api.rpc_timeout_ms": 30_000,
-        "api.fetch_timeout_ms": 300_000,
         "llm.deadline_ms": 600_000,
         "llm.max_backoff_ms": 30_000,
         "store.mmap_mb": 0,
         "system.debug": False,
     },
     "A-259": {
-        "system.name": "owlbox",
         "system.timezone": "local",
         "system.admin_users": (),
         "sandbox.cpus": 1.0,
         "sandbox.memory_mb": 512,
         "sandbox.max_concurrent": 10,
         "sandbox.mounts": (),
-        "orchestrator.message_poll_ms": 2000,
         "orchestrator.health_interval_ms": 30_000,
         "orchestrator.health_timeout_ms": 5000,
         "orchestrator.health_failures": 3,
@@ -124,14 +120,12 @@ SEEDS = {
         "tools.search_history": True,
         "tools.web_search.enabled": False,
         "tools.web_search.provider": "searxng",
-        "tools.spawn.enabled": False,
         "tools.mcp": {},
         "channels.matrix.enabled": False,
         "channels.email.enabled": False,
     },
     "S-029": {
         "channels.matrix.homeserver": "https://matrix.org",
-        "channels.matrix.device": "SQUIDBOT01",
         "channels.matrix.policy": "mention",
         "channels.email.imap_port": 993,
         "channels.email.smtp_port": 587,
@@ -305,8 +299,8 @@ def test_bad_variable_is_refused_by_name(refuse, variable, text, words):
     ],
 )
 def test_placeholder_is_replaced(read, text, value):
-    loaded = read(f'[system]\nname = "{text}"\nadmin_users = ["{text}"]', {"WHO": "ada", "EMPTY": ""})
-    assert (loaded.system.name, loaded.system.admin_users) == (value, (value,))
+    loaded = read(f'[sandbox]\nworkspace = "{text}"\n[system]\nadmin_users = ["{text}"]', {"WHO": "ada", "EMPTY": ""})
+    assert (loaded.sandbox.workspace, loaded.system.admin_users) == (value, (value,))
 
 
 @pytest.mark.covers("A-261", "R-203")
@@ -317,11 +311,11 @@ def test_unset_placeholder_names_variable_and_key(refuse):
 
 
 def test_replaced_text_is_not_replaced_again(read):
-    assert read('[system]\nname = "${A}"', {"A": "${B}", "B": "c"}).system.name == "${B}"
+    assert read('[channels.email]\nuser = "${A}"', {"A": "${B}", "B": "c"}).channels.email.user == "${B}"
 
 
 def test_broken_placeholder_is_refused(refuse):
-    assert refuse('[system]\nname = "${WHO"', {"WHO": "x"}).key == "system.name"
+    assert refuse('[channels.email]\nuser = "${WHO"', {"WHO": "x"}).key == "channels.email.user"
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -358,7 +352,7 @@ def test_broken_placeholder_is_refused(refuse):
         ("[models]\nthreads = true", "models.threads", "True: must be a whole number"),
         ('[models]\nthreads = "4"', "models.threads", "'4': must be a whole number"),
         ("[models]\nthreads = 1.0", "models.threads", "a whole number"),
-        ("[system]\nname = 5", "system.name", "5: must be text"),
+        ("[channels.email]\nuser = 5", "channels.email.user", "5: must be text"),
         ("[system]\ndebug = 1", "system.debug", "true or false"),
         ('[system]\nadmin_users = "ada"', "system.admin_users", "a list"),
         ("system = 1", "system", "must be a table"),
@@ -443,7 +437,6 @@ def test_file_that_cannot_be_read_is_refused(tmp_path):
         ('[agents.coder]\npool = "big"', "agents.coder.pool", "one of the pools"),
         ('[agents.coder]\nmodel = "big"', "agents.coder.model", "must be a route"),
         ('[heartbeat]\npool = "big"', "heartbeat.pool", "one of the pools"),
-        ('[tools.spawn.profiles.p]\npool = "big"', "tools.spawn.profiles.p.pool", "one of the pools"),
         ('[routes.a]\nprovider = "big"\nmodel = "m"', "routes.a.provider", "one of local, anthropic"),
         ('[providers.openai]\nfallback = ["big"]', "providers.openai.fallback[0]", "one of anthropic"),
         ('[routes.local]\nprovider = "local"\nmodel = "m"', "routes.local", "another name"),
@@ -507,13 +500,11 @@ def test_only_a_remote_provider_needs_a_key(tmp_path, url, is_remote):
         assert config.load(Home(tmp_path), {}).pools["big"] == ("p/m",)
 
 
-def test_keys_that_nothing_uses_yet_are_named_when_they_are_set(tmp_path):
-    text = "[runs]\nmax_turns = 5\nthink = true\n[channels.matrix]\ndevice_ = 1\n[agents.coder]\ntimeout_s = 9\n"
-    (tmp_path / "owlbox.toml").write_text(text.replace("device_ = 1", 'device = "D"'))
-    assert config.not_used(config.load(Home(tmp_path), {})) == ("runs.think", "channels.matrix.device")
-    assert config.not_used(config.Config()) == ()
-    assert "| `runs.think` |" in (page := config.reference()) and page.count("*Not used yet.*") > 5
-    assert not [line for line in page.splitlines() if line.startswith("| `runs.max_turns`") and "Not used" in line]
+@pytest.mark.covers("R-202", "S-028")
+@pytest.mark.parametrize("key", ["runs.think", "tools.spawn.enabled", "channels.matrix.device", "system.name"])
+def test_keys_that_nothing_would_use_are_refused(refuse, key):
+    table, _, name = key.rpartition(".")
+    assert refuse(f"[{table}]\n{name} = false").key in (key, table)
 
 
 # -- reload, secrets, what is written -------------------------------------------------------------
@@ -567,20 +558,6 @@ def test_default_file_loads_to_the_defaults(read):
     assert read(text) == config.Config()
 
 
-def test_default_file_mentions_no_key_that_has_no_effect():
-    tables = {line.strip("# []") for line in config.default_toml().splitlines() if line.startswith("[")}
-    rows = [line for line in config.reference().splitlines() if "*Not used yet.*" in line]
-    named = [
-        key for key in (row.split("`")[1] for row in rows) if f"#{key.rpartition('.')[2]} =" in section(key.rpartition(".")[0])
-    ]
-    assert len(tables) > 5 and len(rows) > 5 and named == []
-
-
-def section(table: str) -> str:
-    """The part of the default file below `[table]`; "" when it is not there."""
-    return config.default_toml().partition(f"\n[{table}]\n")[2].partition("\n[")[0]
-
-
 def test_every_commented_key_of_the_default_file_is_its_default(read):
     lines = config.default_toml().splitlines()
     bare = [line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in lines]
@@ -618,7 +595,6 @@ def test_reference_says_which_seed_key_it_stands_for(key):
             "agents.NAME.temperature",
             "number 0 to 2 | unset | Unset means `models.temperature`. | A agents.ROLE.temperature",
         ),
-        ("runs.think", "true or false | `false` | Let models think before they answer. *Not used yet.* | R think"),
         ("store.busy_delays_ms", "list of whole number 0 to 600000 | `[100, 200, 400, 800, 1600, 3200, 6400, 12800]`"),
     ],
 )

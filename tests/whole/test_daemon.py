@@ -324,13 +324,6 @@ def test_a_command_with_another_runtime_folder_finds_the_core(box: Box, tmp_path
     assert "core         not running" in box.run("status", **elsewhere).stdout
 
 
-def test_keys_that_nothing_uses_are_named_at_the_start(box: Box) -> None:
-    box.home.config.write_text("[runs]\nthink = true\n")
-    box.serve()
-    said = "not used in this version: runs.think"
-    until(lambda: any(line["message"].endswith(said) for line in box.log("core")), "the log names it")
-
-
 @pytest.mark.covers("A-277")
 @pytest.mark.parametrize(("text", "problem"), [("mode = 'lax'\n", "lax"), ("[tools\n", "not TOML"), ("", "empty")])
 def test_an_invalid_policy_file_stops_the_start(box: Box, text: str, problem: str) -> None:
@@ -352,9 +345,9 @@ def test_without_a_policy_path_the_default_policy_lets_tools_run(box: Box) -> No
     [
         ("[channels.matrix]\nenabled = true\n", "channels.matrix.user"),
         ("[channels.email]\nenabled = true\n", "channels.email.imap_host"),
-        ('[system]\nname = ""\n', "system.name"),
+        ('[system]\ntimezone = ""\n', "system.timezone"),
         ('[providers.cloud]\nbase_url = ""\n', "providers.cloud.base_url"),
-        ('[system]\nname = "${OWL_NAME}"\n', "OWL_NAME"),
+        ('[sandbox]\nworkspace = "${OWL_NAME}"\n', "OWL_NAME"),
     ],
 )
 def test_missing_configuration_stops_the_start_and_is_named(box: Box, text: str, named: str) -> None:

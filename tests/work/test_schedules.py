@@ -752,5 +752,5 @@ def test_into_a_full_queue_a_schedule_puts_nothing_and_that_is_a_failure(desk: D
 @pytest.mark.covers("A-192", "A-244")
 def test_the_pauses_between_looks_are_keys() -> None:
     keys = Config()
-    assert (keys.orchestrator.message_poll_ms, keys.orchestrator.result_poll_ms, keys.scheduler.poll_ms) == (2000, 1000, 60_000)
+    assert (keys.orchestrator.result_poll_ms, keys.scheduler.poll_ms) == (1000, 60_000)
     assert (keys.scheduler.min_interval_s, keys.scheduler.claim_stale_s, keys.scheduler.max_failures) == (60, 300, 5)

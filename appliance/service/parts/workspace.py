@@ -37,4 +37,6 @@ def build_workspace(base: BaseParts, knowledge: KnowledgeParts, intake: Intake) 
             project.before_turn(Actor("plugin", run, *base.runs.moment(run)), has_repo=terms.has_repo)
 
     base.events.subscribe(TurnStarting, follow)
-    return WorkspaceParts(project, Verbs(base.store, knowledge.entries, knowledge.views, knowledge.schemes, files=project))
+    limit = base.settings().budget.entry_token_limit
+    of_entries = (base.store, knowledge.entries, knowledge.views, knowledge.schemes)
+    return WorkspaceParts(project, Verbs(*of_entries, files=project, knowledge_tokens=limit))
