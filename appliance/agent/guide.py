@@ -9,11 +9,22 @@ Thresholds were calibrated on about 300 questions in four languages (docs/small-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import computed, corrections, question_forms, questions_back, rewriting, spelling, talk_history
+from appliance.agent.planning import (
+    computed,
+    corrections,
+    errands,
+    own_names,
+    question_forms,
+    questions_back,
+    rewriting,
+    said_facts,
+    spelling,
+    talk_history,
+)
 from appliance.agent.planning.answer_thresholds import (
     DEFINITE,
     DEFINITION,
@@ -57,7 +68,7 @@ from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.language import message_parts, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
 from appliance.language.languages import Language, words_in
-from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing, says_when
+from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
 from appliance.prompt.packet import strip_notes
 from appliance.records import Message, Outcome, Tier
@@ -65,11 +76,8 @@ from appliance.records import Message, Outcome, Tier
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
-FEW_WORDS = 4  # of a question that is no sentence
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
-MOST_STATEMENTS = 500  # kept with whether they tell something: each of a conversation is asked about at every question
-MOST_NEEDED = 10  # words of what somebody has to do
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
 ANYBODY = re.compile(  # "how do I ..." asks how it is done, and means nobody
@@ -94,7 +102,7 @@ class Guide:
         self.effects = Effects(router, entries, now)
         self._references = References(now, self.effects.additions)
         self.ignored = router.languages.function_words()
-        self._is_statement = lru_cache(maxsize=MOST_STATEMENTS)(self._tells)
+        self._cue = lru_cache(maxsize=500)(partial(said_facts.cue, router))
         self._notes = NotePlans(entries, self.effects.notes)
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
@@ -115,6 +123,8 @@ class Guide:
         if fact and (intent := self._router.cue(text, ("correct",))) is not None:
             if (plan := corrections.make_plan(intent, fact, self._entries)) is not None:
                 return plan
+        if not fact and (mended := said_facts.mended(scene, self._cue)) is not None:
+            return mended
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan
@@ -249,7 +259,7 @@ class Guide:
             about=scene.last_question if follows else "",
             subjects=subjects,
             # What was asked for is done, and may be undone since: it is no statement.
-            said=[text for text in scene.statements if self._is_statement(text)] if asks else (),
+            said=said_facts.told(scene, self._cue) if asks else (),
         )
         if not asks:
             is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
@@ -257,6 +267,8 @@ class Guide:
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
         is_past = bool(set(words) & (language.words["past"] | {"did", "had"}))  # what we did is no matter of everybody
         is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past)
+        if follows and set(words) & language.words["theirs"]:
+            found = question_forms.of_same(found, scene, self.ignored)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         is_worded = bool(DEFINITE.search(scene.text)) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
@@ -308,11 +320,6 @@ class Guide:
             return Say(language.say("no_talk"))  # it answers in English, or in words that are none
         chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
-
-    def _tells(self, text: str) -> bool:
-        """Whether a text tells something: it asks for nothing, and is no question without its mark."""
-        language = self._router.languages.detect(text)[0]
-        return not message_parts.asks(words_in(text), language) and self._router.cue(text) is None
 
     def _of_subject(self, question: str, found: Evidence, subject: str, unknown: int = 0) -> tuple[Sentence, ...]:
         """What the note the talk is about answers to a question that names nothing, or but so much: "and his number?"."""
@@ -401,19 +408,6 @@ class Guide:
         plan = self._talk(scene, "talk", intent.language) if is_talk and not self._is_found(plan, intent.language) else plan
         return self._in_known_language(scene, plan)
 
-    def _ask_whether_needed(self, scene: Scene, intent: Intent) -> Plan | None:
-        """What somebody says they have to do, or to get: asked back whether it should become a reminder or a task."""
-        language, parts = intent.language, intent.parts
-        if scene.text.endswith("?") or len(words_in(next(iter(parts.values())))) > MOST_NEEDED:
-            return None
-        task = language.say("get", text=parts["thing"]) if "thing" in parts else parts["task"].strip(" .!")
-        if says_when(task, language):
-            return ask_back(language, "sure_remind", when=task)
-        return ask_back(language, "sure_task", task=task)
-
-    def _done_perhaps(self, scene: Scene, intent: Intent) -> Plan:
-        return self.effects.done_perhaps(intent, lambda: self._plan_answer(scene))
-
     def _say_beyond(self, scene: Scene, intent: Intent) -> Plan:
         """What no small model can do on this box; a deed may become a task."""
         language, said = intent.language, intent.language.say(intent.name)
@@ -422,16 +416,17 @@ class Guide:
             return Say(said)
         return ask_back(language, "sure_task", f"{said} ", task=task)
 
-    def _say_help(self, scene: Scene, intent: Intent) -> Plan:
-        return Say(intent.language.say("help"))
-
     def _list_tasks(self, scene: Scene, intent: Intent) -> Plan:
         if "what" in intent.parts:
             return self.effects.is_listed(intent)
 
         def told(outcome: Outcome) -> Plan:
-            if (outcome.data or {}).get("tasks") or outcome.is_error:
-                return answer_of(outcome, intent)
+            if (tasks := (outcome.data or {}).get("tasks")) or outcome.is_error:
+                kind = kind_of(scene.text)
+                said = answer_of(outcome, intent)
+                if not tasks or kind is None or kind.name != "number":
+                    return said
+                return replace(said, text=f"{intent.language.say('task_count', number=str(len(tasks)))}\n{said.text}")
             return self._quote_called(scene, intent.language) or Say(intent.language.say("no_tasks"))
 
         return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
@@ -466,14 +461,8 @@ class Guide:
 
     # -- notes ------------------------------------------------------------------------------------
 
-    def _list_notes(self, scene: Scene, intent: Intent) -> Plan:
-        return self._notes.list_notes(scene, intent)
-
     def _read_note(self, scene: Scene, intent: Intent) -> Plan:
         return self._notes.read_note(scene, intent) or self._describe_subject(scene, intent)
-
-    def _search_notes(self, scene: Scene, intent: Intent) -> Plan:
-        return self._describe_subject(scene, intent)
 
     def _describe_subject(self, scene: Scene, intent: Intent) -> Plan:
         """What the notes say about something: the sentences that name it, by note."""
@@ -570,7 +559,7 @@ class Guide:
 
 Maker = Callable[[Guide, Scene, Intent], Plan | None]
 MAKERS: Mapping[str, Maker] = {
-    "help": Guide._say_help,
+    "help": lambda self, scene, intent: Say(intent.language.say("help")),
     **dict.fromkeys(COURTESIES, Guide._say_courtesy),
     "list_note": Guide._list_note,
     "tasks": Guide._list_tasks,
@@ -579,11 +568,19 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(BEYOND, Guide._say_beyond),
     "asking": Guide._answer_asked,
     "asking_for": Guide._answer_named,
-    **dict.fromkeys(("done_maybe", "done_told"), Guide._done_perhaps),
-    "needed": Guide._ask_whether_needed,
-    "all_notes": Guide._list_notes,
+    **dict.fromkeys(
+        ("done_maybe", "done_told"),
+        lambda self, scene, intent: self.effects.done_perhaps(intent, lambda: self._plan_answer(scene)),
+    ),
+    "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
+    "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
+    "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self._plan_answer(scene),
+    "my_name": lambda self, scene, intent: (
+        said_facts.told_again(scene, self._cue, intent) or own_names.say_person(self._entries, intent) or self._plan_answer(scene)
+    ),
+    "who": lambda self, scene, intent: own_names.say_assistant(self._entries, intent),
     "read_note": Guide._read_note,
-    "search": Guide._search_notes,
+    "search": Guide._describe_subject,
     "about": Guide._describe_subject,
     "tell_of": Guide._describe_subject,
     "list_of": Guide._list_of,

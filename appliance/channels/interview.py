@@ -39,8 +39,8 @@ MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
     LANGUAGE: ("USER", "- Language: "),
-    "assistant": ("IDENTITY", "- Your name: "),
-    "person": ("USER", "- To be called: "),
+    "assistant": ("IDENTITY", prompt_documents.ASSISTANT_LINE),
+    "person": ("USER", prompt_documents.PERSON_LINE),
     PLACE: ("USER", "- Place or time zone: "),
     "help": ("USER", "- Wants help with: "),
     "tone": ("SOUL", "- How to speak: "),

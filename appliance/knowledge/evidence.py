@@ -47,7 +47,7 @@ ALL_OF_IT = 0.8  # of what is looked for, which a collected sentence or its titl
 PASSAGE_CHARS = 1500  # of a long note: the passage that was found
 WHOLE_CHARS = 6000  # a note up to this length is looked at whole
 NO_NOTES = ("skill", "log")  # schemes of entries that answer nothing
-MOST_SENTENCES = 24  # that are embedded
+MOST_SENTENCES, MOST_BESIDE = 24, 12  # that are embedded, by their words, and of the best notes besides
 MOST_WORDS = 24
 TITLE, NEARBY = 0.9, 0.45  # what a word counts that stands in the title or heading, or in another sentence of the same note
 LINE_WORDS = 34  # of a line that is quoted whole
@@ -261,13 +261,15 @@ class Finder:
         words = words or content_words(question, self._least)  # such as name, which says nothing about a note
         theirs = content_words(" ".join(one.names for one in found), self._ignored)
         question, words = self._reader.without_errors(question, words, theirs)
-        found = [*found, *(Sentence(one, "", "") for text in said for one in sentences.split(text) if not one.endswith("?"))]
+        told = [Sentence(one, "", "") for text in reversed(said) for one in sentences.split(text) if not one.endswith("?")]
+        found = [*told, *found]  # of two that say as much, what was said last in this conversation comes first
         asked = self._taken_apart(question, words, kind, found)
         if not found:
             return Evidence((), tuple(words), self._unknown_names(question, words, asked))
         roughly = sorted(found, key=lambda one: -self._rank_roughly(asked, one))[:MOST_SENTENCES]
+        roughly += [one for one in found if one not in roughly][:MOST_BESIDE]  # of the notes that are nearest, whatever their words
         self._add_vectors(asked, roughly)
-        near = _measure_nearness(roughly, self._embed_sentences(question, roughly))
+        near = _measure_nearness(roughly, self._embed_sentences(f"{about} {question}".strip(), roughly))
         weighed = [self._weigh_sentence(asked, one, number, subjects) for one, number in zip(roughly, near)]
         best = self._with_list(asked, sorted(weighed, key=lambda one: -one.score), found)
         known = [one for one in sorted(asked.names) if any(has_stem(asked.stems[one], s.names) for s in best)]

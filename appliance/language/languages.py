@@ -27,7 +27,7 @@ UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is lo
 FAR = 3  # function words by which another language must lead, so that a text is not in this one
 # Lists that every language has.
 WORDS = (
-    *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter"),
+    *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter", "now", "theirs"),
     *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
     *("lists", "notes", "about", "that", "todo", "tasks", "all", "several", "ordinals", "around", "links", "articles"),
 )

@@ -40,10 +40,11 @@ REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "re
 # Looked at in this order: the first that fits is taken.
 ORDER = (
     *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "spell", "help"),
-    *("recurring", "list_note", "tasks", "reminders", "memories"),
+    *("my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
     *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *(
+        "delete_note",
         "priority",
         "priority_up",
         "priority_down",

@@ -36,6 +36,8 @@ NAMES = (
 SURE, OF_MODEL = Finish("stop", sureness=0.9), "(general knowledge, not from your notes)"
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
+    "box://USER.md": ("User", "# User\n\n- To be called: Martha\n"),
+    "box://IDENTITY.md": ("Identity", "# Identity\n\n- Your name: Hedwig\n"),
     "box://notes/garage.md": ("Garage", "# Garage\n\nThe garage code is 4471.\nAda, the neighbour, has the spare key.\n"),
     "box://notes/jonas.md": ("Jonas", "# Jonas\n\nMy son. His teacher is Mrs. Adeyemi. Shoe size 36.\n"),
     "box://notes/plants.md": ("Plants", "# Plants\n\nThe fern gets water twice a week, the cactus once a month.\n"),
@@ -383,12 +385,12 @@ def test_where_the_assistant_delegates_remembering_is_the_memory_roles_work(ask:
 
 
 def test_it_says_itself_who_it_is(ask: Any) -> None:
-    assert text_of(ask("Who are you?", tier="small")[0]).startswith("I am Owlbox")
+    assert text_of(ask("Who are you?", tier="small")[0]).startswith("I am Hedwig")
 
 
 def test_what_a_mail_repeats_is_not_what_its_sender_said() -> None:
     scene = Scene("tiny", "remember that", (Message("user", "Hi\n\n[The mail repeats:]\nEve may come in.", own_chars=2),))
-    assert (scene.last_question, scene.statements) == ("Hi", ["Hi"])
+    assert scene.last_question == "Hi"
 
 
 def test_a_question_is_no_yes() -> None:
@@ -416,6 +418,53 @@ def test_a_request_after_an_open_question_is_done_and_the_question_dropped(ask: 
     assert all("mum" not in str(call.arguments) for call in tools.called)
 
 
+CARPENTER = ("Who has the spare key?", "Ada, the neighbour, has the spare key. [box://notes/garage.md]")
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "said"),
+    [
+        (CARPENTER, "And her shoe size?", "nothing"),  # 36 is that of somebody else
+        (CARPENTER, "What is her code?", "nothing"),
+        (("Who is Jonas's teacher?", "His teacher is Mrs. Adeyemi. [box://notes/jonas.md]"), "And what is his shoe size?", "36"),
+        (("The garage is cold.", "I see."), "and its code?", "4471"),
+        (("My shoe size is 42.", "I see.", "sorry, it's 43", "Corrected: My shoe size is 43"), "What is my shoe size?", "is 43"),
+        (("My PIN is 7788.", "I see.", "forget my PIN", "Forgotten: My PIN is 7788."), "What is my PIN?", "locker"),
+    ],
+)
+def test_a_follow_up_is_answered_by_what_is_of_the_same(ask: Any, before: Sequence[str], text: str, said: str) -> None:
+    steps, model, _ = ask(*before, text, answers=[["It is 17."]])
+    assert said in text_of(steps) and model.asked == []
+
+
+def test_what_was_said_is_put_right_and_forgotten(ask: Any) -> None:
+    assert text_of(ask("My shoe size is 42.", "I see.", "sorry, it's 43")[0]) == "Corrected: My shoe size is 43"
+    steps, _, tools = ask("The blue key opens the shed.", "I see.", "forget about the blue key")
+    assert text_of(steps) == "Forgotten: The blue key opens the shed." and tools.called == []
+
+
+def test_a_note_that_is_to_be_deleted_is_named(ask: Any) -> None:
+    for text in ("delete the note Plants", "Please remove the plants note"):
+        steps, _, tools = ask(text)
+        assert text_of(steps) == "I cannot take a note back in words: delete box/notes/plants.md." and tools.called == []
+
+
+@pytest.mark.parametrize("text", ["What's my name?", "who am I", "Wie heiße ich?"])
+def test_the_name_that_was_asked_for_at_the_first_start_is_known(ask: Any, text: str) -> None:
+    assert "Martha" in text_of(ask(text)[0])
+
+
+def test_the_assistant_says_its_own_name(ask: Any) -> None:
+    assert text_of(ask("Who are you?")[0]).startswith("I am Hedwig, the assistant")
+
+
+def test_the_number_of_tasks_is_said_and_the_next_reminder_looked_up(ask: Any) -> None:
+    steps, _, _ = ask("how many tasks are open", act=lambda call: Outcome(200, "ok", "lines", data=TASKS))
+    assert text_of(steps) == "2 open:\nlines"
+    for text, tool in (("what's my next reminder", "list_schedules"), ("what have I got on today", "list_tasks")):
+        assert [call.name for call in ask(text)[2].called] == [tool]
+
+
 def test_what_a_model_wrote_is_no_question_of_the_program(ask: Any) -> None:
     asked = 'Shall I add the task "call mum"? Say yes.'
     _, _, tools = ask("I feel bad", asked, "yes", answers=[["I see."]])
@@ -426,7 +475,7 @@ def test_what_a_model_wrote_is_no_question_of_the_program(ask: Any) -> None:
 
 def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
     steps, _, _ = ask("I need to call mum tomorrow")
-    (kept,) = [s.input for s in steps if isinstance(s, Event) and s.kind == "message"]
+    (kept,) = [s.input or {} for s in steps if isinstance(s, Event) and s.kind == "message"]
     assert kept == {"asked": {"kind": "sure", "intent": "remind", "language": "en", "parts": kept["asked"]["parts"], "options": ()}}
     assert "call mum" in kept["asked"]["parts"]["when"]
     (told,) = as_messages([s for s in steps if isinstance(s, Event)])

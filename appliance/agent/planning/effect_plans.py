@@ -6,11 +6,12 @@ Each plan is one call of a tool, or one that looks the thing up first. What is n
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from appliance.agent.planning import errands
+from appliance.agent.planning import errands, said_facts
 from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
@@ -399,7 +400,8 @@ class Effects:
         what = intent.parts["what"]
         found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
         if not found:
-            return self._offer_drop(intent)
+            said = said_facts.meant(what, said_facts.told(scene, partial(said_facts.cue, self._router)), self._ignored)
+            return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent)
         if len(found) > 1:
             return ask_which(intent, [f"- {text}" for _, text in found[:8]])
         ref, text = found[0]
@@ -416,8 +418,9 @@ class Effects:
         def told(outcome: Outcome) -> Plan:
             tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
             found = self._find_meant(what, [(one["name"], one["name"]) for one in tasks], least=NAMED)
-            phrase = "sure_drop_task" if len(found) == 1 else "no_memory"
-            return Say(intent.language.say(phrase, what=found[0] if found else what, text=what))
+            if len(found) == 1:
+                return ask_back(intent.language, "sure_drop_task", what=found[0])
+            return Say(intent.language.say("no_memory", text=what))
 
         return Do(tool_call("list_tasks", status="open", limit=1000), told)
 

@@ -2,12 +2,13 @@
 
 from msgspec.structs import replace
 
-from appliance.agent.planning.plans import Say
+from appliance.agent.planning.plans import Plan, Say, Scene, ask_back
 from appliance.language.languages import words_in
-from appliance.language.router import ORDER, Router
+from appliance.language.router import ORDER, Intent, Router, says_when
 from appliance.records import Outcome
 
 MOST_CHARS = 120
+MOST_NEEDED = 10  # words of what somebody has to do
 OF_PEOPLE = ("beyond_call", "beyond_buy", "beyond_mail", "done_maybe")  # what a person does, though it may be asked of the box
 
 
@@ -26,3 +27,14 @@ def is_errand(text: str, router: Router) -> bool:
 def without_hint(said: Say, outcome: Outcome) -> Say:
     """What a tool said of a new task, without the last line, which names the worker that would do it."""
     return replace(said, text=said.text.rpartition("\n")[0]) if (outcome.data or {}).get("has_worker") is False else said
+
+
+def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:
+    """What somebody says they have to do, or to get: asked back whether it should become a reminder or a task."""
+    language, parts = intent.language, intent.parts
+    if scene.text.endswith("?") or len(words_in(next(iter(parts.values())))) > MOST_NEEDED:
+        return None
+    task = language.say("get", text=parts["thing"]) if "thing" in parts else parts["task"].strip(" .!")
+    if says_when(task, language):
+        return ask_back(language, "sure_remind", when=task)
+    return ask_back(language, "sure_task", task=task)

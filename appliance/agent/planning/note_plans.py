@@ -29,6 +29,13 @@ class NotePlans:
             lines.append(intent.language.say("more_notes", number=str(len(notes) - MOST_LISTED)))
         return Say("\n".join([intent.language.say("all_notes", number=str(len(notes))), *lines]))
 
+    def keep_note(self, scene: Scene, intent: Intent) -> Plan | None:
+        """A note that is to be deleted is a file of the person, which no words remove: it is named; None where there is none."""
+        found, _ = self._notes.named(intent.parts["title"], intent.language)
+        if len(found) > 1:
+            return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
+        return Say(intent.language.say("note_stays", file=found[0].ref.replace("://", "/"))) if found else None
+
     def read_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """What the note says that is named; None when none is named so, a question back when several are."""
         found, _ = self._notes.named(intent.parts["query"], intent.language)

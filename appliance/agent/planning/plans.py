@@ -175,11 +175,6 @@ class Scene(Struct, frozen=True):
         return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
 
     @property
-    def statements(self) -> list[str]:
-        """What the person said before in this conversation, the newest last, without what they asked."""
-        return [text for m in self.before if m.role == "user" and (text := own_words(m).strip()) and not text.endswith("?")]
-
-    @property
     def subjects(self) -> tuple[str, ...]:
         """The notes that the last answers named; one that names many, as a list of notes does, speaks of none."""
         said = [refs for m in self.before if m.role == "assistant" for refs in [REF.findall(m.content)]][-2:]

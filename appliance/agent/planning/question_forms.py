@@ -1,18 +1,23 @@
 """What a message is by its form: whether it asks, orders, only names what is looked up, or points back to the last answer. Pure."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Literal
+
+from msgspec.structs import replace
 
 from appliance.agent.planning.answer_thresholds import DEFINITE, WORDED
 from appliance.agent.planning.plans import Scene
-from appliance.knowledge.evidence import Evidence
+from appliance.knowledge.evidence import MONTHS, Evidence
 from appliance.language import message_parts
-from appliance.language.answer_kinds import kind_of
+from appliance.language.answer_kinds import TITLES, kind_of
 from appliance.language.languages import Language, words_in
+from appliance.language.word_forms import has_word
 
 FEW_NAMED = 14  # words of a question that names a kind of thing
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
 FEW_WORDS = 7  # of a message that only names something
+WORD = re.compile(r"[^\W\d_]+")
 Form = Literal["question", "order", "name", "talk"]
 
 
@@ -49,6 +54,17 @@ def names_fact(words: Sequence[str], kind: str, scene: Scene, language: Language
     # "I want a password" asks nothing.
     is_definite = not set(words[:1]) & language.words["own"] or bool(DEFINITE.search(scene.text))
     return is_definite and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
+
+
+def of_same(found: Evidence, scene: Scene, ignored: Collection[str]) -> Evidence:
+    """What was found about whom the talk was about, where that has a name: the number of somebody else answers no "his number?"."""
+    said = [*WORD.findall(scene.last_question)[1:], *WORD.findall(scene.last_answer)]
+    names = {word.lower() for word in said if word[0].isupper() and len(word) > 1} - {*ignored, *TITLES, *MONTHS}
+    own = {word.lower() for word in WORD.findall(scene.text)[1:] if word[0].isupper()} - set(ignored)
+    if own or not names:
+        return found
+    best = tuple(one for one in found.best if not one.ref or any(has_word(name, f"{one.names} {one.whole}") for name in names))
+    return replace(found, best=best)
 
 
 def is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:
