@@ -20,6 +20,7 @@ from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
 from appliance.text.fences import is_origin
+from appliance.text.urls import show_addresses
 
 NO_IMAGES: Mapping[int, tuple[Image, ...]] = {}
 COLUMNS = (
@@ -44,7 +45,12 @@ class Events:
         self.marks = Marks(store)
 
     def append(self, event: Event, *, durable: bool = False) -> Event:
-        """Store an event under its run's head; returns it with id, sequence, parent and time. Committed before it returns."""
+        """Store an event under its run's head; returns it with id, sequence, parent and time. Committed before it returns.
+
+        In an answer of a marked run links show their addresses: what nobody is to know could stand in one.
+        """
+        if event.kind == "message" and event.role == "assistant" and self.marks.since(event.run) is not None:
+            event = replace(event, content=show_addresses(event.content))
         with self._store.write(durable=durable) as execute:
             rows = execute(
                 "UPDATE runs SET last_seq = last_seq + 1, updated_ms = ? WHERE id = ? AND deleted_ms IS NULL "

@@ -24,6 +24,7 @@ from appliance.runtime.signatures import Range
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.store.wall_clock import CLOCKLESS_MS
+from appliance.text.urls import show_addresses
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
 COLUMNS = (
@@ -132,9 +133,10 @@ class Outbox:
                 f"a notification needs {' and '.join(missing)}", hint="say who is to be told what, and once by which key"
             )
         context, now = notification.context or context_of(notification.person), now_ms()
-        said = (notification.key, notification.person, notification.text, context, notification.session, notification.channel)
         with self._store.write(durable=durable) as execute:
             marks = [*notification.marks, *(self._marks.carried(*sources) if sources else ())]
+            text = show_addresses(notification.text) if marks else notification.text
+            said = (notification.key, notification.person, text, context, notification.session, notification.channel)
             metadata = notification.metadata | ({CARRIED: marks} if marks else {})
             rows = execute(
                 "INSERT INTO outbox (key, person, text, context, session, channel, run, attachment, metadata, correlation, "

@@ -27,6 +27,8 @@ ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")  # never escaped
 SAFE = "%/:=&?~+!$,;'@()*[]|"  # of a path and its query; whatever else is escaped
 HINT = "write host and path plainly"
+# Between what a link of Markdown is called and its address, in place or below: of whatever scheme, also spelt with entities.
+NAMED_LINK = re.compile(r"\](?=[(:]\s*<?(?:[a-z][a-z0-9+.-]*:|//|&|\\))", re.IGNORECASE | re.ASCII)
 
 
 class Target(Struct, frozen=True):
@@ -236,3 +238,8 @@ def network_of(address: str) -> str:
     if isinstance(found, ipaddress.IPv6Address):
         return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
     return str(found)
+
+
+def show_addresses(text: str) -> str:
+    """Markdown whose links show where they lead: `[here](https://…)` becomes `[here] (https://…)`."""
+    return NAMED_LINK.sub("] ", text)
