@@ -381,7 +381,8 @@ class Workbench:
             wait_s=sandbox.wait_s,
             is_strict=order.argv[-1] == BEGIN,
         ) as narrowed:
-            return sandbox.run(replace(order, binds=(*order.binds, *narrowed)), job.cancel, show)
+            repositories, programs = self._guard_repositories(tops)
+            return sandbox.run(replace(order, binds=(*order.binds, *repositories, *narrowed, *programs)), job.cancel, show)
 
     def _parse_answer(self, job: Job, done: Execution) -> dict[str, Any]:
         """What the program inside said."""
@@ -423,6 +424,27 @@ class Workbench:
             )
         # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
         return (*(pins[inside] for inside in sorted(pins)), *found)
+
+    def _guard_repositories(self, tops: Sequence[Shown]) -> tuple[list[Bind], list[Bind]]:
+        """The git folders of writable repositories, which then cannot be renamed, and read-only what git runs by itself in them.
+
+        A hook, or a program that the configuration names, would run outside with the rights of the person who uses git there.
+        """
+        pins, programs = [], []
+        for top in (one for one in tops if one.is_writable):
+            git, inside = top.source / ".git", _inside_path(top.inside, top.source, top.source / ".git")
+            if git.is_symlink():
+                continue
+            if git.is_file():  # of a worktree: it says where the rest is
+                programs.append(Bind(git, inside))
+            elif git.is_dir():
+                pins.append(Bind(git, inside, True))
+                hooks, config = git / "hooks", git / "config"
+                if not hooks.is_symlink():
+                    programs.append(Bind(hooks if hooks.is_dir() else self._empty_folder(), f"{inside}/hooks"))
+                if config.is_file() and not config.is_symlink():
+                    programs.append(Bind(config, f"{inside}/config"))
+        return pins, programs
 
     def _limits_of(self, job: Job) -> Limits:
         settings = self._settings()
