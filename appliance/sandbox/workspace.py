@@ -284,7 +284,7 @@ class Workbench:
             path = os.path.join(path, part)
             if part != "." and allowlist.resolve(path, who).rule in NEVER_SHOWN:
                 raise Refused(f"{path} is never shown to a tool", hint="do without it")
-        return is_own or not allowlist.is_readonly_below(top, real, who)
+        return is_own or not (_is_run_by_git(below) or allowlist.is_readonly_below(top, real, who))
 
     def _listed_folders(self, job: Job) -> tuple[Shown, ...]:
         """The folders that this caller is shown beside the working folder."""
@@ -521,6 +521,12 @@ def _pin_folders(top: Shown, path: Path) -> list[Bind]:
     if a command gave one of them another name, and nobody renames a mount."""
     above = [folder for folder in path.parents if top.source in folder.parents]
     return [Bind(folder, _inside_path(top.inside, top.source, folder), True) for folder in above]
+
+
+def _is_run_by_git(path: str) -> bool:
+    """Whether a path is, or lies in, what git runs by itself: hooks, its configuration, the file that says where these are."""
+    _, name, behind = path.rpartition(".git") if path == ".git" or path.endswith("/.git") else path.partition(".git/")
+    return bool(name) and (not behind or not {"hooks", "config"}.isdisjoint(Path(behind).parts))
 
 
 def _trim_path(path: str) -> str:
