@@ -175,12 +175,18 @@ def is_core_held(home: Home) -> bool:
     return False
 
 
+def read_holder(home: Home) -> tuple[str, str]:
+    """The pid of the core that holds the lock of a home, and the socket that it named; "" for what is not known."""
+    try:
+        pid, _, socket = home.lock.read_text(encoding="utf-8", errors="surrogateescape")[:4096].partition("\n")
+    except OSError:
+        return "", ""
+    return pid.strip(), socket
+
+
 def _locked_socket(home: Home) -> Path | None:
     """The socket named in the lock file, None unless a core holds the lock now."""
-    try:
-        _, _, socket = home.lock.read_text(encoding="utf-8", errors="surrogateescape")[:4096].partition("\n")
-    except OSError:
-        return None
+    _, socket = read_holder(home)
     return Path(socket) if socket and os.path.exists(socket) and is_core_held(home) else None
 
 

@@ -30,6 +30,7 @@ from appliance.service import home_faults
 from appliance.service.core import Core
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
+from appliance.service.socket_watch import Server, SocketWatch
 from appliance.service.web_process import build_web_process
 from appliance.store import disk_faults, storage_errors
 
@@ -187,6 +188,12 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         if (programs := open_programs(core, build_gate(core))) is not None:
             core.shutdown.before("programs", programs.close)
             programs.start()
+        if given is None:
+            servers: dict[Path, Server] = {paths.core_socket(core.runtime): listener}
+            servers |= {paths.programs_socket(core.runtime): programs} if programs is not None else {}
+            watch = SocketWatch(core, servers, lambda: lock.tell(str(paths.core_socket(core.runtime))))
+            core.shutdown.before("sockets", watch.stop)
+            watch.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
         core.schedules.runner.start()

@@ -23,6 +23,7 @@ ENTRY_METHODS = ("entry.list", "entry.view", "entry.history", *(f"entry.{verb}" 
 FOLDER_METHODS = ("message.send", "tool.call", "skill.list", *ENTRY_METHODS)
 Listen = Callable[[str, dict[str, Any]], None]
 ANSWER_S = 3600.0
+GONE_S = 5.0  # a core whose socket is gone makes it anew within a few seconds
 CALL_S = 150.0  # a call may have to load the model first
 
 
@@ -144,6 +145,12 @@ def _await_core(home: Home, environ: Mapping[str, str]) -> Path | None:
     while not (path := paths.find_core(home, environ)).exists():
         if not paths.is_core_held(home):
             return None
+        pid, named = paths.read_holder(home)
+        if named and monotonic_s() > end_s - STARTING_S + GONE_S:
+            raise Unavailable(
+                f"a core (pid {pid or '?'}) runs on {home.root}, and its socket {named} is gone",
+                hint=f"it makes it anew within seconds; if it does not: kill {pid or 'PID'}, then start it again",
+            )
         if monotonic_s() > end_s:
             raise Unavailable(
                 f"a core is starting on {home.root} and does not answer yet", hint="try again; owlbox doctor looks at it"
