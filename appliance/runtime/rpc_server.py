@@ -222,6 +222,12 @@ class Listener:
         knocks.register(self._ear, select.POLLIN)
         threading.Thread(target=self._accept_connections, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
 
+    def accept_at(self, sock: socket.socket) -> None:
+        """Accept at this socket instead: nobody can come to the old one any more, and who waits there sleeps on."""
+        old, self.sock = self.sock, sock
+        self.start()
+        old.close()
+
     def stop_accepting(self) -> None:
         """No new connections; running calls go on."""
         self._is_closing = True

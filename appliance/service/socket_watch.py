@@ -23,11 +23,9 @@ RETRY_S = 3.0
 
 
 class Server(Protocol):
-    """What accepts at a socket once it is started."""
+    """What accepts at a socket, and can do so at another one."""
 
-    sock: socket.socket
-
-    def start(self) -> None: ...
+    def accept_at(self, sock: socket.socket) -> None: ...
 
 
 class SocketWatch:
@@ -73,9 +71,6 @@ class SocketWatch:
         gone = [] if self._stop.is_set() else [path for path in self._servers if not path.exists()]
         for path in gone:
             LOG.warning("%s is gone, and is made anew", path)
-            server = self._servers[path]
-            old, server.sock = server.sock, listen(path)
-            server.start()  # whoever accepts at the old one sleeps on: nobody can come that way, and a shutdown wakes nobody
-            old.close()
+            self._servers[path].accept_at(listen(path))
         if gone:
             self._bound()

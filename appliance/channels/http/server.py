@@ -159,6 +159,12 @@ class HttpServer:
         """Begin to accept, in a thread of its own."""
         threading.Thread(target=self._accept_connections, name="http-accept", daemon=True).start()
 
+    def accept_at(self, sock: socket.socket) -> None:
+        """Accept at this socket instead: nobody can come to the old one any more, and who waits there sleeps on."""
+        old, self.sock = self.sock, sock
+        self.start()
+        old.close()
+
     def close(self) -> None:
         """Accept nothing more and hang up on everybody."""
         self._is_closing = True
