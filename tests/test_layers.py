@@ -103,7 +103,8 @@ cli.knowledge.skill: subprocess
 sandbox: dataclasses.replace dataclasses.asdict
 runtime: dataclasses.replace dataclasses.fields
 agent.command_runs: dataclasses.replace
-language.times.english_rules: dataclasses.replace
+language.times.rules: dataclasses.replace
+language.times.time_expression: dataclasses.replace
 cli.model: dataclasses.replace
 models.providers.http_provider: dataclasses.replace
 models.spending: dataclasses.fields

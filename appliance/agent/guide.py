@@ -100,7 +100,7 @@ class Guide:
         self._entries = entries
         self._now = now
         self.effects = Effects(router, entries, now)
-        self._references = References(now, self.effects.additions)
+        self._references = References(now, self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(said_facts.cue, router))
         self._notes = NotePlans(entries, self.effects.notes)

@@ -19,6 +19,7 @@ from msgspec import Struct
 from appliance.errors import BadInput
 from appliance.language import sentence_templates
 from appliance.language.sentence_templates import Sentence, make_sentence
+from appliance.language.times.lexicon import Lexicon
 
 LEAST_PLAIN = 3  # letters that a word of a question has more than, which is known without its accents as well
 SHIPPED = ("en", "de", "fr", "es")
@@ -54,7 +55,7 @@ class Language(Struct, frozen=True, dict=True):
     phrases: Mapping[str, str]
     levels: Mapping[str, frozenset[str]]
     signs: Mapping[str, str]  # of sums, by their words
-    times: tuple[tuple[str, str], ...]  # a template, and what it says in English
+    times: tuple[tuple[str, str], ...]  # kinds of words about time, and the phrases of each
     alike: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()  # words that speak of the same, and kinds of it
     problems: tuple[str, ...] = ()
     short: Mapping[str, str] = {}  # words as people shorten them, and what they stand for
@@ -109,9 +110,14 @@ class Language(Struct, frozen=True, dict=True):
             self.phrases.values(),
         )
         words = {word for given in lists for one in given for word in _literal_words(one)}
-        words |= {word for one, _ in self.times for word in _literal_words(one)} | set().union(*self.levels.values())
+        words |= {word for _, phrases in self.times for word in _literal_words(phrases)} | set().union(*self.levels.values())
         words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
         return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Its words about time."""
+        return Lexicon(self.times, self.days)
 
     @cached_property
     def joint(self) -> "re.Pattern[str] | None":

@@ -92,13 +92,16 @@ def remind(
     caller: Caller,
 ) -> Reply[Made]:
     """Remind the person of something at a time, in this conversation."""
-    text, when = (text, when) if when.strip() else timetable.split(text, timezone)
-    if not text:
-        raise BadInput(f"{when!r} says when, but not of what", hint="say it as: remind me to call Ada at 6pm")
-    rule = timetable.read(when, timezone, is_frequency=False) if when else None
+    if when.strip():
+        rule: recurrence.Rule | None = timetable.read(when, timezone, is_frequency=False)
+    else:
+        found = timetable.split(text, timezone)
+        text, when, rule = found.text, found.when, found.rule
     if rule is None or rule.kind == "text":
         raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
-    new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=when, mode="session")
+    if not text:
+        raise BadInput(f"{when!r} says when, but not of what", hint="say it as: remind me to call Ada at 6pm")
+    new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=_frequency(when, rule), mode="session")
     return _show_made(_add_schedule(new, timetable, runs, caller), "Reminder")
 
 
@@ -123,7 +126,7 @@ def create_schedule(
     words = description or name
     details: dict[str, Any] = {} if action == "tasks" else {"prompt" if action == "prompt" else "text": words}
     told = Notify(_normalize_channel(notify), tell in ("all", "success"), tell in ("all", "failure"))
-    made = New(name, rule, Action(action, details), frequency, description, mode=mode, role=role, notify=told)
+    made = New(name, rule, Action(action, details), _frequency(frequency, rule), description, mode=mode, role=role, notify=told)
     return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
 
 
@@ -212,6 +215,7 @@ def update_schedule(
     given = {key: value for key, value in given.items() if value is not None}
     if frequency is not None:
         given["rule"] = timetable.read(frequency, known.rule.zone)
+        given["frequency"] = _frequency(frequency, given["rule"])
     if description is not None and known.action.kind != "tasks":
         given["action"] = Action(known.action.kind, {**known.action.details, _text_key(known.action.kind): description})
     return _show_made(timetable.view(timetable.change(known, who, **given)), "Changed")
@@ -371,6 +375,12 @@ def _normalize_channel(text: str) -> str:
     if text.strip() and not CHANNEL.fullmatch(text.strip()):
         raise BadInput(f"notify {text!r} is no channel", hint="name one such as tui, email, slack/dm or none")
     return f"{name.lower()}{slash}{place}"
+
+
+def _frequency(said: str, rule: recurrence.Rule) -> str:
+    """The words with which a time was said; those of the rule where the rule itself was handed in."""
+    is_value = rule.kind in ("once", "cadence") and said.startswith(rule.spec)
+    return rules_in_words.words(rule) if is_value else said
 
 
 def _first_due(rule: recurrence.Rule, now: int) -> int | None:

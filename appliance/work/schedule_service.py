@@ -5,15 +5,19 @@ itself began may make none: a few of those would beget a heap that never ends. O
 """
 
 from collections.abc import Callable, Collection
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
-from appliance.language.times import english_rules, recurrence, reminders
+from appliance.language.languages import Languages
+from appliance.language.times import recurrence, time_expression
+from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.recurrence import Rule
+from appliance.language.times.time_expression import TimeExpression
 from appliance.language.times.timezones import LOCAL
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
@@ -24,6 +28,7 @@ from appliance.work.lineage import Lineage
 from appliance.work.schedules import New, Schedule, Schedules
 from appliance.work.work_events import ScheduleChanged
 
+Found = TypeVar("Found", Rule, TimeExpression)
 EVERYBODY = ""  # whose schedules somebody outside of every thread sees
 NEXT = 5
 MOST = 1_000_000
@@ -91,8 +96,12 @@ class Timetable:
         bounds: Callable[[], Bounds] = Bounds,
         trigger: Callable[[Schedule], str] | None = None,
         events: Events | None = None,
+        languages: Callable[[], Languages] = Languages,
     ) -> None:
-        """`trigger` does at once what a schedule is for; without it nobody does in this process."""
+        """`trigger` does at once what a schedule is for; without it nobody does in this process.
+
+        `languages`: in which times are read.
+        """
         self._store = store
         self.rows = rows
         self._marks = marks
@@ -100,16 +109,42 @@ class Timetable:
         self.lineage = Lineage(store)
         self._trigger = trigger
         self._events = events or Events()
+        self._make_languages = languages
+
+    @cached_property
+    def _languages(self) -> Languages:
+        """Loaded when the first text about time is read."""
+        return self._make_languages()
 
     # -- rules --------------------------------------------------------------------------------------
 
     def read(self, text: str, zone: str = "", *, is_frequency: bool = True, now: int | None = None) -> Rule:
-        """What a text about time means."""
-        return english_rules.read(text, now_ms() if now is None else now, zone or self._bounds().zone, is_frequency=is_frequency)
+        """What a text about time means, or a rule as `recurrence.written` writes it."""
+        at, zone = now_ms() if now is None else now, zone or self._bounds().zone
+        if (rule := recurrence.read_written(text, zone)) is not None:
+            return rule
+        return self._in_languages(text, lambda one: time_expression.read(text, one, at, zone, is_frequency=is_frequency))
 
-    def split(self, text: str, zone: str = "", *, now: int | None = None) -> tuple[str, str]:
-        """What a text says and when, "" where it names no time."""
-        return reminders.split(text, now_ms() if now is None else now, zone or self._bounds().zone)
+    def split(self, text: str, zone: str = "", *, now: int | None = None) -> TimeExpression:
+        """What a sentence is about and when that is to be; no rule where it names no time."""
+        at, zone = now_ms() if now is None else now, zone or self._bounds().zone
+        return self._in_languages(text, lambda one: time_expression.split(text, one, at, zone))
+
+    def _in_languages(self, text: str, read: Callable[[Lexicon], Found]) -> Found:
+        """What the likeliest language reads in a text; another only where that reads no time."""
+        found: list[Found] = []
+        failure: BadInput | None = None
+        for language in sorted(self._languages.detect(text), key=lambda one: -one.lexicon.count_words(text)):
+            try:
+                found.append(read(language.lexicon))
+            except BadInput as error:
+                failure = failure or (error if not found else None)
+                continue
+            if not isinstance(found[-1], TimeExpression) or found[-1].rule is not None:
+                return found[-1]
+        if failure is not None:
+            raise failure
+        return found[0]
 
     def simple(self, text: str, zone: str = "") -> Rule:
         """Five fields of cron, or `every N`."""

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.language.times import recurrence, reminders
+from appliance.language.times import recurrence
 from appliance.language.times.recurrence import Rule
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
@@ -538,7 +538,7 @@ class Schedules:
     def _is_counted(one: Schedule, leap: Leap) -> bool:
         """Whether its moment was counted from the time of the clock that was wrong, and is no date."""
         counted_ms = one.state.counted_ms or 0
-        return leap.since_ms <= counted_ms <= leap.until_ms and reminders.is_counted(one.frequency, counted_ms, one.rule.zone)
+        return leap.since_ms <= counted_ms <= leap.until_ms and one.rule.is_counted
 
     def _warn_once(self, one: Schedule, error: BadInput, now: int) -> None:
         """One that makes no sense is left out with a warning, and kept as it is; once."""

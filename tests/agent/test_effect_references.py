@@ -24,7 +24,17 @@ from appliance.records import Asked, Event, Message, Outcome, ToolCall
 from appliance.sessions.events import as_messages
 
 NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
-SCHEDULE = {"id": "ab12cd34", "name": "water the cactus", "text": "water the cactus", "words": "once", "next_ms": NINE_MS}
+SCHEDULE = {
+    "id": "ab12cd34",
+    "name": "water the cactus",
+    "text": "water the cactus",
+    "words": "once",
+    "next_ms": NINE_MS,
+    "kind": "once",
+    "spec": "2026-11-25T08:00:00.000+00:00",
+    "zone": "UTC",
+    "condition": "",
+}
 TASKS = {"tasks": [{"id": 4, "name": "descale the kettle"}, {"id": 3, "name": "water the roses"}]}
 LISTS = {"list_tasks": TASKS, "list_schedules": {"schedules": [SCHEDULE]}}
 MADE = {
@@ -70,9 +80,9 @@ def calls_of(plan: Plan) -> list[tuple[str, Any]]:
         ("create_task", "and also buy vinegar", ("create_task", {"name": "buy vinegar"})),
         ("remind", "actually cancel that, thanks", ("delete_schedule", {"id": "ab12cd34"})),
         ("remind", "never mind", ("delete_schedule", {"id": "ab12cd34"})),
-        ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
-        ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 09:00"})),
-        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "on 27 November 2026 at 08:00"})),
+        ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
+        ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
+        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-27T08:00:00.000+00:00"})),
         ("remind", "Lösch das wieder.", ("delete_schedule", {"id": "ab12cd34"})),
         ("remember", "no that was wrong, please forget it again", ("context_delete", {"path": "memory:/notes/cat-called-figaro"})),
     ],
@@ -144,7 +154,7 @@ def test_a_time_answers_when(guide: Guide) -> None:
     when = ask_back(Languages().english, "when", text="call mum")
     talk = [Message("user", "Remind me to call mum"), Message("assistant", when.text, asked=when.asked)]
     assert calls_of(guide.plan("tiny", [*talk, Message("user", "tomorrow at 9")])) == [
-        ("remind", {"text": "remind me tomorrow at 9 to call mum"})
+        ("remind", {"text": "call mum", "when": "2026-11-25T09:00:00.000+00:00"})
     ]
     assert calls_of(guide.plan("tiny", [*talk, Message("user", "What is iron?")])) == []
 
@@ -269,4 +279,4 @@ def test_a_summary_of_what_was_said_is_not_taken_for_the_words_of_the_person(gui
 
 def test_a_weekday_moves_a_reminder_and_does_not_repeat_it(guide: Guide) -> None:
     plan = guide.plan("tiny", [*after("remind"), Message("user", "make that wednesday")])
-    assert calls_of(plan)[-1] == ("update_schedule", {"id": "ab12cd34", "frequency": "on 25 November 2026 at 08:00"})
+    assert calls_of(plan)[-1] == ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T08:00:00.000+00:00"})

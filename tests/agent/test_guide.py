@@ -15,7 +15,7 @@ from appliance.agent.agent import Agent, Limits
 from appliance.agent.guide import Guide
 from appliance.agent.planning import questions_back
 from appliance.agent.planning.effect_references import References, last_effect
-from appliance.agent.planning.plans import Do, Scene
+from appliance.agent.planning.plans import Do, Say, Scene
 from appliance.clock import CancelToken
 from appliance.errors import Unavailable
 from appliance.knowledge.entries import Entries
@@ -24,6 +24,7 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.languages import Languages
 from appliance.language.router import LAST, Router
+from appliance.language.times import recurrence
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import CHAT, DELEGATING, Role
 from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
@@ -90,6 +91,10 @@ def ask(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., tuple[l
         return list(mind.loop("run", (LOCAL,), CancelToken(), role=role)), model, tools
 
     return run
+
+
+def ms_of(*parts: int) -> int:
+    return int(datetime(*parts).timestamp() * 1000)  # type: ignore[arg-type]
 
 
 def text_of(steps: list[Step]) -> str:
@@ -326,10 +331,10 @@ def test_a_model_that_only_repeats_itself_ends_with_what_was_done(ask: Any) -> N
 @pytest.mark.parametrize(
     ("prompt", "query", "times"),
     [
-        ("Sag mir jeden Morgen um 8 meine Aufgaben", "meine Aufgaben", "every morning at 8"),
-        ("Jeden Montag um 9 Uhr sag mir, was ansteht", "was ansteht", "every monday at 9:00"),
-        ("Dis-moi chaque matin à 8 h mes tâches", "mes tâches", "every morning at 8:00"),
-        ("Dime cada mañana a las 8 mis tareas", "mis tareas", "every morning at 8"),
+        ("Sag mir jeden Morgen um 8 meine Aufgaben", "meine Aufgaben", "0 8 * * *"),
+        ("Jeden Montag um 9 Uhr sag mir, was ansteht", "was ansteht", "0 9 * * 1"),
+        ("Dis-moi chaque matin à 8 h mes tâches", "mes tâches", "0 8 * * *"),
+        ("Dime cada mañana a las 8 mis tareas", "mis tareas", "0 8 * * *"),
     ],
 )
 def test_a_look_at_its_times_in_other_languages_is_put_again(ask: Any, prompt: str, query: str, times: str) -> None:
@@ -484,15 +489,16 @@ def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
     assert [s.input for s in steps if isinstance(s, Event) and s.kind == "message"] == [None]
 
 
-def test_a_time_beyond_all_calendars_is_left_for_the_tool_to_refuse() -> None:
+def test_a_time_beyond_all_calendars_is_refused() -> None:
     call = ToolCall("c", "remind", {"text": "x"})
     before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "Reminder 1a2b is set.", (), "c"))
     intent, effect = Router(Languages(), lambda texts: ()).cue("make it 99999999 days later", LAST), last_effect(before)
     assert intent is not None and effect is not None
-    plan = References(lambda: datetime(2026, 11, 23, 9, 5), None).make(Scene("tiny", intent.text, before), intent, effect)
+    plan = References(lambda: datetime(2026, 11, 23, 9, 5), None, None).make(Scene("tiny", intent.text, before), intent, effect)
     assert isinstance(plan, Do)
-    moved = plan.then(Outcome(200, "ok", "", data={"schedules": [{"id": "1a2b", "next_ms": 1_800_000_000_000}]}))
-    assert isinstance(moved, Do) and moved.call.arguments["frequency"] == "99999999 days later"
+    one = {"id": "1a2b", "next_ms": 1_800_000_000_000, "kind": "once", "spec": "2027-01-15T08:00:00.000+00:00"}
+    refused = plan.then(Outcome(200, "ok", "", data={"schedules": [one]}))
+    assert isinstance(refused, Say) and "99999999 days later" in refused.text
 
 
 def test_whether_something_is_on_the_list_is_told_from_the_open_tasks(ask: Any) -> None:
@@ -526,6 +532,7 @@ def test_what_a_reminder_points_to_is_in_the_sentence_before(ask: Any) -> None:
     _, _, tools = ask("I must not miss the concert. Please remind me of it on 13 December at 4 pm.")
     (call,) = tools.called
     assert call.name == "remind" and "concert" in call.arguments["text"] and " it " not in call.arguments["text"]
+    assert call.arguments["when"] == recurrence.written(recurrence.once(ms_of(2026, 12, 13, 16)))
 
 
 @pytest.mark.parametrize(("tasks", "told"), [([], "oat milk and coffee"), ([{"id": 1, "name": "eggs"}], "1. eggs")])
@@ -551,15 +558,34 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("said", "text", "at"),
     [
-        ("I need an alarm for 7:10.", "set an alarm for 7:10"),
-        ("Tomorrow at 4 pm I have to pick up the parcel, remind me.", "remind me Tomorrow at 4 pm to pick up the parcel"),
+        ("I need an alarm for 7:10.", "alarm", (2026, 11, 24, 7, 10)),
+        ("Tomorrow at 4 pm I have to pick up the parcel, remind me.", "pick up the parcel", (2026, 11, 24, 16)),
+        ("wake me up at 6", "wake up", (2026, 11, 24, 6)),
+        ("set a timer for 10 minutes", "timer", (2026, 11, 23, 9, 15)),
+        ("in 20 minutes remind me to turn the roast", "turn the roast", (2026, 11, 23, 9, 25)),
+        ("Remind me on Friday at 3 to call Ada", "call Ada", (2026, 11, 27, 15)),
+        ("Erinnere mich morgen um halb acht an die Tabletten", "die Tabletten", (2026, 11, 24, 7, 30)),
+        ("Rappelle-moi demain à 18h30 d'appeler Paul", "appeler Paul", (2026, 11, 24, 18, 30)),
+        ("Recuérdame mañana a las 9 llamar a Ana", "llamar a Ana", (2026, 11, 24, 9)),
     ],
 )
-def test_a_reminder_is_handed_on_in_words_that_are_understood(ask: Any, said: str, text: str) -> None:
+def test_a_reminder_is_handed_on_as_a_rule(ask: Any, said: str, text: str, at: tuple[int, ...]) -> None:
     _, _, tools = ask(said)
-    assert [(call.name, call.arguments) for call in tools.called] == [("remind", {"text": text})]
+    is_counted = "minutes" in said
+    when = recurrence.written(recurrence.once(ms_of(*at), is_counted=is_counted))
+    assert [(call.name, call.arguments) for call in tools.called] == [("remind", {"text": text, "when": when})]
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["remind me on Friday to buy a gift for Monday", "remind me every day at 8 for a week to take the pills"],
+)
+def test_a_time_that_is_not_understood_is_told_and_nothing_is_set(ask: Any, said: str) -> None:
+    steps, _, tools = ask(said)
+    (told,) = [s.content for s in steps if isinstance(s, Event) and s.kind == "message"]
+    assert tools.called == [] and "understood" in told
 
 
 def test_typing_errors_are_mended_by_the_program_before_a_tiny_model(ask: Any) -> None:

@@ -9,7 +9,6 @@ import pytest
 from stores import new_store
 
 from appliance.agent.guide import Guide
-from appliance.agent.planning.effect_plans import in_the_afternoon
 from appliance.agent.planning.plans import Do, Plan, Say
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
@@ -213,18 +212,3 @@ def test_what_names_no_task_changes_none(talk: Callable[..., list[Any]], said: s
 def test_another_thing_is_done_with_as_the_last(talk: Callable[..., list[Any]]) -> None:
     first, second = talk("delete task 4", "number 5 too")
     assert first == [("delete_task", "4")] and second == [("delete_task", "5")]
-
-
-@pytest.mark.parametrize(
-    ("said", "text"),
-    [
-        ("remind me on Saturday at 2 to get to the yard", "remind me on Saturday at 2 pm to get to the yard"),
-        ("remind me tomorrow at 4:30 to call Ada", "remind me tomorrow at 4:30 pm to call Ada"),
-        ("remind me tomorrow morning at 5 to run", "remind me tomorrow morning at 5 to run"),
-        ("wake me on Saturday at 5", "wake me on Saturday at 5"),
-        ("remind me on Monday at 14:00 to rest", "remind me on Monday at 14:00 to rest"),
-        ("remind me at 2 to ring", "remind me at 2 to ring"),
-    ],
-)
-def test_a_bare_hour_of_a_named_day_is_in_the_afternoon(said: str, text: str) -> None:
-    assert in_the_afternoon(said) == text

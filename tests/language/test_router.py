@@ -6,7 +6,7 @@ import everyday
 import pytest
 
 from appliance.errors import BadInput
-from appliance.language import arithmetic, foreign_times
+from appliance.language import arithmetic
 from appliance.language.languages import Languages
 from appliance.language.router import COURTESIES, EFFECTS, LAST, ORDER, Router
 from appliance.language.sentence_templates import compiled, whole_expression
@@ -206,22 +206,6 @@ def test_of_five_hundred_that_ask_for_one_hardly_any_is_missed() -> None:
 def test_lists_times_and_changes_are_told_apart(prompt: str, intent: str) -> None:
     found = ROUTER.cue(prompt)
     assert found is not None and found.name == intent
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "what", "when"),
-    [
-        ("de", "in 10 Minuten daran, das Brot rauszunehmen", "das Brot rauszunehmen", "in 10 minutes"),
-        ("de", "daran, morgen um 9 Tom anzurufen", "Tom anzurufen", "tomorrow at 9"),
-        ("de", "am 28. November um 8 Uhr an Petras Geburtstag", "Petras Geburtstag", "on 28 November at 8:00"),
-        ("fr", "tous les lundis à 8 heures de sortir les poubelles", "sortir les poubelles", "every monday at 8:00"),
-        ("es", "llamar al médico el lunes a las 10:30", "llamar al médico", "on monday at 10:30"),
-        ("de", "an die Wäsche", "an die Wäsche", ""),
-    ],
-)
-def test_a_time_in_another_language_is_put_into_english(language: str, text: str, what: str, when: str) -> None:
-    found = next(one for one in LANGUAGES.all if one.name == language)
-    assert foreign_times.parted(text, found) == (what, when)
 
 
 @pytest.mark.parametrize(

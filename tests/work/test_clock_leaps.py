@@ -9,7 +9,8 @@ from needs import needs
 from process import Box, a_box
 from stores import new_store
 
-from appliance.language.times import english_rules
+from appliance.language.languages import Languages
+from appliance.language.times import time_expression
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.events import Events
@@ -27,6 +28,7 @@ from appliance.work.schedules import Action, Gates, New, Schedule, Schedules
 from appliance.work.tasks import Tasks
 
 __all__ = ["a_box"]
+LEXICON = Languages().english.lexicon
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 NOW = 1_779_600_000_000  # 2026-05-24 05:20 UTC
 SEVEN = 1_779_606_000_000  # 07:00 of that day
@@ -62,7 +64,7 @@ class Machine:
         return self.look()
 
     def add(self, when: str) -> Schedule:
-        rule = english_rules.read(when, self.wall_ms, "UTC", is_frequency=False)
+        rule = time_expression.read(when, LEXICON, self.wall_ms, "UTC", is_frequency=False)
         return self.rows.add(New(when, rule, Action("reminder", {"text": when}), frequency=when, person="ada"), self.wall_ms)
 
     def next_ms(self, known: Schedule) -> int | None:

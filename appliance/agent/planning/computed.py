@@ -6,9 +6,9 @@ from datetime import datetime
 from appliance.agent.planning import clock_plans, spelling
 from appliance.agent.planning.plans import Plan, Say
 from appliance.language import arithmetic, dates, units
-from appliance.language.dates import Moment
 from appliance.language.languages import Language, words_in
 from appliance.language.router import Intent
+from appliance.language.times.moments import Moment
 
 Maker = Callable[[Intent, datetime], Plan | None]
 

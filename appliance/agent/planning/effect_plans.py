@@ -15,13 +15,15 @@ from appliance.agent.planning import errands, said_facts
 from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
+from appliance.agent.planning.reminder_plans import Reminders, meant_text
 from appliance.clock import new_id
-from appliance.knowledge import evidence
+from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
-from appliance.language import days_before, foreign_times, items, word_forms
+from appliance.language import items, word_forms
 from appliance.language.languages import words_in
-from appliance.language.router import REMINDING, Intent, Router, says_when
+from appliance.language.router import REMINDING, Intent, Router
 from appliance.language.task_arguments import task_arguments
+from appliance.language.times import recurrence, time_expression, timezones
 from appliance.records import Outcome, ToolCall
 from appliance.text.references import display
 
@@ -38,36 +40,11 @@ URGENT = re.compile(
     r"(?P<level>[^\W\d_]+)[\s.!]*$",
     re.IGNORECASE,
 )
-COURTESY = re.compile(
-    r"^(?:(?:please|now|ok|okay|hey|hi|hello|owl|owlbox|so|and|well|alright)[,!]?\s+)*"
-    r"(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:(?:please|just|quickly)\s+)*",
-    re.IGNORECASE,
-)
-WITHOUT_TIME = 400
-FEW_WORDS = 5
 MOST_ASKED = 5  # tasks of which it is asked which one is done, where somebody only says that it is
 NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
 UNNAMED = frozenset("some any more one ones".split())
-REMIND_WORDS = frozenset("remind timer please it that then am pm clock".split())
 RAISED = {"priority_up": "high", "priority_down": "low"}
-HAVING_TO = re.compile(r"\b(?:i|we)(?:['’]ve)? (?:have to|need to|got to|must|should) ", re.IGNORECASE)
-NEEDED = re.compile(r"\W*i need\b", re.IGNORECASE)
-LINKED = re.compile(r"(?:to|that|about|of)\b", re.IGNORECASE)
-POINTED = re.compile(r"\b(?:about|of|for|to|an|de|d') (?:it|that|this|das|ça|cela|eso)\b|\b(?:daran|dran)\b", re.IGNORECASE)
-SPAN = re.compile(
-    r"(?<!in )(?<!\d )\b(?:\d+(?:[.,]\d+)?|an?|half an|one|two|three|five|ten|fifteen|twenty|thirty|forty)"
-    r" ?(?:minutes?|mins?|min|hours?|h|seconds?)\b",
-    re.IGNORECASE,
-)
-CLOCK = re.compile(r"\b(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?\s*(?P<half>[ap]\.?m\b\.?)?(?!\d)", re.IGNORECASE)
-BEFORE = re.compile(r"(?P<n>\d+|an?|half an|a quarter of an|three quarters of an) (?P<unit>minutes?|mins?|hours?)", re.IGNORECASE)
-NAMED_DAY = re.compile(r"\b(?:tomorrow|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mon|tue|wed|thu|fri|sat|sun)\b", re.IGNORECASE)
-HALF_SAID = re.compile(
-    r"\d ?[ap]\.?m\b|\b(?:wake|alarm|morning|noon|midnight|night|evening|afternoon|tonight|get up|bed)\b", re.IGNORECASE
-)
-BARE_HOUR = re.compile(r"\bat [1-5](?::[0-5]\d)?(?![\d:.]| ?o'clock| ?(?:minutes?|hours?|h\b|euros?|%))", re.IGNORECASE)
 ACQUIRED = re.compile(r"^(?:got|bought|did|made|picked up|fetched)\b", re.IGNORECASE)  # verbs that a task seldom has
-PORTIONS = {"a": 60, "an": 60, "half an": 30, "a quarter of an": 15, "three quarters of an": 45}
 
 
 class Effects:
@@ -80,6 +57,7 @@ class Effects:
         self._ignored = router.languages.function_words()
         self.notes = NamedNotes(entries, self._ignored)
         self.additions = Additions(entries, self.notes)
+        self.reminders = Reminders(router, now, self._ignored)
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""
@@ -97,20 +75,14 @@ class Effects:
         return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
 
     def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := self._meant_text(scene, intent)):
+        if not (text := meant_text(scene, intent)):
             return None
         return self._remember_fact(scene, replace(intent, parts={"fact": intent.language.without_opening(text)}))
 
     def _note_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := self._meant_text(scene, intent)):
+        if not (text := meant_text(scene, intent)):
             return None
         return self._write_note(scene, replace(intent, parts={"body": intent.language.without_opening(text)}))
-
-    @staticmethod
-    def _meant_text(scene: Scene, intent: Intent) -> str:
-        """What a request points to: what is said around it, else what the person said just before, unless that was a question."""
-        last = scene.last_question.strip()
-        return intent.context or ("" if last.endswith("?") else last)
 
     def _add_task(self, scene: Scene, intent: Intent) -> Plan:
         if "second" in intent.parts:
@@ -143,7 +115,7 @@ class Effects:
         return all_of([lambda one=one: self._add_task(scene, one) for one in ones])  # type: ignore[misc]
 
     def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := self._meant_text(scene, intent)):
+        if not (text := meant_text(scene, intent)):
             return None
         is_several = items.says_several(intent.text, intent.language)
         text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several)
@@ -165,135 +137,27 @@ class Effects:
         return set(words_in(intent.parts["title"])) & intent.language.words["todo"] != set()
 
     def _append_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := self._meant_text(scene, intent)):
+        if not (text := meant_text(scene, intent)):
             return None
         is_several = items.says_several(intent.text, intent.language)
         text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several).strip(" .!")
         return self._append(scene, replace(intent, parts={**intent.parts, "items": text}, context=""))
 
-    def _set_reminder(self, scene: Scene, intent: Intent) -> Plan:
-        if "second" in intent.parts:
-            ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
-            return all_of([lambda one=one: self._set_reminder(scene, one) for one in ones])  # type: ignore[misc]
-        said = self._reminder_text(intent)
-        if (plan := self._remind_days_before(scene, intent, said)) is not None:
-            return plan
-        if intent.context and not says_when(said, intent.language) and says_when(intent.context, intent.language):
-            return self._remind_in_context(scene, intent, said)
-        if intent.language.name != self._router.languages.english.name:
-            return self._remind_abroad(intent, said)
-        said = in_the_afternoon(said)
-        subject = intent.parts.get("what") or said.removeprefix("remind me ")
-
-        def told(outcome: Outcome) -> Plan:
-            if outcome.status == WITHOUT_TIME and "no time" in outcome.message:
-                return ask_back(intent.language, "when", text=_trim_subject(subject))
-            if outcome.status == WITHOUT_TIME and "but not of what" in outcome.message:
-                return ask_back(intent.language, "of_what", when=said.removeprefix("remind me ").rstrip(" .!?"))
-            return answer_of(outcome, intent)
-
-        return Do(tool_call("remind", text=said.rstrip(" .!?")), told)
-
-    def _reminder_text(self, intent: Intent) -> str:
-        """What is to be reminded of and when, in one sentence, in the form that the reader of times knows."""
-        parts, is_english = intent.parts, intent.language.name == self._router.languages.english.name
-        begun = "remind me " if is_english else ""
-        if intent.name == "alarm" and is_english and NEEDED.match(intent.text):
-            return f"set an alarm {parts['rest']}"
-        if intent.name == "alarm":
-            return _without_courtesy(intent.text) if is_english else parts.get("rest") or parts["what"]
-        if intent.name == "wake":
-            return f"wake me {parts['when']}" if is_english else parts["when"]
-        if intent.name == "timer":
-            spoken = SPAN.sub(lambda found: f"in {found[0]}", parts["when"]) if is_english else parts["when"]
-            return self._with_subject(f"{begun}{spoken}", intent)
-        if intent.name == "remind_late" and "rest" in parts:
-            at = intent.text.find(parts["rest"]) + len(parts["rest"])
-            if "what" not in parts:
-                return f"{begun}{HAVING_TO.sub('to ', _without_courtesy(intent.text[:at]), count=1)}"
-            link = "" if not is_english or LINKED.match(parts["what"]) else "to "
-            return f"{begun}{_without_courtesy(intent.text[:at])} {link}{parts['what']}"
-        if intent.name == "remind_late":
-            return _without_courtesy(intent.text)
-        if intent.name == "remember_to":
-            return f"{begun}to {parts['what']}" if is_english else parts["what"]
-        when = " to ".join(parts[key] for key in ("when", "what") if key in parts) if is_english else " ".join(parts.values())
-        return self._with_subject(f"{begun}{when or parts.get('rest', '')}", intent)
-
-    def _remind_in_context(self, scene: Scene, intent: Intent, said: str) -> Plan:
-        """A reminder whose time is in what is said around it, or so long before or after that."""
-        context = intent.language.without_opening(intent.context).strip(" .!")
-        if len(context.split()) <= FEW_WORDS:  # nothing but a time
-            return self._set_reminder(
-                scene, replace(intent, name="remind", parts={"when": f"{context} {said.removeprefix('remind me ')}"}, context="")
-            )
-        if (span := BEFORE.search(said)) is not None:
-            context = _moved_before(context, span[0])
-        return self._set_reminder(scene, replace(intent, name="remind", parts={"when": context}, context=""))
-
-    def _with_subject(self, said: str, intent: Intent) -> str:
-        """A reminder that names nothing, such as "about it in 25 minutes", with what is said around it."""
-        if not intent.context:
-            return said
-        pointing = (
-            intent.language.words["again"]
-            | intent.language.words["timelike"]
-            | intent.language.words["at"]
-            | REMIND_WORDS
-            | evidence.MONTHS
-        )
-        words = [word for word in words_in(said) if word not in self._ignored and not word[0].isdigit()]
-        if any(word not in pointing for word in words):
-            return said
-        bare = POINTED.sub("", said).strip(" ,")
-        link = " to " if intent.language.name == self._router.languages.english.name else " "
-        return f"{bare}{link}{intent.context.strip(' .!')}"
-
-    def _remind_of_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        """A reminder of what is said around it, with the time that is said there."""
-        if not (text := self._meant_text(scene, intent)):
-            return None
-        text = intent.language.without_opening(text).strip(" .!")
-        if intent.name == "remind_before":
-            if (plan := self._remind_days_before(scene, intent, f"{intent.parts['span']} before")) is not None:
-                return plan
-            text = _moved_before(text, intent.parts["span"])
-        return self._set_reminder(scene, replace(intent, name="remind", parts={"when": text}, context=""))
-
-    def _remind_days_before(self, scene: Scene, intent: Intent, said: str) -> Plan | None:
-        """A reminder so many days before a day that is said around it, or was just answered; None for any other."""
-        language = intent.language
-        found = days_before.read(said, (intent.context, scene.last_answer, scene.last_question), language, self._now())
-        if found is None:
-            return None
-        text = _trim_subject(POINTED.sub("", found.rest.removeprefix("remind me")).strip(" ,"))
-        if not set(words_in(text)) - self._ignored - language.words["again"] - REMIND_WORDS:
-            text = (found.about or intent.context or scene.last_question).split("\n")[0].strip(" .!?")
-        if not found.when:
-            return ask_back(language, "when", text=text)
-        return Do(tool_call("remind", text=text, when=found.when), lambda outcome: answer_of(outcome, intent))
-
-    @staticmethod
-    def _remind_abroad(intent: Intent, said: str) -> Plan:
-        """A reminder in another language: its time is put into English, which the tool reads, its words stay."""
-        what, when = foreign_times.parted(said, intent.language)
-        if not when:
-            return ask_back(intent.language, "when", text=what)
-        if not what and not intent.context:
-            return ask_back(intent.language, "of_what", when=said.strip(" .!?¡¿"))
-        call = tool_call("remind", text=what or intent.context or intent.text.strip(" .!?¡¿"), when=when)
-        return Do(call, lambda outcome: answer_of(outcome, intent))
-
     def _recurring(self, scene: Scene, intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
-        query, times = intent.parts["query"], f"every {intent.parts.get('rest', '')}"
-        if intent.language.name != self._router.languages.english.name:
-            query, times = foreign_times.parted(intent.text, intent.language)
-            told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
-            query = query[told.end() :] if told is not None else query
-        if self._router.cue(query, LOOKED_UP) is None or not times.startswith("every"):
+        now = self._now()
+        at_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
+        try:
+            found = time_expression.split(intent.text, intent.language.lexicon, at_ms, zone)
+        except BadInput:
             return Say(intent.language.say("no_recurring"))
-        call = tool_call("create_schedule", name=query[:60], frequency=times, description=query, action="message")
+        query = intent.parts["query"] if "query" in intent.parts and intent.language.name == "en" else found.text
+        told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
+        query = query[told.end() :] if told is not None else query
+        if found.rule is None or found.rule.kind == "once" or self._router.cue(query, LOOKED_UP) is None:
+            return Say(intent.language.say("no_recurring"))
+        when = recurrence.written(found.rule)
+        call = tool_call("create_schedule", name=query[:60], frequency=when, description=query, action="message")
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
     def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
@@ -442,9 +306,8 @@ Maker = Callable[[Effects, Scene, Intent], Plan | None]
 MAKERS: Mapping[str, Maker] = {
     "remember": Effects._remember_fact,
     "task": Effects._add_task,
-    **dict.fromkeys(REMINDING, Effects._set_reminder),
-    "remind_it": Effects._remind_of_that,
-    "remind_before": Effects._remind_of_that,
+    **dict.fromkeys(REMINDING, lambda self, scene, intent: self.reminders.set(scene, intent)),
+    **dict.fromkeys(("remind_it", "remind_before"), lambda self, scene, intent: self.reminders.set_that(scene, intent)),
     "task_it": Effects._add_that,
     "remember_it": Effects._remember_that,
     "note_it": Effects._note_that,
@@ -466,37 +329,3 @@ MAKERS: Mapping[str, Maker] = {
 def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
     """Which of these tasks is meant."""
     return ask_which(intent, [f"{one['id']}. {one['name']}" for one in tasks[:8]])
-
-
-def _without_courtesy(text: str) -> str:
-    """A request without "please", "can you" and the like before it, which the reader of times does not know."""
-    return COURTESY.sub("", text.strip())
-
-
-def in_the_afternoon(said: str) -> str:
-    """A reminder whose day is named and whose hour is bare, with the half of the day that people mean: "on Saturday at 2" is 14:00.
-
-    Without a day the nearest such hour is meant, as `language.times.english_rules` takes it.
-    """
-    if NAMED_DAY.search(said) is None or HALF_SAID.search(said):
-        return said
-    return BARE_HOUR.sub(lambda found: f"{found[0]} pm", said, count=1)
-
-
-def _moved_before(text: str, span: str) -> str:
-    """A text with its clock earlier by a span of time: "the call is at 11 am" and "a quarter of an hour"."""
-    clocks, found = list(CLOCK.finditer(text)), BEFORE.search(span)
-    clocks = [one for one in clocks if one["m"] or one["half"] or text[: one.start()].lower().endswith("at ")]
-    if found is None or not clocks:
-        return text
-    clock, number = clocks[-1], found["n"].lower()
-    minutes = int(number) * (60 if found["unit"].startswith("h") else 1) if number.isdecimal() else PORTIONS[number]
-    hour = int(clock["h"]) % 24
-    if clock["half"]:
-        hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)
-    at = (hour * 60 + int(clock["m"] or 0) - minutes) % 1440
-    return f"{text[: clock.start()]}{at // 60:02}:{at % 60:02}{text[clock.end() :]}"
-
-
-def _trim_subject(text: str) -> str:
-    return re.sub(r"^(?:to|of|about|that)\s+", "", text.rstrip(" .!?"), flags=re.IGNORECASE)

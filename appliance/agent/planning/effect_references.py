@@ -7,7 +7,7 @@ before, or of a few turns before when it is asked for in so many words.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -16,10 +16,16 @@ from msgspec.structs import replace
 from appliance.agent.planning import errands
 from appliance.agent.planning.note_additions import Additions
 from appliance.agent.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
-from appliance.language import dates, foreign_times, items, word_forms
+from appliance.agent.planning.reminder_plans import Reminders, refused
+from appliance.errors import BadInput
+from appliance.language import items, word_forms
 from appliance.language.languages import words_in
 from appliance.language.router import LAST, Intent
 from appliance.language.task_arguments import task_arguments
+from appliance.language.times import changes, recurrence
+from appliance.language.times.recurrence import Rule
+from appliance.language.times.time_expression import TimeExpression
+from appliance.language.times.timezones import LOCAL
 from appliance.records import Message, Outcome, ToolCall
 from appliance.text.references import display
 
@@ -31,31 +37,6 @@ FAILED = '{"is_error"'
 KEPT = re.compile(r"\bmemory:/{1,2}\S+")
 FILE = re.compile(r"\bbox/\S+?\.md\b")
 ADDED = re.compile(r"\bAdded task (\d+):")  # how the result of create_task begins
-TIME_PARTS = r"(?P<h>\d{1,2})(?:(?:[:.h]| uhr )(?P<m>\d{2}))?"
-CLOCK = re.compile(
-    rf"(?:^|\b(?:at|to|um|à|a las|las|la|auf) )\s*{TIME_PARTS}\s*(?P<half>[ap]\.?m\.?)?\s*(?:uhr|h|heures|o'clock)?\W*$",
-    re.IGNORECASE,
-)
-SHIFT = re.compile(
-    r"^(?P<n>\d+|an?|half an|one|two|three)\s+(?P<unit>minutes?|mins?|hours?|days?|weeks?)\s+(?P<way>later|earlier|sooner)$",
-    re.IGNORECASE,
-)
-COUNTS = {"a": 1.0, "an": 1.0, "one": 1.0, "two": 2.0, "three": 3.0, "half an": 0.5}
-MINUTES = {"m": 1, "h": 60, "d": 1440, "w": 10080}
-ANY_CLOCK = re.compile(r"\b\d{1,2}:\d{2}\b")
-DAY = re.compile(
-    r"tomorrow|today|tonight|(?:mon|tues|wednes|thurs|fri|satur|sun)day|\bin \d|every|next|\d{4}-"
-    r"|\d (?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
-    re.IGNORECASE,
-)
-
-
-REGULAR = re.compile(
-    r"\bevery\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days\b|\b(?:hourly|daily|weekly|monthly)\b", re.IGNORECASE
-)
-EARLY = 6  # o'clock, before which hardly anything is to be done
-WEEKDAY = re.compile(r"(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)days?", re.IGNORECASE)
-LINKED = re.compile(r"^.*?\d.*? (?:to|about|that|of|for) \w|^\w+day.*? (?:to|about|that|of) \w", re.IGNORECASE)
 
 
 class Effect(Struct, frozen=True):
@@ -108,9 +89,10 @@ def again(intent: Intent, effect: Effect) -> Intent:
 class References:
     """Plans for what points to the last effect."""
 
-    def __init__(self, now: Callable[[], datetime], additions: Additions) -> None:
+    def __init__(self, now: Callable[[], datetime], additions: Additions, reminders: Reminders) -> None:
         self._now = now
         self._additions = additions
+        self._reminders = reminders
 
     def make(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """The plan of an intent that points to an effect; None where it can have nothing to do with it."""
@@ -175,45 +157,16 @@ class References:
             return self._set_priority(scene, intent, effect)
         if effect.tool not in ("remind", "create_schedule", "update_schedule") or intent.language.level(change):
             return None
-        english = change
-        if intent.language.name != "en" and not CLOCK.search(change):
-            english = foreign_times.translated(change, intent.language) or change
 
         def moved(one: Mapping[str, Any]) -> ToolCall:
-            return tool_call("update_schedule", id=one["id"], frequency=self._new_time(one, english))
+            return tool_call("update_schedule", id=one["id"], frequency=recurrence.written(self._changed(one, change, intent)))
 
         return self._with_schedule(intent, effect, moved)
 
-    def _new_time(self, one: Mapping[str, Any], change: str) -> str:
+    def _changed(self, one: Mapping[str, Any], change: str, intent: Intent) -> Rule:
         """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
-        zone = self._now().tzinfo
-        at = datetime.fromtimestamp((one.get("next_ms") or 0) / 1000, zone)
-        words = str(one.get("words", ""))
-        if (found := SHIFT.match(change)) is not None:
-            count = COUNTS.get(found["n"].lower(), 0) or float(found["n"])
-            minutes = count * MINUTES[found["unit"][0].lower()] * (1 if found["way"].lower() == "later" else -1)
-            try:
-                return _moment(at + timedelta(minutes=minutes))
-            except OverflowError:
-                return change  # the tool says that this is no time
-        clock = CLOCK.search(change)
-        is_regular = REGULAR.search(words) is not None
-        if clock is not None and not DAY.search(change[: clock.start()]):
-            hour, minute = int(clock["h"]), int(clock["m"] or 0)
-            if clock["half"]:
-                hour = hour % 12 + (12 if clock["half"].lower().startswith("p") else 0)
-            elif hour < 12 <= at.hour and (not clock["m"] or hour <= EARLY):
-                hour += 12
-            if hour < 24 and minute < 60:
-                if is_regular and ANY_CLOCK.search(words):
-                    return ANY_CLOCK.sub(f"{hour:02}:{minute:02}", words, count=1)
-                return _moment(at.replace(hour=hour, minute=minute))
-        if not is_regular and (moment := dates.read_english(change, self._now())) is not None:
-            return _moment(moment.at if moment.has_clock else moment.at.replace(hour=at.hour, minute=at.minute))
-        if DAY.search(change):
-            change = f"every {change}" if is_regular and WEEKDAY.fullmatch(change) else change
-            return change if re.search(r"\d|noon|midnight|morning|evening|night", change) else f"{change} at {at:%H:%M}"
-        return f"on {at.day} {at:%B} {at.year} at {change.removeprefix('at ')}"
+        now_ms = int(self._now().timestamp() * 1000)
+        return changes.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
 
     def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Another of the same kind: the same thing at another time, or another thing."""
@@ -225,19 +178,13 @@ class References:
             return all_of([lambda one=one: self._add_task(intent, one) for one in ones])  # type: ignore[misc]
         if effect.tool not in ("remind", "update_schedule"):
             return None
-        when = more if intent.language.name == "en" else foreign_times.translated(more, intent.language)
-        if intent.language.name == "en" and LINKED.match(more):  # another thing at another time
-            return self._call(intent, tool_call("remind", text=f"remind me {more}"))
-        if not when:
-            what, parted = foreign_times.parted(more, intent.language)
-            if what and parted:
-                return self._call(intent, tool_call("remind", text=what, when=parted))
 
         def asked(outcome: Outcome) -> Plan:
             one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
-            if one is None or not when:
+            if one is None:
                 return Say(intent.language.say("not_there"))
-            return self._call(intent, tool_call("remind", text=one["text"] or one["name"], when=self._new_time(one, when)))
+            known = TimeExpression(one["text"] or one["name"], "", _rule_of(one))
+            return self._reminders.again(more, intent, known, one.get("next_ms") or 0)
 
         return Do(tool_call("list_schedules", status="active", limit=1000), asked)
 
@@ -294,7 +241,12 @@ class References:
 
         def chosen(outcome: Outcome) -> Plan:
             one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
-            return Say(intent.language.say("not_there")) if one is None else self._call(intent, make(one))
+            if one is None:
+                return Say(intent.language.say("not_there"))
+            try:
+                return self._call(intent, make(one))
+            except BadInput as error:  # the change is no time that is understood
+                return refused(error, intent)
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
 
@@ -322,5 +274,6 @@ def _task_number(effect: Effect) -> str:
     return str(effect.arguments.get("id", ""))
 
 
-def _moment(at: datetime) -> str:
-    return f"on {at.day} {at:%B} {at.year} at {at:%H:%M}"
+def _rule_of(one: Mapping[str, Any]) -> Rule:
+    """The rule of a schedule as it is listed."""
+    return recurrence.make_rule(one["kind"], one["spec"], one.get("zone") or LOCAL, one.get("condition") or "")

@@ -1,8 +1,9 @@
 """When something is due: rules, and the moments they name. Pure: the moment to look from is an argument.
 
 A rule is a kind, a text and a time zone. `cron` is one or more lines of five fields, joined by " ; "; `interval` so
-many seconds; `once` a moment as ISO 8601; `cadence` a calendar step from a first local time, with a delay that was drawn
-once; `text` is nobody's rule: it has to be judged. A rule with a `condition` names moments at which that is judged.
+many seconds; `once` a moment as ISO 8601, with `COUNTED` behind it when it was counted from the clock, as "in 20 minutes"
+is; `cadence` a calendar step from a first local time, with a delay that was drawn once; `text` is nobody's rule: it has to
+be judged. A rule with a `condition` names moments at which that is judged.
 Summer time is cron's as Debian has it: a fixed time that a spring night leaves out happens right after the gap, and one
 that an autumn night has twice happens the first time; what repeats within the hour goes on through both.
 Intervals count real seconds. Times are milliseconds since 1970.
@@ -34,6 +35,8 @@ STEPS: dict[str, tuple[int, str]] = {
 CADENCE = re.compile(
     r"(?:(?P<word>[a-z]+)|(?P<count>\d{1,4}) (?P<unit>hours|days|weeks|months)) from (?P<first>\S+)(?: \+(?P<jitter>\d+) s)?"
 )
+ISO_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?[+-]\d{2}:\d{2}(?: counted)?")
+COUNTED = " counted"
 BETWEEN = " ; "  # lines of one cron rule
 MAX_LINES = 24
 MAX_INTERVAL_S = 10 * 366 * 86_400
@@ -53,6 +56,11 @@ class Rule(Struct, frozen=True):
     def is_judged(self) -> bool:
         """True when a model has a word in it."""
         return self.kind == "text" or bool(self.condition)
+
+    @property
+    def is_counted(self) -> bool:
+        """True for a moment that was counted from the time of the clock, and is no date."""
+        return self.kind == "once" and self.spec.endswith(COUNTED)
 
     @property
     def fingerprint(self) -> str:
@@ -86,9 +94,10 @@ def interval(seconds: int, zone: str = LOCAL) -> Rule:
     return Rule("interval", str(seconds), timezones.require(zone))
 
 
-def once(at_ms: int, zone: str = LOCAL) -> Rule:
-    """A rule that is due at one moment."""
-    return Rule("once", datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds"), timezones.require(zone))
+def once(at_ms: int, zone: str = LOCAL, *, is_counted: bool = False) -> Rule:
+    """A rule that is due at one moment; `is_counted`: so long after the clock's now, whatever day that was."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return Rule("once", moment + (COUNTED if is_counted else ""), timezones.require(zone))
 
 
 def cadence(step: str, first_ms: int, jitter_s: int = 0, zone: str = LOCAL) -> Rule:
@@ -108,6 +117,28 @@ def simple(text: str, zone: str = LOCAL) -> Rule:
     if len(words) == 5 and "every" not in text.lower():
         return cron(text, zone)
     raise BadInput(f"schedule {text!r} is not valid", hint=f"use {FORMS}")
+
+
+def written(rule: Rule) -> str:
+    """A rule in one line, as `read_written` takes it: its text, and behind a bar its condition."""
+    spec = f"every {rule.spec}" if rule.kind == "interval" else rule.spec
+    return f"{spec} | {rule.condition}" if rule.condition else spec
+
+
+def read_written(line: str, zone: str = LOCAL) -> Rule | None:
+    """The rule that `written` wrote; None for any other text."""
+    spec, _, condition = line.partition(" | ")
+    made: Rule | None = None
+    if ISO_MOMENT.fullmatch(spec):
+        made = replace(make_rule("once", spec), zone=timezones.require(zone))
+    elif CADENCE.fullmatch(spec):
+        made = make_rule("cadence", spec, timezones.require(zone))
+    else:
+        try:
+            made = simple(spec, zone)
+        except BadInput:
+            return None
+    return replace(made, condition=condition.strip())
 
 
 def text(said: str, zone: str = LOCAL) -> Rule:
@@ -139,7 +170,7 @@ def make_rule(kind: str, spec: str, zone: str = LOCAL, condition: str = "") -> R
 
 def at(rule: Rule) -> int:
     """The moment of a rule that is due once."""
-    return int(datetime.fromisoformat(rule.spec).timestamp() * 1000)
+    return int(datetime.fromisoformat(rule.spec.removesuffix(COUNTED)).timestamp() * 1000)
 
 
 def after(rule: Rule, at_ms: int) -> int | None:

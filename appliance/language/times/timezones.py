@@ -37,6 +37,16 @@ def require(name: str) -> str:
     return name
 
 
+def name_of(zone: tzinfo | None) -> str:
+    """The name of a zone that `find` finds, `local` for none."""
+    if zone is None:
+        return LOCAL
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return zone.key
+    minutes = int((zone.utcoffset(None) or timedelta()).total_seconds()) // 60
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
 def _find_zone(name: str) -> tzinfo | None:
     if name in ("", LOCAL):
         return _local_zone()

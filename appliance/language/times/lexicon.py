@@ -1,0 +1,139 @@
+"""The words of a language that speak of time, as its file lists them: phrases and the kinds of token that they make.
+
+The table `times` of a language file has a line for each meaning: `"weekday 1" = "monday, mon"`. The key is the kind of the
+token, with its value behind it; the phrases stand behind it, with commas between. A phrase may have several kinds ("second" is an
+ordinal and a unit), and a word of a weekday may be one with a part of the day ("Freitagabend"). The table `days` gives the feasts.
+Built once a language, when the first time is read in it. Which kinds there are, `KINDS` says.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from appliance.errors import BadInput
+from appliance.language.times.words import WORD
+
+# Kinds of tokens, and how the value behind each is read.
+KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("number", "ordinal", "weekday", "weekdays", "month", "times", "noon"), "number"),
+    **dict.fromkeys(("unit", "part", "in_part", "parts", "ampm", "zone", "eve"), "word"),
+    **dict.fromkeys(("day", "adverb", "span", "every_part", "wake", "alarm", "timer"), "words"),
+    **dict.fromkeys(
+        (
+            *("one", "suffix", "half", "quarter", "past", "to", "half_to", "quarter_of", "three_quarters", "and_half"),
+            *("and_quarter", "less_quarter", "less", "and_a_half", "hour_mark", "minute_mark", "on_the_hour", "times_word"),
+            *(
+                "every",
+                "other",
+                "next",
+                "after_next",
+                "this",
+                "coming",
+                "last",
+                "in",
+                "on",
+                "at",
+                "by",
+                "around",
+                "before",
+                "after",
+            ),
+            *("ago", "later", "earlier", "ahead", "from", "until", "between", "and", "or", "of", "the", "for", "long", "per"),
+            *("except", "only", "condition", "start", "end_of", "start_of", "workday", "workdays", "weekend", "weekends"),
+            *("office_hours", "filler", "link", "ask", "once", "judged", "same_time", "unsure", "minus"),
+            *("now", "vague", "plain", "elision"),
+        ),
+        "",
+    ),
+}
+NOT_MENDED = frozenset({"plain", "feast", "zone", "link", "minus"})  # words to which no misspelled one is mended
+ALARMS = ("wake", "alarm", "timer")
+Value = str | float | tuple[str, ...]
+
+
+class Entry(Struct, frozen=True):
+    """A phrase: its words, and the kinds that it has with their values."""
+
+    words: tuple[str, ...]
+    kinds: Mapping[str, Value]
+
+
+class Lexicon:
+    """The phrases of one language by their first word, the longest first."""
+
+    def __init__(self, rows: Iterable[tuple[str, str]], feasts: Mapping[str, str]) -> None:
+        """`rows` are the lines of its file; BadInput for a kind that there is not."""
+        found: dict[tuple[str, ...], dict[str, Value]] = {}
+        for key, phrases in rows:
+            kind, *value = key.split(" ")
+            if kind not in KINDS:
+                raise BadInput(f"times: {key!r} is no kind of word", hint=f"kinds are {', '.join(sorted(KINDS))}")
+            for phrase in phrases.split(","):
+                if words := split_words(phrase):
+                    found.setdefault(words, {})[kind] = _read_value(kind, value)
+        for name, rule in feasts.items():
+            found.setdefault(split_words(name), {})["feast"] = rule
+        self._by_word: dict[str, list[Entry]] = {}
+        for words, kinds in found.items():
+            self._by_word.setdefault(words[0], []).append(Entry(words, kinds))
+        for entries in self._by_word.values():
+            entries.sort(key=lambda one: -len(one.words))
+        self.words = frozenset(word for words in found for word in words if word[0].isalpha())
+        near = (
+            words[0]
+            for words, kinds in found.items()
+            if len(words) == 1 and kinds.keys() - {"plain", "feast", "zone", "link", "minus"}
+        )
+        self.long_words = tuple(sorted({word for word in near if len(word) >= 4 and word.isalpha()}))
+        self._alarms = {kind: kinds[kind] for kinds in found.values() for kind in ALARMS if kind in kinds}
+        self._elisions = tuple(words[0] for words, kinds in found.items() if "elision" in kinds)
+
+    def match(self, words: Sequence[str]) -> Entry | None:
+        """The longest phrase that the words begin with."""
+        for entry in self._by_word.get(words[0], ()):
+            if tuple(words[: len(entry.words)]) == entry.words:
+                return entry
+        return self._compound(words[0])
+
+    def alarm_name(self, text: str, kind: str) -> str:
+        """What an alarm is called that a text asks for: "wake up", "timer"; of this kind where it does not say."""
+        words = split_words(text)
+        named = (self.match(words[at : at + 8]) for at in range(len(words)))
+        asked = next((one.kinds[alarm] for one in named if one for alarm in ALARMS if alarm in one.kinds), self._alarms.get(kind))
+        return " ".join(asked) if isinstance(asked, tuple) else ""
+
+    def count_words(self, text: str) -> int:
+        """How many words of a text it knows."""
+        return sum(word in self.words for word in split_words(text))
+
+    def without_elision(self, text: str) -> str:
+        """A text without the short word that French ties to its first one: "d'appeler"."""
+        found = next((one for one in self._elisions if text.lower().replace("’", "'").startswith(f"{one}'")), "")
+        return text[len(found) + 1 :] if found else text
+
+    def _compound(self, word: str) -> Entry | None:
+        """A day of the week and a part of the day in one word."""
+        for at in range(4, len(word) - 2):
+            day, part = (self._single(one) for one in (word[:at], word[at:]))
+            if "weekday" in day and "part" in part:
+                return Entry((word,), {"weekday": day["weekday"], "with_part": part["part"]})
+            if "weekday" in day and "parts" in part:
+                return Entry((word,), {"weekdays": day["weekday"], "with_part": part["parts"]})
+        return None
+
+    def _single(self, word: str) -> Mapping[str, Value]:
+        return next((one.kinds for one in self._by_word.get(word, ()) if len(one.words) == 1), {})
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """The words and marks of a text, in the form in which phrases are looked up."""
+    return tuple(found[0] for found in WORD.finditer(text.lower().replace("’", "'")))
+
+
+def _read_value(kind: str, value: Sequence[str]) -> Value:
+    how = KINDS[kind]
+    if how == "words":
+        return tuple(value)
+    if not value:
+        return ""
+    return float(value[0]) if how == "number" else value[0]

@@ -1,0 +1,251 @@
+"""The first step of the grammar: runs of tokens that are one clock time, one length of time or one date become one token.
+
+"Quarter to seven", "7 Uhr 15" and "sept heures et quart" are each a token of kind `time`; "two and a half hours" a `length`;
+"the 3rd of May 2027" a `date`. What may be both keeps both kinds. Holds no words of a language. Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from appliance.language.times import clock_times
+from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times.patterns import Encoded, Match
+from appliance.language.times.tokenizer import Token
+
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "night": 86_400, "week": 7 * 86_400, "fortnight": 14 * 86_400}
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+SPOKEN_MINUTES = (5, 10, 20, 25)  # "ten to eight", not "nine to five"
+FULL_MINUTES = (15, 20, 25, 30, 35, 40, 45, 50, 55)  # "six thirty"
+CLOCK_MARKS = frozenset({"at", "around", "by", "comma", "day", "ask", "weekday"})
+Kinds = Mapping[str, Any]
+Reduction = tuple[str, Callable[[Match], Kinds]]
+
+
+def reduced(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with times, lengths and dates as one token each."""
+    found = list(tokens)
+    for level in LEVELS:
+        found = _reduce(found, level)
+    return found
+
+
+def _reduce(tokens: list[Token], level: Sequence[Reduction]) -> list[Token]:
+    encoded, made, at = Encoded(tokens), [], 0
+    while at < len(tokens):
+        token, end = tokens[at], at + 1
+        for pattern, read in level if tokens[at].kinds else ():
+            if (match := encoded.match(pattern, at)) is None or match.end < end or (match.end == end and match.end - at > 1):
+                continue
+            try:
+                kinds = read(match)
+            except Unread:
+                continue
+            if kinds and (match.end > end or token is tokens[at]):
+                whole = kinds if match.end - at > 1 else {**tokens[at].kinds, **kinds}
+                glued = {"glued": ""} if "glued" in tokens[at].kinds else {}
+                token, end = Token(tokens[at].start, tokens[match.end - 1].end, {**whole, **glued}), match.end
+        made.append(token)
+        at = end
+    return made
+
+
+# -- lengths of time --------------------------------------------------------------------------------
+
+
+def _length(match: Match) -> Kinds:
+    """So many units, and more of smaller ones."""
+    seconds, months, amounts = 0.0, 0, []
+    count: float | None = None
+    for token in match.tokens[match.start : match.end]:
+        kinds = token.kinds
+        if "unit" in kinds and count is not None:
+            unit = kinds["unit"]
+            if unit in MONTHS:
+                if count != int(count):
+                    raise Unread
+                months += int(count) * MONTHS[unit]
+            else:
+                seconds += count * SECONDS[unit]
+            amounts.append((count, unit))
+            count = None
+        elif "number" in kinds or "decimal" in kinds:
+            count = kinds["number"] if "number" in kinds else kinds["decimal"]
+        elif "and_a_half" in kinds and count is not None:
+            count += 0.5
+        elif "one" in kinds:
+            count = 1
+    if count is not None:  # 1h30
+        if [unit for _, unit in amounts] != ["hour"]:
+            raise Unread
+        seconds += count * 60
+        amounts.append((count, "minute"))
+    made: dict[str, Any] = {"length": (seconds, months)}
+    if len(amounts) == 1:
+        made["amount"] = amounts[0]
+        if amounts[0][0] == 1:
+            made["single"] = amounts[0][1]
+    return made
+
+
+def _named_length(match: Match) -> Kinds:
+    count, unit = match.get("span")
+    return {"length": (float(count) * SECONDS[unit], 0), "amount": (float(count), unit)}
+
+
+LENGTHS: tuple[Reduction, ...] = (
+    ("[one] span", _named_length),
+    ("(number|decimal|one) [and_a_half] unit !weekday", _length),
+    ("(number|decimal|one) unit ([comma] [and] number unit)*", _length),
+    ("number unit=hour ~two", _length),
+)
+
+
+# -- times of day -----------------------------------------------------------------------------------
+
+
+def _time(hour: float, minute: float = 0, half: str = "", *, is_loose: bool = False) -> Time:
+    if hour != int(hour) or minute != int(minute):
+        raise Unread
+    return clock_times.check(int(hour), int(minute), half, is_loose=is_loose)
+
+
+def _clock(match: Match) -> Kinds:
+    parts = match.get("clock")
+    time = _time(parts["h"], parts.get("min", 0), match.get("ampm", ""))
+    token = match.tokens[match.start]
+    is_written = "zero" in token.kinds
+    is_loose = 0 < time.hour < 6 and not time.half and not is_written  # 3:15, where 03:15 is at night
+    return {"time": Time(time.hour, time.minute, time.half, is_loose, parts.get("s", 0), is_written)}
+
+
+def _hour(match: Match) -> Kinds:
+    """Seven o'clock, 18 Uhr 30, 14h30, 7 pm: what may be a length of time as well stays one."""
+    numbers = match.all("number") + match.all("two")  # the hour, and the minutes
+    time = _time(numbers[0], sum(numbers[1:2]), match.get("ampm", ""), is_loose=True)
+    made: dict[str, Any] = {"time": time}
+    if match.side("hour_mark", "unit") == "hour":
+        made["length"] = (numbers[0] * 3600 + sum(numbers[1:2]) * 60, 0)
+        if len(numbers) == 1:
+            made["amount"] = (numbers[0], "hour")
+            made |= {"single": "hour"} if numbers[0] == 1 else {}
+    return made
+
+
+def _dotted(match: Match) -> Kinds:
+    hour, minute = match.get("dot_clock")
+    return {"time": _time(hour, minute, match.get("ampm", ""))}
+
+
+def _written(match: Match) -> Kinds:
+    return {"time": _time(*match.get("hhmm"))}
+
+
+def _noon(match: Match) -> Kinds:
+    hour = int(match.get("noon"))
+    return {"time": Time(hour, 30 if match.has("and_half") else 0, "24", is_written=hour == 0)}
+
+
+def _beside(match: Match) -> Kinds:
+    """Half past, quarter to, ten to, ten past an hour."""
+    numbers = match.all("number")
+    minutes = 30 if match.has("half") else 15 if match.has("quarter") else numbers.pop(0)
+    if not 0 < minutes < 60:
+        raise Unread
+    is_before = match.has("to")
+    if not (match.has("unit") or match.has("quarter") or match.has("half")):
+        before = match.tokens[match.start - 1].kinds if match.start else {}
+        is_digits = "digits" in match.tokens[match.start].kinds and match.start > 0
+        if is_digits and not CLOCK_MARKS & before.keys():  # pages 10 to 20
+            raise Unread
+        if is_before and (minutes not in SPOKEN_MINUTES or {"from", "between"} & before.keys()):
+            raise Unread
+    hour = _time(numbers[0], 0, match.get("ampm", ""), is_loose=True)
+    minutes = minutes if is_before else -minutes
+    if match.has("half_to"):
+        minutes += 30
+    return {"time": clock_times.earlier(hour, int(minutes))}
+
+
+def _parts_to(match: Match) -> Kinds:
+    """Halb sieben is 6:30, dreiviertel sieben 6:45, viertel sieben 6:15."""
+    hour = _time(match.get("number"), 0, "", is_loose=True)
+    minutes = 30 if match.has("half_to") else 15 if match.has("three_quarters") else 45
+    return {"time": clock_times.earlier(hour, minutes)}
+
+
+def _behind(match: Match) -> Kinds:
+    """Sept heures et demie, ocho menos cuarto, huit heures moins vingt."""
+    numbers = match.all("number")
+    hour = _time(numbers[0], 0, match.get("ampm", ""), is_loose=True)
+    later = (
+        30 if match.has("and_half") else 15 if match.has("and_quarter") else -15 if match.has("less_quarter") else -int(numbers[1])
+    )
+    return {"time": clock_times.earlier(hour, -later)}
+
+
+def _spoken(match: Match) -> Kinds:
+    hour, minute = match.all("number")
+    if minute not in FULL_MINUTES:
+        raise Unread
+    return {"time": _time(hour, minute, match.get("ampm", ""), is_loose=True)}
+
+
+TIMES: tuple[Reduction, ...] = (
+    ("clock [(ampm|hour_mark)]", _clock),
+    ("number hour_mark !number", _hour),
+    ("number hour_mark two !unit", _hour),
+    ("number ampm", _hour),
+    ("number [hour_mark] (and_half|and_quarter|less_quarter|less number)", _behind),
+    ("dot_clock (ampm|hour_mark)", _dotted),
+    ("at dot_clock [(ampm|hour_mark)]", _dotted),
+    ("at hhmm [hour_mark]", _written),
+    ("hhmm hour_mark", _written),
+    ("noon [and_half]", _noon),
+    ("(half|quarter) (past|to) number [hour_mark] [ampm]", _beside),
+    ("number [unit=minute] (past|to) number [hour_mark] [ampm] !unit", _beside),
+    ("number [unit=minute] (past|to) half_to number", _beside),
+    ("(half_to|three_quarters|quarter_of) number [hour_mark]", _parts_to),
+    ("number number [ampm] !unit !times_word", _spoken),
+)
+
+
+# -- dates ------------------------------------------------------------------------------------------
+
+
+def _nth(match: Match) -> Kinds:
+    if match.side("suffix", "stop") is not None and match.end == len(match.tokens):
+        raise Unread  # the full stop of the sentence
+    return {"nth": match.get("number", match.get("ordinal")), "digits_nth": ""}
+
+
+def _ordinal(match: Match) -> Kinds:
+    return {"nth": match.get("ordinal")}
+
+
+def _date(match: Match) -> Kinds:
+    day = match.get("nth", match.get("number"))
+    if day is None or not 1 <= day <= 31:
+        raise Unread
+    return {"date": (match.get("year"), int(match.get("month")), int(day))}
+
+
+def _slash(match: Match) -> Kinds:
+    parts = match.get("slash")
+    return {"two_dates": (parts.get("y"), parts["a"], parts["b"])}
+
+
+def _feast(match: Match) -> Kinds:
+    return {"feast_of": (match.get("year"), match.get("feast"))}
+
+
+LEVELS: tuple[tuple[Reduction, ...], ...] = (
+    (("number ~suffix !number", _nth), ("ordinal", _ordinal)),
+    TIMES,
+    (
+        ("(nth|number) [of] [the] month [[(of|comma)] year]", _date),
+        ("month [the] (nth|number) [[comma] year] !ampm !hour_mark !unit", _date),
+        ("slash", _slash),
+        ("feast [year]", _feast),
+    ),
+    LENGTHS,
+)

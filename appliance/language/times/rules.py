@@ -1,0 +1,385 @@
+"""From what a text says about when to the rule that it means: moments, intervals, lines of cron, calendar steps.
+
+Times of day that are left out are those of `DAYPARTS`, and `MORNING_H` where there is no hint at all. What contradicts itself, or
+what no rule says, is `Unread`; a moment that has passed is `BadInput`. Knows no words. Pure.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from appliance.errors import BadInput
+from appliance.language.times import clock_times, recurrence, timezones
+from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times.readings import Reading, moved, next_day
+from appliance.language.times.recurrence import Rule
+from appliance.language.times.reductions import SECONDS
+
+MAX_MONTHS = 1200  # of "in ... years"
+EARLY_H = 6  # until then it is still last night
+AFTERNOON = range(1, 6)  # hours with nothing else said at which hardly anybody has something to do at night
+STEP_UNITS = {"day": "days", "week": "weeks", "month": "months"}
+
+
+def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
+    """The rule of what was read; a bare time is every day for a frequency, and the next one otherwise."""
+    if reading.is_open:
+        raise BadInput(
+            "it may be at several times, of which only one can be", hint="say one of them, or every Monday and Friday at 9"
+        )
+    if reading.shift is not None or (reading.is_once and (reading.is_repeated or reading.step)):
+        raise Unread
+    is_frequency = is_frequency and not reading.is_once
+    if reading.month_day and reading.step == (1, "year"):  # 5 June every year
+        month, day = reading.month_day
+        reading.date, reading.months, reading.dates = None, {month}, {str(day)}
+    place_days(reading)
+    is_loose = not (reading.is_repeated or reading.length is not None or reading.date or reading.dates or reading.months)
+    has_when = bool(reading.times or reading.part)
+    if not is_frequency and not (is_loose and not reading.days):
+        reading.times = _after_noon(reading)
+    if not is_frequency and is_loose and (reading.days or has_when):
+        return _nearest_rule(reading, zone)
+    if reading.length is not None:
+        return _in_a_while(reading, zone)
+    if reading.date is not None:
+        is_odd = reading.is_repeated or reading.dates or reading.step or reading.window or reading.ordinals
+        if is_odd or reading.months - {reading.date.month} or not is_that_day(reading):
+            raise Unread
+        return _single_rule(reading, zone, reading.date)
+    if not is_frequency and reading.dates and not reading.is_repeated:
+        return _date_ahead(reading, zone)
+    if not is_frequency and len(reading.months) == 1 and reading == Reading(reading.now, months=reading.months):
+        return _month_ahead(reading, zone)
+    if is_loose and not reading.days and not has_when:
+        raise Unread
+    if any(time.second for time in reading.times):
+        raise Unread
+    return _from_start(_repeated_rule(reading, zone), reading, zone)
+
+
+def _from_start(rule: Rule, reading: Reading, zone: str) -> Rule:
+    """The rule as it is where it begins no earlier than it was said to; else steps from the first day that fits."""
+    if reading.start is None:
+        return rule
+    place = timezones.find(zone)
+    day = reading.start.replace(hour=0, minute=0, second=0, microsecond=0)
+    start_ms, now_ms = (int(moment.replace(tzinfo=place).timestamp() * 1000) for moment in (day, reading.now))
+    first = recurrence.after(rule, now_ms) if rule.kind in ("cron", "cadence") else None
+    if first is None:
+        raise Unread
+    if first >= start_ms and rule.kind == "cron":
+        return rule
+    step = rule.spec.partition(" from ")[0]
+    if rule.kind == "cron":
+        date, month, weekday = (
+            "* * *" if recurrence.BETWEEN in rule.spec or "," in rule.spec else rule.spec.split(" ", 2)[2]
+        ).split()
+        steps = {(False, False): "daily", (False, True): "weekly", (True, False): "monthly"}
+        step = steps.get((date.isdecimal(), weekday.isdecimal()), "")
+        is_other = month != "*" or (date != "*" and not date.isdecimal()) or (weekday != "*" and not weekday.isdecimal())
+        if not step or is_other or recurrence.BETWEEN in rule.spec or "," in rule.spec or "-" in rule.spec:
+            raise Unread
+        first = recurrence.after(rule, start_ms - 1)
+    else:
+        at = datetime.fromtimestamp(first / 1000, place)
+        day = next_day(day - timedelta(days=1), next(iter(reading.days))) if reading.days else day
+        first = int(_at_time(day, at.hour, at.minute).replace(tzinfo=place).timestamp() * 1000)
+    assert first is not None
+    return recurrence.cadence(step, first, 0, zone)
+
+
+def is_that_day(reading: Reading) -> bool:
+    """Whether a day of the week that was said beside a date is that of the date."""
+    assert reading.date is not None
+    return not reading.days or reading.days == {reading.date.isoweekday() % 7}
+
+
+def _after_noon(reading: Reading) -> list[Time]:
+    """Hours that may be in either half of the day: "on Saturday at 2" is 14:00."""
+    times = reading.times
+    if reading.part or reading.is_today or any(time.half in ("am", "pm") for time in times):
+        return times
+    return [
+        Time(time.hour + 12, time.minute, "24", second=time.second) if time.is_loose and time.hour in AFTERNOON else time
+        for time in times
+    ]
+
+
+def place_days(reading: Reading) -> None:
+    """Puts the day of a week or of a month that was named, such as next month, in its place."""
+    if reading.week is not None and reading.month is not None:
+        raise Unread
+    if reading.week is not None:
+        if reading.is_repeated or reading.dates or reading.ordinals or len(reading.days) > 1:
+            raise Unread
+        day = reading.week
+        if reading.days:
+            day += timedelta(days=(next(iter(reading.days)) - 1) % 7)
+        elif day <= reading.now:
+            raise Unread  # this week: on which of its days?
+        _set_date(reading, day)
+    if reading.month is not None:
+        if reading.is_repeated or len(reading.dates) + len(reading.ordinals) > 1 or reading.days:
+            raise Unread
+        if not (reading.dates or reading.ordinals) and reading.month <= reading.now:
+            raise Unread
+        _set_date(reading, day_in_month(reading.month, next(iter([*reading.dates, *reading.ordinals]), "1")))
+        reading.dates, reading.ordinals = set(), set()
+    reading.week = reading.month = None
+
+
+def _set_date(reading: Reading, day: datetime) -> None:
+    if reading.date is not None and reading.date.date() != day.date():
+        raise Unread
+    reading.date = day
+
+
+def day_in_month(first: datetime, which: str) -> datetime:
+    """The day of a month as cron names it: 15, L, LW, 5#3, 5L."""
+    last = (first.replace(day=1) + timedelta(days=32)).replace(day=1) - timedelta(days=1)
+    if which.isdecimal():
+        if int(which) > last.day:
+            raise Unread
+        return first.replace(day=int(which))
+    if which in ("L", "LW"):
+        back = max(0, last.isoweekday() - 5) if which == "LW" else 0
+        return last - timedelta(days=back)
+    if which.endswith("L"):
+        return last - timedelta(days=(last.isoweekday() - int(which[0])) % 7)
+    day, _, number = which.partition("#")
+    start = first.replace(day=1)
+    found = start + timedelta(days=(int(day) - start.isoweekday()) % 7 + 7 * (int(number) - 1))
+    if found.month != start.month:
+        raise Unread
+    return found
+
+
+def _in_a_while(reading: Reading, zone: str) -> Rule:
+    others = replace(reading, length=None, times=[], part="", zone="", is_once=False)
+    assert reading.length is not None
+    seconds, months = reading.length
+    if months > MAX_MONTHS:
+        raise OverflowError
+    has_time = bool(reading.times or reading.part)
+    if others != Reading(reading.now) or (has_time and seconds % 86_400):
+        raise Unread
+    start = reading.now.replace(tzinfo=timezones.find(zone))
+    if not has_time and not months:
+        return recurrence.once(int(start.timestamp() * 1000) + int(seconds * 1000), zone, is_counted=True)
+    day = moved(reading.now, seconds, months)
+    if has_time:
+        return _single_rule(reading, zone, day)
+    return recurrence.once(int(day.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone, is_counted=True)
+
+
+def _single_rule(reading: Reading, zone: str, day: datetime) -> Rule:
+    """Once, on one day; what is said of tonight may be behind midnight."""
+    if reading.window or reading.minute is not None or reading.ordinals or reading.anchor is not None:
+        raise Unread
+    if reading.is_today and not (reading.times or reading.part) and day.date() == reading.now.date():
+        raise BadInput("today has many times", hint="say which, such as: today at 6pm, in 20 minutes")
+    times = named_times(reading)
+    _require_one_midnight(reading)
+    if len(times) != 1:
+        raise BadInput("several times of one day", hint="say one of them at a time, or every day at 9 and 17")
+    hour, minute = times[0]
+    if reading.is_today and reading.times:
+        is_midnight = (hour, minute) == (0, 0)
+        is_loose = reading.times[0].is_loose and not reading.part and hour < 12
+        if is_midnight or (is_loose and day.replace(hour=hour, minute=minute, second=0, microsecond=0) <= reading.now):
+            hour += 24 if is_midnight else 12
+        elif hour >= 24 and reading.now.hour < EARLY_H:  # tonight at 2, said at 1
+            hour -= 24
+    return _moment_rule(_at_time(day, hour, minute, _second(reading)), zone, reading.now)
+
+
+def _require_one_midnight(reading: Reading) -> None:
+    """BadInput for the midnight of a day: that before it, or that behind it?"""
+    is_named = any(time.is_written and (time.hour, time.minute) == (0, 0) for time in reading.times)
+    if is_named and not reading.is_today and (reading.days or reading.date or reading.dates):
+        raise BadInput("midnight of a day may be two moments", hint="say 00:00 or 23:59")
+
+
+def _at_time(day: datetime, hour: int, minute: int, second: int = 0) -> datetime:
+    return day.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hour, minutes=minute, seconds=second)
+
+
+def _second(reading: Reading) -> int:
+    return reading.times[0].second if reading.times else 0
+
+
+def _moment_rule(local: datetime, zone: str, now: datetime | None = None) -> Rule:
+    if now is not None and local <= now:
+        if local.date() == now.date():
+            raise BadInput(f"{local:%H:%M} today has passed", hint="say tomorrow, or a later time")
+        raise BadInput(f"{local:%Y-%m-%d %H:%M} has passed", hint="say a later time, such as: tomorrow at noon")
+    return recurrence.once(int(local.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone)
+
+
+def _nearest_rule(reading: Reading, zone: str) -> Rule:
+    """The next moment at which the time, on that day of the week, is still to come: an hour with nothing said may be either."""
+    times = named_times(reading)
+    _require_one_midnight(reading)
+    if len(reading.days) > 1 or len(times) > 1:
+        what = "days" if len(reading.days) > 1 else "times"
+        raise BadInput(
+            f"{what} of which only one can be next", hint="say one of them, or every such as: every Monday and Friday at 9"
+        )
+    if reading.window or reading.step or reading.minute is not None or reading.ordinals or reading.anchor is not None:
+        raise Unread
+    hours = [times[0][0]]
+    if not reading.days and not reading.part and reading.times[0].is_loose and hours[0] < 12:
+        hours.append(hours[0] + 12)
+    for ahead in range(-1, 8):  # last night goes on until the morning
+        for hour in hours:
+            day = reading.now + timedelta(days=ahead)
+            fits = not reading.days or (day.isoweekday() % 7) in reading.days
+            if fits and (local := _at_time(day, hour, times[0][1], _second(reading))) > reading.now:
+                return _moment_rule(local, zone)
+    raise Unread
+
+
+def _date_ahead(reading: Reading, zone: str) -> Rule:
+    if len(reading.dates) != 1 or not next(iter(reading.dates)).isdecimal() or reading.months:
+        raise Unread
+    month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
+    for _ in range(13):
+        try:
+            return _single_rule(reading, zone, month.replace(day=day))
+        except (ValueError, BadInput):
+            month = (month + timedelta(days=32)).replace(day=1)
+    raise Unread
+
+
+def _month_ahead(reading: Reading, zone: str) -> Rule:
+    """In May: its first day."""
+    first = reading.now.replace(day=1, month=next(iter(reading.months)))
+    try:
+        return _single_rule(reading, zone, first)
+    except BadInput:
+        return _single_rule(reading, zone, first.replace(year=first.year + 1))
+
+
+def _repeated_rule(reading: Reading, zone: str) -> Rule:
+    count, unit = reading.step or (1, "day")
+    if reading.minute is not None:
+        if (count, unit) != (1, "hour") or reading.times:
+            raise Unread
+        hours = f"{reading.window[0] // 60}-{reading.window[1] // 60}" if reading.window else "*"
+        return _cron_rule(reading, [(str(reading.minute), hours)], zone)
+    if unit in ("second", "minute", "hour"):
+        return _within_day(reading, count * SECONDS[unit], zone)
+    if reading.window is not None or reading.anchor is not None:
+        raise Unread
+    if reading.months and not (reading.is_repeated or reading.step or reading.days or reading.dates or reading.ordinals):
+        raise Unread  # in June: on which of its days?
+    times = _behind_midnight(reading, named_times(reading))
+    if unit == "day" and count == 1:
+        return _cron_rule(reading, _cron_fields(times), zone)
+    if unit == "week" and count == 1:
+        reading.days = reading.days or {1}
+        return _cron_rule(reading, _cron_fields(times), zone)
+    if unit == "month" and count == 1:
+        if not (reading.dates or reading.ordinals):
+            if reading.days:
+                raise Unread
+            reading.dates.add("1")
+        return _cron_rule(reading, _cron_fields(times), zone)
+    if unit == "year" and count == 1:
+        reading.months = reading.months or {1}
+        reading.dates = reading.dates or ({"1"} if not (reading.ordinals or reading.days) else set())
+        return _cron_rule(reading, _cron_fields(times), zone)
+    return _stepped_rule(reading, count, unit, times, zone)
+
+
+def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
+    """Every so many minutes or hours: an interval, or the times of day when there is a window or days."""
+    if reading.times or reading.part:
+        raise Unread
+    is_bounded = reading.window or reading.days or reading.months or reading.dates or reading.ordinals
+    if reading.anchor is not None:
+        if reading.window or step_s % 60 or 86_400 % step_s:
+            raise Unread
+        reading.window = (reading.anchor % (step_s // 60), 24 * 60 - 1)
+    elif not is_bounded:
+        return recurrence.interval(step_s, zone)
+    if step_s % 60 or step_s > 86_400:
+        raise Unread
+    first, last = reading.window or (0, 24 * 60 - 1)
+    if last >= 24 * 60 and (reading.days or reading.dates or reading.ordinals):
+        raise Unread  # the hours behind midnight: of which day?
+    minutes = sorted({minute % (24 * 60) for minute in range(first, last + 1, step_s // 60)})
+    return _cron_rule(reading, _cron_fields([divmod(minute, 60) for minute in minutes]), zone)
+
+
+def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Saturday night at 1 is Sunday at 01:00."""
+    late = [hour >= 24 for hour, _ in times]
+    if any(late) and reading.days:
+        if not all(late):
+            raise Unread
+        reading.days = {(day + 1) % 7 for day in reading.days}
+    elif any(late) and (reading.dates or reading.ordinals or reading.months):
+        raise Unread
+    return sorted((hour % 24, minute) for hour, minute in times) if any(late) else times
+
+
+def _stepped_rule(reading: Reading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
+    """Every so many days, weeks or months: steps from the first day that fits."""
+    if len(times) != 1 or reading.ordinals or reading.months or len(reading.days) > 1 or len(reading.dates) > 1:
+        raise Unread
+    if unit == "fortnight":
+        count, unit = count * 2, "week"
+    if unit in ("year", "quarter"):
+        count, unit = count * (12 if unit == "year" else 3), "month"
+    if (reading.days and unit != "week") or (reading.dates and unit != "month"):
+        raise Unread
+    first = reading.now.replace(hour=times[0][0], minute=times[0][1], second=0, microsecond=0)
+    if reading.days:
+        first = next_day(first - timedelta(days=1), next(iter(reading.days)))
+    if reading.dates:
+        if not (date := next(iter(reading.dates))).isdecimal() or int(date) > 28:
+            raise Unread
+        first = first.replace(day=int(date))
+        if first <= reading.now:
+            first = (first.replace(day=1) + timedelta(days=32)).replace(day=int(date))
+    elif first <= reading.now:
+        first += timedelta(days=7 if reading.days else 1)
+    step = "biweekly" if (count, unit) == (2, "week") else f"{count} {STEP_UNITS[unit]}"
+    return recurrence.cadence(step, int(first.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), 0, zone)
+
+
+def _cron_fields(times: list[tuple[int, int]]) -> list[tuple[str, str]]:
+    """Minute and hour fields of cron for times of day, as few lines as there are sets of minutes."""
+    by_hour: dict[int, set[int]] = {}
+    for hour, minute in times:
+        by_hour.setdefault(hour, set()).add(minute)
+    by_minutes: dict[tuple[int, ...], list[int]] = {}
+    for hour, minutes in sorted(by_hour.items()):
+        by_minutes.setdefault(tuple(sorted(minutes)), []).append(hour)
+    return [(_cron_field(list(minutes)), _cron_field(hours)) for minutes, hours in by_minutes.items()]
+
+
+def _cron_field(values: list[int]) -> str:
+    """Numbers as cron writes them: 9-17, 0-20/5, or one by one."""
+    if len(values) > 2 and len(steps := {b - a for a, b in zip(values, values[1:], strict=False)}) == 1:
+        step = steps.pop()
+        return f"{values[0]}-{values[-1]}" + (f"/{step}" if step > 1 else "")
+    return ",".join(map(str, values))
+
+
+def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rule:
+    months = _cron_field(sorted(reading.months)) if reading.months and len(reading.months) < 12 else "*"
+    if reading.date is not None or (reading.dates and (reading.days or reading.ordinals)) or (reading.ordinals and reading.days):
+        raise Unread
+    when = ",".join(sorted(reading.dates, key=lambda d: (not d.isdecimal(), int(d) if d.isdecimal() else 0))) or "*"
+    days = ",".join(sorted(reading.ordinals)) or (_cron_field(sorted(reading.days)) if 0 < len(reading.days) < 7 else "*")
+    try:
+        return recurrence.cron(" ; ".join(f"{minute} {hour} {when} {months} {days}" for minute, hour in lines), zone)
+    except BadInput:
+        raise Unread from None
+
+
+def named_times(reading: Reading) -> list[tuple[int, int]]:
+    """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
+    return clock_times.within(reading.times, reading.part)
