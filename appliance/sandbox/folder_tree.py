@@ -5,7 +5,7 @@ Goes down and up by descriptors, one open at a time, follows no link and uses no
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,14 @@ class Size:
     is_whole: bool
 
 
-def measure(folder: Path, enough: int, *, is_opening: bool = False) -> Size:
+Visit = Callable[[int, "os.DirEntry[str]", os.stat_result], bool]  # folder, entry; False for one that is gone now
+
+
+def measure(folder: Path, enough: int, *, is_opening: bool = False, visit: Visit | None = None) -> Size:
     """What everything below a folder takes on the disk; stops counting above `enough`.
 
     Not whole where a folder is shut to us, or was moved while we were in it. `is_opening`: folders of ours that are shut
-    are opened for their owner first.
+    are opened for their owner first. `visit` is told of each file, and may remove it.
     """
     total, linked, is_whole = 0, set[tuple[int, int]](), True
     try:
@@ -39,15 +42,17 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False) -> Size:
     try:
         while total <= enough:
             names: list[str] = []
-            for entry, info in _scan_entries(handle):
+            for entry, info in list(_scan_entries(handle)) if visit else _scan_entries(handle):
                 if stat.S_ISDIR(info.st_mode):
                     names.append(entry.name)
+                elif visit is not None and not visit(handle, entry, info):
+                    continue
                 elif info.st_nlink > 1:
-                    if _identity_of(info) in linked:
+                    if identity_of(info) in linked:
                         continue
-                    linked.add(_identity_of(info))
+                    linked.add(identity_of(info))
                 total += max(info.st_blocks * 512, _FILE_BYTES)
-            way.append((_identity_of(os.fstat(handle)), names))
+            way.append((identity_of(os.fstat(handle)), names))
             inner = -1
             while inner < 0:
                 if way[-1][1]:
@@ -60,7 +65,7 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False) -> Size:
                 above = os.open("..", _FOLDER, dir_fd=handle)
                 os.close(handle)
                 handle = above
-                if _identity_of(os.fstat(handle)) != way[-1][0]:
+                if identity_of(os.fstat(handle)) != way[-1][0]:
                     return Size(total, False)
             os.close(handle)
             handle = inner
@@ -153,5 +158,6 @@ def _open_inner(handle: int, name: str, is_opening: bool) -> tuple[int, bool]:
         return -1, False
 
 
-def _identity_of(info: os.stat_result) -> tuple[int, int]:
+def identity_of(info: os.stat_result) -> tuple[int, int]:
+    """Which file or folder it is."""
     return info.st_dev, info.st_ino

@@ -6,7 +6,7 @@ stays above it is noticed, not that nobody ever gets there.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,13 @@ _IN_MEMORY = ("tmp", "dev/shm")  # folders of every sandbox
 _SOCKETS = 256  # what waits in one to be read is memory of the kernel's, up to two megabytes each
 _SHARED = "/dev/zero (deleted)"  # how the kernel calls memory shared with nobody, which stays when no process shows it
 _OBJECT_BYTES = 200  # what the kernel needs at least for one area of memory, or for one lock on a part of a file
+# More areas of memory and locks than ordinary programs have. Counting further takes seconds on a busy machine, in which a call
+# goes on taking; that the kernel uses too much is known before anybody counts.
+_MANY_OBJECTS = 40_000
+# Files that a call has open, pipes among them: what they hold, and who waits for them, is counted for the user outside as well.
+_OPEN_FILES = 2000
+_KNOWN_FILES = 50_000  # of a folder, that are told from those that a call makes
+_OF_OTHERS = ("incoming", "uploads")  # folders in it that the core writes to meanwhile
 _TRIES = 3  # to see all of a folder that somebody moves about
 _MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
 _MACHINE = "/proc/meminfo"  # "Shmem" is shared memory, with the files in memory; "SUnreclaim" is the kernel's
@@ -50,7 +57,9 @@ class Watch:
         self._free_bytes = _measure_free(folder) if folder else 0
         self._machine = _read_fields(_MACHINE)
         self._disk_due_s = monotonic_s() + DISK_S
-        self._before_bytes = _bytes_before(folder, disk_bytes) if folder else 0
+        self._before: set[tuple[int, int]] = set()  # the files in the folder when the call begins
+        self._before_bytes = _bytes_before(folder, disk_bytes, self._before) if folder else 0
+        self._has_filled = False
         # Whether what fills it may have lain there before this call; not if there is room now.
         self._may_be_old = self._before_bytes > disk_bytes
 
@@ -63,6 +72,8 @@ class Watch:
             return f"used more than {self._memory_bytes >> 20} MB of memory"
         if self._has_filled_kernel(machine):
             return f"made the kernel use more than {self._memory_bytes >> 20} MB for areas of memory and locks"
+        if _count_open(self._proc) > _OPEN_FILES:
+            return f"opened more than {_OPEN_FILES} files at once"
         if _count_lines(self._net) > _SOCKETS:
             return f"opened more than {_SOCKETS} sockets"
         if _count_files(self._root) > _MEMORY_FILES:
@@ -97,7 +108,7 @@ class Watch:
         """Whether the kernel uses too much for it: it knows that for the machine only, so whoever has few objects is not meant."""
         if self._grown_bytes(machine, "SUnreclaim") <= self._memory_bytes:
             return False
-        many = self._memory_bytes // 2 // _OBJECT_BYTES
+        many = min(self._memory_bytes // 2 // _OBJECT_BYTES, _MANY_OBJECTS)
         return kernel_objects(self._proc, many) >= many
 
     def _may_hide(self, grown: int, written: int) -> bool:
@@ -129,7 +140,33 @@ class Watch:
             self._disk_bytes = folder_tree.measure(folder, 1 << 62).seen_bytes
             used = 0
         self._may_be_old = False
-        return f"filled its folder with more than {self._disk_bytes >> 20} MB" if used > self._disk_bytes else ""
+        self._has_filled = used > self._disk_bytes
+        return f"filled its folder with more than {self._disk_bytes >> 20} MB" if self._has_filled else ""
+
+    def clean(self) -> str:
+        """After its end: remove what it has written where it filled its folder, too quickly to be seen or not; what is said then.
+
+        A folder that was too full before, or too large to know what lay in it, is left as it is: it counts for the next call.
+        """
+        if self._folder is None or self._before_bytes > self._disk_bytes or len(self._before) > _KNOWN_FILES:
+            return ""
+        grown = self._free_bytes - _measure_free(self._folder)
+        if not self._has_filled and self._before_bytes + grown <= self._disk_bytes:
+            return ""
+        if folder_tree.measure(self._folder, self._disk_bytes, is_opening=True).seen_bytes <= self._disk_bytes:
+            return ""
+        kept = _identities(self._folder / name for name in _OF_OTHERS)
+        folder_tree.measure(self._folder, 1 << 62, is_opening=True, visit=lambda *seen: self._keep_or_remove(kept, *seen))
+        return f"filled its folder with more than {self._disk_bytes >> 20} MB; the files that it had made were removed"
+
+    def _keep_or_remove(self, kept: set[tuple[int, int]], place: int, entry: "os.DirEntry[str]", info: os.stat_result) -> bool:
+        if folder_tree.identity_of(info) in self._before or folder_tree.identity_of(os.fstat(place)) in kept:
+            return True
+        try:
+            os.unlink(entry.name, dir_fd=place)
+        except OSError:
+            return True
+        return False
 
 
 def tree(proc: str) -> Use:
@@ -157,10 +194,26 @@ def shared_fairly(proc: str, otherwise: int) -> int:
     return total
 
 
-def _bytes_before(folder: Path, enough: int) -> int:
-    """Bytes that lie in a folder when a call begins; more than enough when they cannot be counted."""
+def _identities(folders: Iterable[Path]) -> set[tuple[int, int]]:
+    found = set()
+    for folder in folders:
+        try:
+            found.add(folder_tree.identity_of(folder.stat()))
+        except OSError:
+            continue
+    return found
+
+
+def _bytes_before(folder: Path, enough: int, files: set[tuple[int, int]]) -> int:
+    """Bytes that lie in a folder when a call begins; more than enough when they cannot be counted. Its files are added."""
+
+    def see(place: int, entry: "os.DirEntry[str]", info: os.stat_result) -> bool:
+        if len(files) <= _KNOWN_FILES:
+            files.add(folder_tree.identity_of(info))
+        return True
+
     for _ in range(_TRIES):
-        size = folder_tree.measure(folder, enough, is_opening=True)
+        size = folder_tree.measure(folder, enough, is_opening=True, visit=see)
         if size.is_whole:
             return size.seen_bytes
     return max(size.seen_bytes, enough)
@@ -237,6 +290,17 @@ def _count_lines(path: str) -> int:
             return max(0, file.read().count(b"\n") - 1)
     except OSError:
         return 0
+
+
+def _count_open(proc: str) -> int:
+    """How many files all processes have open; the kernel says it since 6.2, before that they are listed."""
+    total = 0
+    for pid in _list_pids(proc):
+        try:
+            total += os.stat(f"{proc}/{pid}/fd").st_size or len(os.listdir(f"{proc}/{pid}/fd"))
+        except OSError:
+            continue
+    return total
 
 
 def _count_files(root: str) -> int:

@@ -257,12 +257,16 @@ class _Cell:
         """It had to end: what it said until then is kept (A-012)."""
         self.destroy()
         self._drain_streams()
+        if said := self._clean():
+            status, error = "failed", f"{said}; it was ended with everything it had started"
         return self._build_execution(status, -1, error)
 
     def _end_exited(self, code: int) -> Execution:
         """It ended by itself; what it left running ends now."""
         self.destroy()
         self._drain_streams()
+        if said := self._clean():
+            return self._build_execution("failed", -1, said)
         if code == 0:
             return self._build_execution("completed", 0, "")
         if code < 0:
@@ -270,6 +274,10 @@ class _Cell:
         if code > 128:
             return self._build_execution("failed", code, f"ended by signal {code - 128} ({_signal_name(code - 128)})")
         return self._build_execution("failed", code, f"exit code {code}")
+
+    def _clean(self) -> str:
+        """What is said of the files that it left and that were removed; "" for none. Not while a process of it may still write."""
+        return self._watch.clean() if self._watch is not None and not self._left else ""
 
     def _drain_streams(self) -> None:
         """Read what is still in the pipes; nobody writes any more."""

@@ -114,6 +114,8 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "inotify_init1": (294, 26),
     "io_setup": (206, 0),
     "mq_open": (240, 180),
+    # room on the disk that is taken at once, before anybody can look
+    "fallocate": (285, 47),
     # rules of Landlock, which the last step into the sandbox needs; each takes memory that counts for none
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
@@ -141,7 +143,7 @@ _NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
 _CLONE_NEW = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32 bit, old version number, both; asking
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX: typing into the terminal of whoever started us
-_OUTSIDE = (1024, 1026)  # F_SETLEASE, which lets others wait 45 s for a file, and F_NOTIFY
+_OUTSIDE = (1024, 1026, 1031)  # F_SETLEASE, which lets others wait 45 s for a file, F_NOTIFY, F_SETPIPE_SZ
 _AF_UNIX = 1
 _AF_INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, which looking up a name asks for the addresses of this machine
 
@@ -169,7 +171,7 @@ _ABSENT = (
     *("shmget", "semget", "msgget", "vmsplice", "inotify_init", "inotify_init1", "io_setup", "mq_open"),
 )
 _LATER = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self")  # denied when it has done with them
-_JUDGED = ("clone", "personality", "ioctl", "fcntl", "socket", "socketpair", *_MODES)
+_JUDGED = ("clone", "personality", "ioctl", "fcntl", "socket", "socketpair", "fallocate", *_MODES)
 
 
 class Rule(NamedTuple):
@@ -192,6 +194,7 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
     """
     rules = [Rule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in (*_JUDGED, *_LATER)]
     rules += [
+        Rule("fallocate", errno.EOPNOTSUPP),  # the C library then writes, as on disks that do not know it
         Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
         Rule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
         Rule("ioctl", errno.EPERM, 1, "among", _TERMINAL),

@@ -44,10 +44,40 @@ def test_files_deeper_than_a_path_may_be_long_count_and_can_be_removed(work: Pat
 
 
 @pytest.mark.covers("A-069")
-def test_what_a_call_left_deep_in_its_folder_counts_for_the_next(work: Path):
-    assert python(DEEP, work).status == "completed"  # too quick to be seen
-    done = python("import time\nfor i in range(8): open(f'/work/{i}', 'wb').write(bytes(10 << 20))\ntime.sleep(30)", work)
-    assert "filled its folder" in done.error, done
+def test_what_a_call_filled_its_folder_with_is_removed_however_quick_it_was(work: Path):
+    (work / "old").mkdir()
+    (work / "old/mine.txt").write_text("kept")
+    (work / "incoming").mkdir()
+    first = "import os; open('/work/incoming/mail.pdf', 'w').write('x'); os.rename('/work/old/mine.txt', '/work/moved.txt')"
+    done = python(first + DEEP, work)
+    assert done.status == "failed" and "more than 50 MB" in done.error and "were removed" in done.error, done
+    assert (work / "moved.txt").read_text() == "kept" and (work / "incoming/mail.pdf").exists()
+    assert folder_tree.measure(work, 1 << 40).seen_bytes < MB and folder_tree.remove(work) == 0
+
+
+def test_what_was_too_full_before_is_left_as_it_is(work: Path):
+    (work / "large").write_bytes(bytes(60 * MB))
+    done = python("open('/work/small', 'w').write('x')", work)
+    assert done.status == "completed" and (work / "small").exists() and (work / "large").stat().st_size == 60 * MB, done
+
+
+@pytest.mark.parametrize("what", ["os.pipe()", "select.epoll()"])
+def test_open_files_of_all_processes_are_counted_together(what: str):
+    """Pages of pipes and watches of epoll are counted for the user outside: few files bound both."""
+    script = f"""
+import os, select, time
+for _ in range(30):
+    if os.fork() == 0:
+        kept = []
+        try:
+            while True:
+                kept.append({what})
+        except OSError:
+            time.sleep(30)
+time.sleep(30)
+"""
+    done = python(script)
+    assert done.status == "failed" and "opened more than 2000 files at once" in done.error, done
 
 
 @pytest.mark.covers("A-069")

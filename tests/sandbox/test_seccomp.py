@@ -62,6 +62,10 @@ def test_what_has_another_way_is_said_to_be_absent(machine: str, call: str):
     assert say(machine, call) == failing(errno.ENOSYS)
 
 
+def test_room_on_the_disk_is_taken_by_writing_alone(machine: str):
+    assert say(machine, "fallocate", 3, 0, 0, 1 << 30) == failing(errno.EOPNOTSUPP)
+
+
 @pytest.mark.covers("A-067", "A-068")
 def test_every_socket_but_a_local_one_is_denied(machine: str):
     for family in range(2, 46):
@@ -110,7 +114,8 @@ def test_what_is_counted_for_the_user_outside_as_well_is_not_to_be_had(machine: 
 
 
 def test_no_file_is_leased_so_that_others_wait_for_it(machine: str):
-    duplicate, set_lock, set_lease, notify = 0, 6, 1024, 1026
+    duplicate, set_lock, set_lease, notify, set_pipe_size = 0, 6, 1024, 1026, 1031
+    assert say(machine, "fcntl", 3, set_pipe_size) == failing(errno.EPERM)
     assert say(machine, "fcntl", 3, set_lease) == say(machine, "fcntl", 3, notify) == failing(errno.EPERM)
     assert say(machine, "fcntl", 3, duplicate) == say(machine, "fcntl", 3, set_lock) == ALLOWED
 
