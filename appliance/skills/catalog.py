@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -300,9 +301,10 @@ class Skills:
         )
 
     @method("skill.list", access="all")
-    def listing(self) -> list[SkillLine]:
+    def listing(self, owner: Annotated[str, "as this one sees them: user:ID or group:ID; empty for you"] = "") -> list[SkillLine]:
         """Every skill by name; `missing` says why one cannot be used."""
-        return [self.describe(one) for one in self.visible()]
+        with visibility.showing(owner or visibility.current()):
+            return [self.describe(one) for one in self.visible()]
 
     def is_ours(self, name: str) -> bool:
         """Whether a skill ships or is trusted: any other one, somebody else may have written."""

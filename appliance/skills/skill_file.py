@@ -135,23 +135,24 @@ def parse_skill(path: Path, text: str) -> Skill:
 
 
 def find_faults(folder: Path) -> list[str]:
-    """What the public format does not allow in a skill's folder, each as one sentence; empty for a valid one."""
-    if not folder.is_dir():
-        return [f"{folder} is not a folder" if folder.exists() else f"there is no {folder}"]
-    path = next((folder / name for name in ("SKILL.md", "skill.md") if (folder / name).exists()), None)
+    """What the public format does not allow in a skill's folder, or in its one file: a sentence each, none if it is valid."""
+    is_alone = folder.suffix.lower() == ".md" and folder.is_file()
+    if not is_alone and not folder.is_dir():
+        return [f"{folder} is neither a folder nor a .md file" if folder.exists() else f"there is no {folder}"]
+    path = folder if is_alone else next((folder / name for name in ("SKILL.md", "skill.md") if (folder / name).exists()), None)
     if path is None:
         return ["SKILL.md is missing"]
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        return [f"SKILL.md is not UTF-8 text (byte {error.start})"]
+        return [f"{path.name} is not UTF-8 text (byte {error.start})"]
     except OSError as error:
-        return [f"SKILL.md cannot be read: {error.strerror}"]
+        return [f"{path.name} cannot be read: {error.strerror}"]
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if text.startswith("\ufeff"):
-        return ["SKILL.md begins with a byte order mark before its front matter"]
+        return [f"{path.name} begins with a byte order mark before its front matter"]
     if not text.startswith("---"):
-        return ["SKILL.md must begin with front matter (---)"]
+        return [f"{path.name} must begin with front matter (---)"]
     parts = text.split("---", 2)
     if len(parts) < 3:
         return ["the front matter begins with --- and never ends"]
@@ -161,7 +162,7 @@ def find_faults(folder: Path) -> list[str]:
         front, _ = markdown.split(f"---\n{parts[1].strip(chr(10))}\n---\n")
     except BadInput as error:
         return [error.message]
-    return find_field_faults(front, parts[1], folder.name)
+    return find_field_faults(front, parts[1], folder.stem if is_alone else folder.name)
 
 
 def find_field_faults(front: Mapping[str, Any], source: str, folder: str) -> list[str]:

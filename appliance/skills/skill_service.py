@@ -9,6 +9,7 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -31,6 +32,7 @@ from appliance.text import markdown
 from appliance.text.edits import LinePatch
 
 Name = Annotated[str, "the skill's name, as `skill list` shows it"]
+Whose = Annotated[str, "whose to look among: user:ID or group:ID; empty for those that you see"]
 Owner = Annotated[str, "whose it is to be: user:ID or group:ID; empty for everybody's, or your own where several people talk"]
 PROGRAM_MODE = 0o755
 PLAIN_MODE = 0o644
@@ -93,10 +95,13 @@ class SkillService:
     # -- looking ----------------------------------------------------------------------------------
 
     @method("skill.view", access="all")
-    def view(self, name: Name, path: Annotated[str, "a file beside it, such as references/x.md"] = "") -> SkillView:
+    def view(
+        self, name: Name, path: Annotated[str, "a file beside it, such as references/x.md"] = "", owner: Whose = ""
+    ) -> SkillView:
         """A skill's text, or that of a file beside it."""
-        one = self._skills.get(name)
-        text = self._skills.read_file(name, path) if path else one.skill.text
+        with _seen_by(owner):
+            one = self._skills.get(name)
+            text = self._skills.read_file(name, path) if path else one.skill.text
         return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill))
 
     @method("skill.search", access="all")
@@ -164,7 +169,8 @@ class SkillService:
         skill, is_new = editing.write_skill(folder, name, description, body, arguments, is_overwriting=is_overwriting)
         self._skills.sync()
         self._note("skill_written", skill.name, owner, by, is_new=is_new)
-        return self._skills.get(skill.name), is_new
+        with _seen_by(owner):
+            return self._skills.get(skill.name), is_new
 
     def edit(self, name: str, patches: Sequence[LinePatch], *, by: str) -> FoundSkill:
         """Change lines of a skill's file."""
@@ -196,20 +202,23 @@ class SkillService:
     ) -> SkillLine:
         """Write a skill; the person who writes it trusts it."""
         one, _ = self.create(name, description, body, (), is_overwriting=is_overwriting, by=caller_name(call), owner=owner)
-        return self._skills.describe(self._skills.trust(one.skill.name, caller_name(call)))
+        with _seen_by(one.owner):
+            return self._skills.describe(self._skills.trust(one.skill.name, caller_name(call)))
 
     @method("skill.remove", access="all")
-    def delete_for_caller(self, call: Call, name: Name) -> str:
+    def delete_for_caller(self, call: Call, name: Name, owner: Whose = "") -> str:
         """Remove a skill with its files; those that ship cannot be removed."""
-        return self.delete(name, by=caller_name(call))
+        with _seen_by(owner):
+            return self.delete(name, by=caller_name(call))
 
     @method("skill.trust", access="all")
-    def trust(self, call: Call, name: Name, is_trusted: bool = True) -> SkillLine:
+    def trust(self, call: Call, name: Name, is_trusted: bool = True, owner: Whose = "") -> SkillLine:
         """Trust a skill as it is now, or end that. Any change of its text or scripts ends it, too."""
-        one = self._skills.get(name)
-        self._require_writable(one.owner)
         by = caller_name(call)
-        one = self._skills.trust(name, by) if is_trusted else self._skills.distrust(name, by)
+        with _seen_by(owner):
+            one = self._skills.get(name)
+            self._require_writable(one.owner)
+            one = self._skills.trust(name, by) if is_trusted else self._skills.distrust(name, by)
         self._note("skill_trusted" if is_trusted else "skill_distrusted", one.skill.name, one.owner, by)
         return self._skills.describe(one)
 
@@ -251,12 +260,13 @@ class SkillService:
             self._skills.require_room(owner)
         _put(root, skill.name, package, place)
         self._skills.sync()
-        one = self._skills.get(skill.name)
-        remove_unused(self._environments, self._skills)
-        self._skills.set_source(one, source)
-        if is_trusted:
-            one = self._skills.trust(skill.name, by)
         self._note("skill_installed", skill.name, owner, by, source=source, files=len(package.files), is_trusted=is_trusted)
+        with _seen_by(owner):
+            one = self._skills.get(skill.name)
+            remove_unused(self._environments, self._skills)
+            self._skills.set_source(one, source)
+            if is_trusted:
+                one = self._skills.trust(skill.name, by)
         return self._skills.describe(one)
 
     # -- inside -----------------------------------------------------------------------------------
@@ -295,6 +305,11 @@ class SkillService:
         self._ledger.note(
             kind, actor=f"user:{by}" if ":" not in by else by, detail={"skill": name, "owner": owner or "all", **more}
         )
+
+
+def _seen_by(owner: str) -> AbstractContextManager[None]:
+    """Look as an owner does, as far as the caller may; "" looks as the caller."""
+    return visibility.showing(owner) if owner else nullcontext()
 
 
 def _files_of(one: FoundSkill) -> list[str]:

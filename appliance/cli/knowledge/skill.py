@@ -32,10 +32,11 @@ def add(command: Command) -> None:
     """Add the group."""
     root = command("skill", choose, "what Owlbox knows how to do")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("list", skills, "every skill, and why one cannot be used", known)
+    _add_owner_options(command("list", skills, "every skill, and why one cannot be used", known))
     show = command("show", skill, "the text of one, or of a file beside it", known)
     show.add_argument("name", help=NAME)
     show.add_argument("file", nargs="?", default="", help="such as references/x.md")
+    _add_owner_options(show)
     command("search", search, "skills that some words find, best first", known).add_argument("query", nargs="+", help="words")
     made = command("create", create, "write a new one, and open it in an editor", known)
     made.add_argument("name", help="one to three words")
@@ -44,7 +45,7 @@ def add(command: Command) -> None:
     made.add_argument("--force", action="store_true", help="in place of one that is there")
     _add_owner_options(made)
     checked = command("validate", validate, "whether skills are as the public format wants them", known)
-    checked.add_argument("path", nargs="?", default="", help="a skill's folder; without one, all in box/skills")
+    checked.add_argument("path", nargs="?", default="", help="a skill's folder or .md file; without one, all in box/skills")
     taken = command("install", install, "from a folder, a file, a zip, a tar or a Git URL, after a review", known)
     taken.add_argument("source", help="where it is; of a repository, #NAME at the end is a branch or tag")
     taken.add_argument("--folder", default="", help=FOLDER)
@@ -55,9 +56,11 @@ def add(command: Command) -> None:
     for name in ("remove", "delete"):
         gone = command(name, remove, "remove one with its files", known)
         gone.add_argument("name", help=NAME)
+        _add_owner_options(gone)
     trusted = command("trust", trust, "show its description to models, until it changes", known)
     trusted.add_argument("name", help=NAME)
     trusted.add_argument("--no", action="store_true", help="end that")
+    _add_owner_options(trusted)
     prepared = command("prepare", prepare, "install the packages that a trusted one declares, for it alone", known)
     prepared.add_argument("name", help=NAME)
 
@@ -74,7 +77,7 @@ def choose(args: argparse.Namespace, home: Home) -> int:
 
 def skills(args: argparse.Namespace, home: Home) -> int:
     """One line for each skill."""
-    return _print_lines(args, once(home, "skill.list", {}), "No skills found.")
+    return _print_lines(args, once(home, "skill.list", {"owner": _owner_of(args)}), "No skills found.")
 
 
 def search(args: argparse.Namespace, home: Home) -> int:
@@ -85,7 +88,7 @@ def search(args: argparse.Namespace, home: Home) -> int:
 
 def skill(args: argparse.Namespace, home: Home) -> int:
     """A skill's text and what is known about it."""
-    found = once(home, "skill.view", {"name": args.name, "path": args.file})
+    found = once(home, "skill.view", {"name": args.name, "path": args.file, "owner": _owner_of(args)})
     if args.json:
         return say_json(found)
     if not args.file:
@@ -135,7 +138,8 @@ def validate(args: argparse.Namespace, home: Home) -> int:
     """Judge skills by the public format; 1 when one of them is not as it wants it."""
     from appliance.skills.skill_file import find_faults
 
-    folders = [Path(args.path)] if args.path else sorted(path for path in (home.box / "skills").glob("*") if path.is_dir())
+    own = (path for path in (home.box / "skills").glob("*") if path.is_dir() or path.suffix.lower() == ".md")
+    folders = [Path(args.path)] if args.path else sorted(own)
     folders = [folder.parent if folder.name.lower() == "skill.md" else folder for folder in folders]
     found = {str(folder): find_faults(folder.resolve()) for folder in folders}
     lines = []
@@ -173,13 +177,13 @@ def install(args: argparse.Namespace, home: Home) -> int:
 
 def remove(args: argparse.Namespace, home: Home) -> int:
     """Remove a skill."""
-    path = once(home, "skill.remove", {"name": args.name})
+    path = once(home, "skill.remove", {"name": args.name, "owner": _owner_of(args)})
     return show(args, {"removed": path}, [f"removed {path}"])
 
 
 def trust(args: argparse.Namespace, home: Home) -> int:
     """Trust a skill, or end that."""
-    one = once(home, "skill.trust", {"name": args.name, "is_trusted": not args.no})
+    one = once(home, "skill.trust", {"name": args.name, "is_trusted": not args.no, "owner": _owner_of(args)})
     lines = [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}"]
     return show(args, one, lines + _next_steps(one))
 
