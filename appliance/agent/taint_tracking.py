@@ -142,11 +142,12 @@ class Origins:
         return parts
 
     def documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
-        """A filter that changes nothing: marks a run whose prompt has a document that holds what strangers said."""
+        """A filter that changes nothing: marks a run whose prompt or role says what strangers said."""
         if scene.run and self._marks.has_entries():
             kind, _, name = visibility.current().partition(":")
             folders = ("", f"{prompt_documents.ROLES}/{scene.role}/", f"{kind}s/{name}/")
-            refs = [f"{box_refs.SCHEME}{folder}{part.name}.md" for folder in folders for part in parts]
+            names = [f"{folder}{part.name}" for folder in folders for part in parts]
+            refs = [f"{box_refs.SCHEME}{name}.md" for name in (*names, f"{prompt_documents.ROLES}/{scene.role}")]
             self.add(scene.run, [mark for marks in self._marks.entries(refs, PROJECT).values() for mark in marks])
         return parts
 

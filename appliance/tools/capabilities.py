@@ -43,7 +43,7 @@ def capabilities_refresh(
     own = [Ability(one.mark.name, one.mark.group, one.description) for one in toolbox.tools() if not one.origin]
     servers, troubles = _count_tools(mcp) if include_mcp else (Counter[str](), [])
     found = capabilities.summary(own, servers, caller.cancel)
-    is_new = documents.replace(NAME, found.text, caller.run, is_own=False, is_vouched=caller.is_cleared)
+    is_new = documents.replace(NAME, found.text, caller.run, is_own=False, is_vouched=True)
     note = "; ".join(filter(None, [found.note, *troubles]))
     counts = f"{len(own)} tools of its own and {servers.total()} of servers"
     text = f"{'Created' if is_new else 'Rewrote'} {NAME}.md: {counts}, worded by the {found.by}" + (f" ({note})" if note else "")
