@@ -23,6 +23,7 @@ from appliance.knowledge.search import Hit, Looks, Search
 from appliance.language import sentences
 from appliance.language.answer_kinds import ROLE, TITLES, WHEN, Kind, compiled, kind_of
 from appliance.language.question_words import QuestionWords
+from appliance.language.support import NOT
 from appliance.language.word_forms import (
     LEAST_PART,
     WORD,
@@ -80,7 +81,6 @@ OPEN = re.compile(
     re.IGNORECASE,
 )
 WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
-NOT = re.compile(r"\b(?:not|never|no|without|kein\w*|nicht|nie|ohne|pas|jamais|sans|nunca|sin)\b|n['’]t\b", re.IGNORECASE)
 # "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
 NAMING = re.compile(
     r"^\W*(?:and |so |und |et |y )?(?:what|who|which|was|wer|wie|quel\w*|qui|cuál|quién|qué)"

@@ -14,6 +14,7 @@ from appliance.language import sentences
 
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
+BESIDE = 2  # words before a number, one of which says what it is a number of: "the code of the garage is 4471"
 STEM = 5  # letters by which two forms of a word are told to be the same
 CLAUSE = re.compile(r"\s*(?:[,;]\s*)?\b(?:and|und|et|y)\b\s+|\s*;\s*", re.IGNORECASE)
 COURTEOUS = frozenset(
@@ -21,6 +22,11 @@ COURTEOUS = frozenset(
 )
 WHOSE = re.compile(r"\b(?:my|mine|our|ours|your|yours|his|her|hers|their|theirs)\b", re.IGNORECASE)
 NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nothing|nobody)\b|n['’]t\b|\bstop\b", re.IGNORECASE)
+NOT = re.compile(
+    r"\b(?:not|never|no|nothing|nobody|none|cannot|without|neither|nor|kein\w*|nicht|nie|niemals|ohne|pas|jamais|sans|aucune?|rien|nunca|sin"
+    r"|ningun\w*|nada)\b|n['’]t\b",
+    re.IGNORECASE,
+)
 APOLOGY = re.compile(r"\bwould(?:n['’]t| not) (?:you )?mind\b", re.IGNORECASE)
 ADMISSION = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|did not|is not|isn['’]t|not) "
@@ -37,6 +43,43 @@ def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Coll
     asked = _stem_words(question)
     new = [match[0] for match in WORD.finditer(answer) if match[0].lower() not in ignored and _stem_word(match[0]) not in asked]
     return bool(new) and any(_holds_words(text, new) for text in texts)
+
+
+def keeps_relations(answer: str, texts: Sequence[str], question: str, ignored: Collection[str]) -> bool:
+    """Whether one of the sentences says of the same things what an answer says: who did what, denied or not, and of what how much.
+
+    Names and numbers come in the order of the sentence, every other word is one of its note or of the question, each number stands
+    beside a word that it stands beside there, and both deny something or neither does. A passive for an active is refused as well.
+    """
+    sources = [(text, one) for text in texts for one in (text, *sentences.split(text))]
+    return any(_has_relations(answer, one, text, question, ignored) for text, one in sources)
+
+
+def _has_relations(answer: str, sentence: str, text: str, question: str, ignored: Collection[str]) -> bool:
+    if bool(NOT.search(answer)) != bool(NOT.search(sentence)):
+        return False
+    said, source = [[_stem_word(word) for word in _new_words(one, ignored)] for one in (answer, sentence)]
+    asked, known = _stem_words(question), _stem_words(text)
+    if any(word not in known and word not in asked for word in said):
+        return False
+    hard = {_stem_word(word) for word in _new_words(answer, ignored) if _is_hard(word)}
+    places = iter(source)
+    if not set(said) & set(source) or not all(word in places for word in said if word in hard and word in source):
+        return False
+    for number, before, after in _around(said, BESIDE):
+        theirs = [found[1:] for found in _around(source, 1) if found[0] == number]
+        is_beside = any(set(before) & set(one) if before and one else set(after[:1]) & set(other) for one, other in theirs)
+        if theirs and (before or after) and not is_beside:
+            return False
+        if theirs and set(after[:1]) & set(source) and not any(set(after[:1]) & set(other) for _, other in theirs):
+            return False  # an amount of something else
+    return True
+
+
+def _around(words: Sequence[str], most: int) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+    """The numbers of some words, each with the words before it and those behind it, so many of each."""
+    numbers = (n for n, word in enumerate(words) if any(c.isdigit() for c in word))
+    return [(words[n], words[max(0, n - most) : n], words[n + 1 : n + 1 + most]) for n in numbers]
 
 
 def keeps_fact(answer: str, quote: str, question: str, ignored: Collection[str]) -> bool:

@@ -27,7 +27,7 @@ from appliance.service import small_models
 
 HERE = Path(__file__).parent
 NO_WORLD = ("Das kann ich mit diesem Modell", "Avec ce modèle", "Con este modelo")  # the model knows English only
-NO_ANSWER = ("I find nothing", "Dazu finde ich nichts", "Je ne trouve rien", "No encuentro nada")
+NO_ANSWER = ("I find nothing", "Ich finde nichts dazu", "Je ne trouve rien", "No encuentro nada")
 
 
 def said_by(plan: Plan) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.language import sentences
 from appliance.language.sentence_stream import SentenceStream
-from appliance.language.support import is_fair_summary, is_supported, keeps_fact
+from appliance.language.support import is_fair_summary, is_supported, keeps_fact, keeps_relations
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,26 @@ def test_raw_calls_and_the_models_instructions_are_never_shown() -> None:
     assert shown(*pieces("Owlbox is a helpful assistant on a small computer at home."), forbidden=told) == ""
     steps = "First get the whole text, then choose the length, then write one sentence."
     assert shown(*pieces("Get the whole text, then choose the length and write. Done."), forbidden=steps).strip() == "Done."
+
+
+@pytest.mark.parametrize(
+    ("source", "question", "wrong", "right"),
+    [
+        ("Tom owes Ada 40 euros.", "Who owes money?", "Ada owes Tom 40 euros.", "Tom owes Ada 40 euros."),
+        ("Gudrun was ill, Noah came.", "Who came?", "Noah did not come.", "Noah came."),
+        ("The sofa costs 900, the deposit is 200.", "What does the sofa cost?", "The sofa costs 200.", "The sofa costs 900."),
+        ("Rent: 640 euros, heating: 90.", "How much is the heating?", "The heating is 640 euros.", "The rent is 640 euros."),
+        ("Boil 2 litres, then add 30 grams of salt.", "How much salt?", "Add 2 grams of salt.", "Add 30 grams of salt."),
+        ("Do not feed the cat before 8.", "When do we feed the cat?", "Feed the cat before 8.", "Do not feed the cat before 8."),
+        ("Lea is taller than Mia.", "Who is taller?", "Mia is taller than Lea.", "Lea is taller than Mia."),
+        ("Karl called Petra about the pump.", "Who called?", "Petra called Karl.", "Karl called Petra."),
+        ("No nuts for Ida, she is allergic.", "What about nuts?", "Ida is allergic, nuts.", "No nuts for Ida."),
+        ("Kein Fleisch für Jo.", "Was isst Jo?", "Fleisch für Jo.", "Kein Fleisch für Jo."),
+    ],
+)
+def test_a_rewording_keeps_who_did_what_negation_and_amounts(source: str, question: str, wrong: str, right: str) -> None:
+    ignored = frozenset("the is are was of for on a an do did does not no then than about what who how much".split())
+    assert not keeps_relations(wrong, [source], question, ignored) and keeps_relations(right, [source], question, ignored)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,8 @@ class Grounded(Struct, frozen=True):
         if not self.question:
             return support.is_fair_summary(answer, "\n".join(self.texts), ignored)
         is_whole = not self.quote or support.keeps_fact(answer, self.quote, self.question, ignored)
-        return is_whole and support.is_supported(answer, self.texts, self.question, ignored)
+        is_same = is_whole and support.keeps_relations(answer, self.texts, self.question, ignored)
+        return is_same and support.is_supported(answer, self.texts, self.question, ignored)
 
 
 class Do(Struct, frozen=True):
