@@ -252,6 +252,7 @@ class Guide:
         is_question = form in ("question", "order")
         asks = form != "talk"
         own = set(words_in(ANYBODY.sub("", scene.text))) & language.words["own"]
+        own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody
         follows = asks and self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
         found = self._finder.find_evidence(

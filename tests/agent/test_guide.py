@@ -61,6 +61,14 @@ def of_the_world(texts: Sequence[str]) -> list[list[float]]:
     return [[0.0, 1.0] if text in others else [1.0 if " " in text else 0.0, 0.0] for text in texts]
 
 
+def of_talk(texts: Sequence[str]) -> list[list[float]]:
+    """Vectors by which whatever is said is talk, and near to no sentence of a note."""
+    examples = Languages().english.examples
+    others = {text for name, given in examples.items() if name != "talk" for text in given}
+    bodies = {line for _, body in NOTES.values() for line in body.split("\n")}
+    return [[0.0, 1.0] if text in others | bodies else [1.0, 0.0] for text in texts]
+
+
 @pytest.fixture
 def ask(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., tuple[list[Step], PlayedModel, Once]]:
     store = new_store(tmp_path / "owlbox.db")
@@ -259,6 +267,13 @@ def test_what_is_asked_of_notes_is_never_made_up(ask: Any, text: str, tier: Tier
     steps, model, tools = ask(text, answers=[["Here it is.", SURE]], tier=tier)
     said = text_of(steps)
     assert model.asked == [] and tools.called == [] and ("nothing" in said or "In your notes" in said or "nichts" in said), said
+
+
+@pytest.mark.parametrize("ask", [of_talk], indirect=True)
+@pytest.mark.parametrize("text", ["Tell me a joke.", "Sing us a song", "I am tired."])
+def test_what_is_only_talk_goes_to_the_model(ask: Any, text: str) -> None:
+    steps, model, _ = ask(text, answers=[["Well."]])
+    assert text_of(steps) == "Well." and len(model.asked) == 1
 
 
 @pytest.mark.parametrize(
