@@ -183,9 +183,9 @@ $(bin)/python:
 .venv/.stamp: pyproject.toml image-build/wheels.sh image-build/llama_patch.py | $(bin)/python
 	@wheels=$$(image-build/wheels.sh $(bin)/python) && \
 	    $(bin)/python -m pip install -q --no-deps --force-reinstall "$$wheels"/llama_cpp_python-*.whl && \
-	    $(bin)/python -m pip install -q --find-links "$$wheels" --config-settings editable_mode=compat -e '.[mcp]'
+	    $(bin)/python -m pip install -q --find-links "$$wheels" --config-settings editable_mode=compat -e '.[mcp,web,mail,slack,matrix,docs]'
 	@touch $@
 
 .venv/.stamp-dev: .venv/.stamp
-	$(bin)/python -m pip install -q --config-settings editable_mode=compat -e '.[dev,mcp,web,mail,slack,matrix]'
+	$(bin)/python -m pip install -q --config-settings editable_mode=compat -e '.[dev,mcp,web,mail,slack,matrix,docs]'
 	@touch $@

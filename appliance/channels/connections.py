@@ -41,7 +41,7 @@ FIRST_S, LONGEST_S = 1.0, 60.0  # pauses before a channel is connected again
 CLOSING_S = 5.0
 SLACK = "slack"  # the one channel of which there may be several
 SHIPPED = ("email", "matrix", SLACK)  # with keys of their own
-EXTRAS = {"email": "mail", SLACK: "slack"}  # of this package, which they need
+OWN = ("email", SLACK)  # whose packages come with ours
 SETTINGS = "settings"  # the positional parameter of a `connect` whose table has keys of its own in `runtime.settings`
 NAME = re.compile(r"[a-z0-9_]{1,40}(-[a-z0-9_]{1,40})?")
 Name = Annotated[str, "the name of a channel"]
@@ -103,10 +103,12 @@ def connect(name: str, table: Any, services: Mapping[str, Any]) -> Connection:
     except ModuleNotFoundError as error:
         if error.name == f"{connectors.__name__}.{file}":
             raise ConfigError(f"{key}: this version has no such channel", key=key, hint=f"set {key}.enabled = false") from None
-        wanted = f"'owlbox[{EXTRAS[file]}]'" if file in EXTRAS else str(error.name)
-        raise ConfigError(
-            f"{key}: the package {error.name} is not installed", key=key, hint=f"{sys.executable} -m pip install {wanted}"
-        ) from None
+        hint = (
+            "run make in the folder of the sources, which installs it"
+            if file in OWN
+            else f"{sys.executable} -m pip install {error.name}"
+        )
+        raise ConfigError(f"{key}: the package {error.name} is not installed", key=key, hint=hint) from None
     except ImportError as error:
         raise ConfigError(f"{key}: {error}", key=key, hint="install what it needs") from None
     wanted_arguments = signature(function)

@@ -12,7 +12,9 @@ from appliance.text import markdown
 
 PERSON = "USER.md"
 MAX_BYTES = 64 * 1024
-PREFERRED = re.compile(r"^\s*(?:[-*]\s+)?\**preferred[_ ]channel\**\s*:\**\s*`?([\w./@:-]+)`?\s*$", re.IGNORECASE | re.MULTILINE)
+PREFERRED = re.compile(
+    r"^[ \t]*(?:[-*][ \t]+)?\**preferred[_ ]channel\**[ \t]*:\**[ \t]*`?([\w./@:-]+)`?[ \t]*$", re.IGNORECASE | re.MULTILINE
+)
 
 
 class PreferredChannel:

@@ -73,7 +73,10 @@ def web(args: argparse.Namespace, home: Home) -> int:
     try:
         from appliance.channels.http import process
     except ImportError as error:
-        raise Unavailable(f"the web page needs a package that is missing: {error.name}", hint="pip install 'owlbox[web]'") from None
+        raise Unavailable(
+            f"the web page needs a package that is missing: {error.name}",
+            hint="run make in the folder of the sources, which installs it",
+        ) from None
     return process.serve(home, os.environ)
 
 
@@ -125,6 +128,7 @@ def _installation_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
         *(("pending", text) for text in pending_lines(status["pending"])),
         ("pools", "; ".join(f"{n} = {', '.join(r)}" for n, r in status["pools"].items()) + f" (default {status['default_pool']})"),
         ("channels", ", ".join(f"{n} {'on' if on is True else on or 'off'}" for n, on in status["channels"].items())),
+        *([("web page", page)] if (page := status["page"]) else []),
         ("workspace", status["workspace"]),
         ("sandbox", _describe_sandbox(status["sandbox"])),
         ("entries", str(status["entries"])),

@@ -180,7 +180,7 @@ def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
     try:
         import pypdf
     except ImportError:
-        hint = "its words cannot be found without pypdf: pip install 'owlbox[docs]'"
+        hint = "its words cannot be found without pypdf: run make in the folder of the sources, which installs it"
         return as_bytes(name, f"a PDF, kept as bytes: {hint}", "application/pdf")
     try:
         document = pypdf.PdfReader(io.BytesIO(data))

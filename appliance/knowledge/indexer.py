@@ -45,7 +45,7 @@ CUT = (
     "each part, as JSON and nothing else: [[1, 12], [13, 30]]"
 )
 DESCRIBE = "Say in one short sentence what this text is about. Answer with the sentence and nothing else."
-RANGES = re.compile(r"\[\s*(?:\[\s*\d{1,9}\s*,\s*\d{1,9}\s*\]\s*,?\s*)+\]")
+RANGES = re.compile(r"\[\s*(?:\[\s*\d{1,9}\s*,\s*\d{1,9}\s*\]\s*+(?:,\s*+)?)+\]")
 
 # Texts, the longest time in seconds, and whether people go first; the model's name and a vector for each text.
 Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[float]]]]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from appliance.language import sentences
 
-HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
+HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
 BOX = re.compile(r"^\[([ xX])\]\s+")
 STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 LABEL_WORDS, LABEL_CHARS = 8, 60  # of a line above a list that says what is in it
@@ -100,7 +100,7 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
         if not line.strip():
             yield "blank", []
         elif (heading := HEADING.match(line)) is not None:
-            yield "heading", [heading[1], heading[2]]
+            yield "heading", [heading[1], heading[2].rstrip("#").rstrip()]
         elif sentences.ROW.match(line) and at + 1 < len(lines) and sentences.RULE.match(lines[at + 1]):
             end = at + 2
             while end < len(lines) and sentences.ROW.match(lines[end]):

@@ -21,8 +21,10 @@ MONTHS = frozenset(
     januar jänner februar märz april mai juni juli august september oktober november dezember
     """.split()
 )
-END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s|$)|\n+")
-LAST_WORD = re.compile(r"[\w.'’-]*$")
+END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|$)|\n+")
+LAST_WORD = re.compile(r"(?<![\w.'’-])[\w.'’-]*+$")
+NEXT_WORD = re.compile(r"\s*(\w*)")
+MOST_BEFORE = 80
 ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s*#{1,6}\s+")
 ROW = re.compile(r"^\s*\|.*\|\s*$")
@@ -84,9 +86,11 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     """Whether a full stop, question mark or exclamation mark ends a sentence."""
     if not match[0].startswith("."):
         return True
-    before = LAST_WORD.search(text[: match.start()])
+    # As far as a word or the number of an item reaches, and not from the beginning of a long text.
+    first = max(0, match.start() - MOST_BEFORE)
+    line = text[text.rfind("\n", first, match.start()) + 1 or first : match.start()]
+    before = LAST_WORD.search(line)
     word = before[0].lower() if before else ""
-    line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
     if word.isdigit() and (not line.strip(" -*").removesuffix(word).strip() or _next_word(text, match) in MONTHS):
         return False  # the number of a list item, or of a day in German
     is_initial = len(word) == 1 and word.isalpha() and word not in ("i", "a") and text[match.start() - 1].isupper()
@@ -94,7 +98,7 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
 
 
 def _next_word(text: str, match: "re.Match[str]") -> str:
-    found = re.match(r"\s*(\w*)", text[match.end() :])
+    found = NEXT_WORD.match(text, match.end())
     return found[1].lower() if found else ""
 
 

@@ -16,7 +16,7 @@ WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
 BESIDE = 2  # words before a number, one of which says what it is a number of: "the code of the garage is 4471"
 STEM = 5  # letters by which two forms of a word are told to be the same
-CLAUSE = re.compile(r"\s*(?:[,;]\s*)?\b(?:and|und|et|y)\b\s+|\s*;\s*", re.IGNORECASE)
+CLAUSE = re.compile(r"(?<!\s)\s*+(?:(?:[,;]\s*+)?\b(?:and|und|et|y)\b\s+|;\s*)", re.IGNORECASE)
 COURTEOUS = frozenset(
     "please sorry thank thanks kindly appreciate hello hi dear could would afraid regret hope mind like bit little quite".split()
 )

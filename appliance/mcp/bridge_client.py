@@ -30,7 +30,7 @@ STOP_S = 8.0
 GIVEN = "OWLBOX_BRIDGE_SOCKET"  # where systemd listens for it
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR")
 KEPT_TOO = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "OWLBOX_LINGER_S")
-MISSING = "servers of tools need the package mcp: pip install 'owlbox[mcp]'"
+MISSING = "servers of tools need the package mcp: run make in the folder of the sources, which installs it"
 
 Listen = Callable[[str, dict[str, Any]], None]
 

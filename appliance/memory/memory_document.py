@@ -29,8 +29,8 @@ NAME = "MEMORY.md"
 SOURCE = "MEMORY.md"
 LISTED = "is_listed"  # of a record's attributes: it stands in the file
 MAX_BYTES = 256 << 10
-ITEM = re.compile(r"^(\s{0,3}[-*+]\s+)(\S.*?)\s*$")
-HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$")
+ITEM = re.compile(r"^(\s{0,3}[-*+]\s+)(\S.*)$")
+HEADING = re.compile(r"^#{1,6}\s+(.*)$")
 NEAR = 0.6  # share of equal text from which a changed line is the same record
 KINDS = {"users": "user", "groups": "group"}
 
@@ -140,7 +140,7 @@ def read_items(text: str) -> Iterator[Item]:
         elif is_code:
             continue
         elif found := HEADING.match(line):
-            topic = topic_name(found[1])
+            topic = topic_name(found[1].rstrip("#").rstrip())
         elif found := ITEM.match(line):
             yield Item(" ".join(found[2].split()), topic, number)
 

@@ -137,9 +137,9 @@ class Sandbox:
             LOG.warning("ended %d processes of sandboxes left behind by an earlier core", ended)
         return ended
 
-    def health(self, *, is_tried: bool = True) -> dict[str, Any]:
-        """How sandboxes are doing here, for doctor, and for status, which tries none."""
-        missing, has_unit = self.missing() if is_tried else self._find_absent(), self._plan.unit is not None
+    def health(self) -> dict[str, Any]:
+        """How sandboxes are doing here, for doctor and status alike: until one has worked, one is tried."""
+        missing, has_unit = self.missing(), self._plan.unit is not None
         return {
             "state": "missing" if missing else "degraded" if self._failures else "ok",
             "is_degraded": self._failures > 0,

@@ -73,6 +73,7 @@ from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
+from appliance.service.web_process import build_web_process
 from appliance.store import visibility
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
@@ -102,6 +103,7 @@ class Core:
         self._reloading, self.started_ms, self.calls = threading.Lock(), now_ms(), CallLog()
         self.live = live or config.Live(home, environ)
         base = self.base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
+        self.web_page = build_web_process(self.home, environ, is_enabled=self.live.current.channels.web.enabled)
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
         self.store, self.leases, self.runs = base.store, base.leases, base.runs
         self.policy = build_policy(base)
@@ -319,14 +321,15 @@ class Core:
         if visibility.asking() is not None:
             names: dict[str, list[str]] = {name: [] for name in settings.pools}
             return {**known, "pools": names, "processes": sum(lease.ended_ms is None for lease in processes)}
-        web = settings.channels.web
+        web, problem = settings.channels.web, self.web_page.problem if self.web_page is not None else ""
         return {
             **known,
             "home": str(self.home.root),
             "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},
-            "channels": {**self.connections.channel_states(), "web": web.enabled and page_address(web)},
+            "channels": {**self.connections.channel_states(), "web": web.enabled and (problem or True)},
+            "page": page_address(web) if web.enabled else "",
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),

@@ -31,7 +31,6 @@ from appliance.service.core import Core
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
 from appliance.service.socket_watch import Server, SocketWatch
-from appliance.service.web_process import build_web_process
 from appliance.store import disk_faults, storage_errors
 
 LOG = logging.getLogger(__name__)
@@ -202,9 +201,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.indexer.start()
         core.offers.start()
         core.model_parts.watching.start()
-        if web := build_web_process(core.home, environ, is_enabled=core.live.current.channels.web.enabled):
-            core.shutdown.before("web page", web.stop)
-            web.start()
+        if core.web_page is not None:
+            core.shutdown.before("web page", core.web_page.stop)
+            core.web_page.start()
         again = core.inbox.start_waiting()
         _announce(core)
         LOG.info("core is up", extra={"home": str(home.root), "waiting": again})

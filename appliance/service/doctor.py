@@ -65,7 +65,7 @@ class Doctor:
             "temperature": machine.check_temperature,
             "throttling": machine.check_throttling,
             "clock": machine.check_clock,
-            "sandbox": lambda: _sandbox(home, environ),
+            "sandbox": lambda: _sandbox(home, environ, self.status),
             "units": lambda: machine.check_units(home),
             "vault": lambda: _vault(home, environ, self.status),
             "plugins": lambda: _plugins(home, self.settings, self.status),
@@ -219,11 +219,11 @@ def _queue(home: Home, environ: Mapping[str, str], store: Store) -> Finding:
     return Finding("queue", "ok", f"{len(roster.running())} workers run")
 
 
-def _sandbox(home: Home, environ: Mapping[str, str]) -> Finding:
-    """Whether there can be sandboxes; a trial one is made and thrown away."""
+def _sandbox(home: Home, environ: Mapping[str, str], told: dict[str, Any]) -> Finding:
+    """Whether there can be sandboxes; a trial one is made and thrown away. What a running core has met with counts too."""
     health = Sandbox(Plan(unit=paths.tool_socket(home, environ))).health()
-    if health["reason"]:
-        message, _, hint = str(health["reason"]).partition(": ")
+    if reason := str(health["reason"] or told.get("sandbox", {}).get("reason", "")):
+        message, _, hint = reason.partition(": ")
         return Finding("sandbox", "problem", f"tools that touch files or run commands are unavailable: {message}", hint)
     uid = f"a user of its own ({health['uid']})" if health["runner"] == "unit" else f"own uid ({health['uid']})"
     landlock = f"Landlock {health['landlock']}" if health["has_landlock"] else "no Landlock in this kernel"

@@ -16,6 +16,7 @@ from appliance.runtime.paths import Home
 
 LOG = logging.getLogger(__name__)
 FIRST_S, LONGEST_S, HEALTHY_S = 1.0, 60.0, 10.0
+STARTED_S = 3.0  # after which a server that had ended is taken to be there again
 CHILD = "OWLBOX_WEB_CHILD"  # tells it, as `channels.http.process` reads it, that we started it
 
 
@@ -28,6 +29,8 @@ class WebProcess:
         self._environ = {**{k: v for k, v in kept.items() if k not in sd_notify.PRIVATE}, CHILD: "1"}
         self._stop = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
+        self._began_s = 0.0
+        self._why = ""  # it ended last
         self._thread = threading.Thread(target=self._keep, name="web-keeper", daemon=True)
 
     def start(self) -> None:
@@ -46,10 +49,17 @@ class WebProcess:
         if self._thread.is_alive():
             self._thread.join(5)
 
+    @property
+    def problem(self) -> str:
+        """Why there is no page, "" while there is one."""
+        child = self._child
+        is_there = child is not None and child.poll() is None and monotonic_s() - self._began_s > STARTED_S
+        return "" if is_there else self._why
+
     def _keep(self) -> None:
         pause_s = FIRST_S
         while not self._stop.is_set():
-            began_s = monotonic_s()
+            self._began_s = monotonic_s()
             try:
                 self._child = self._spawn()
                 if self._stop.is_set():
@@ -60,8 +70,9 @@ class WebProcess:
                 code = 1
             if self._stop.is_set():
                 return
-            LOG.error("the web page ended with %d: %s", code, self._last_words())
-            pause_s = FIRST_S if monotonic_s() - began_s > HEALTHY_S else min(LONGEST_S, pause_s * 2)
+            self._why = self._last_words()
+            LOG.error("the web page ended with %d: %s", code, self._why)
+            pause_s = FIRST_S if monotonic_s() - self._began_s > HEALTHY_S else min(LONGEST_S, pause_s * 2)
             self._stop.wait(pause_s)
 
     def _spawn(self) -> "subprocess.Popen[bytes]":

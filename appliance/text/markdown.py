@@ -7,7 +7,7 @@ from appliance.errors import BadInput
 
 FENCE = "---"
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
 
 
 def split(text: str) -> tuple[dict[str, Any], str]:
@@ -54,4 +54,4 @@ def has_text(body: str) -> bool:
 def title(body: str) -> str:
     """The first heading, or ""."""
     found = HEADING.search(visible(body))
-    return found.group(1) if found else ""
+    return found.group(1).rstrip("#").rstrip() if found else ""

@@ -36,6 +36,7 @@ def status_lines(status: Mapping[str, Any], waiting: int, thread: str, proc: Pat
         "answering": lambda: str(status["answering"]),
         "sandbox": lambda: f"{status['sandbox']['state']}: {status['sandbox']['reason']}" if status["sandbox"]["reason"] else "",
         "channels": lambda: ", ".join(f"{name} {_state_of(state)}" for name, state in status["channels"].items()),
+        "page": lambda: str(status["page"]),
         "queue": lambda: _counts(status["queue"]["tasks"]),
         "workers": lambda: _counts(status["queue"]["workers"]),
     }

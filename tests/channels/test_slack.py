@@ -232,11 +232,31 @@ def test_files_come_and_go_and_the_token_goes_to_slack_alone(place: Place) -> No
             SlackApi("https://slack.com/api").download(address, "token", 10)
 
 
+@pytest.mark.covers("A-181")
+def test_a_forwarded_message_is_read_and_is_none_of_the_sender_s_words(place: Place) -> None:
+    shared = [
+        {"is_share": True, "author_name": "Cleo", "text": "The gate is <https://x.org/g|open>.\nShut it."},
+        {"text": "no share"},
+        7,
+    ]
+    place.space.event("what is this?", attachments=shared)
+    place.posts(1)
+    text = "what is this?\n\n[forwarded from Cleo]\n> The gate is open (https://x.org/g).\n> Shut it."
+    run, event = place.rig.core.store.rows("SELECT run, content FROM events WHERE role = 'user' ORDER BY id DESC LIMIT 1")[0]
+    assert event.startswith(text) and "no share" not in event
+    place.space.event("", attachments=shared)
+    place.posts(2)
+    assert place.rig.messages()[-1].startswith("[forwarded from Cleo]")
+
+
 def test_marks_of_slack_are_read_as_people_do_and_the_tokens_are_tried(place: Place) -> None:
     assert (
         plain_text("see <https://x.org/a|the page> and <https://y.org> &amp; &lt;b&gt;")
         == "see the page (https://x.org/a) and https://y.org & <b>"
     )
+    written = "<http://example.org|example.org> <mailto:a@b.org|a@b.org> <tel:+4930|call us> <#C1|birds> <@U1|ben> <@U2> <!here>"
+    assert plain_text(written) == "example.org a@b.org call us (+4930) #birds @ben @U2 @here"
+    assert plain_text("<!date^139^{date}|18 February> <!subteam^S1|@team> 1 < 2 <") == "18 February @team 1 < 2 <"
     assert place.rig.core.connections.test("slack")["tried"] == ["the bot is owl in Birds", "the app may open a socket"]
 
 

@@ -63,7 +63,7 @@ class Desk:
 def _beside() -> Vss:
     folder = vss_index.installed()
     if folder is None:
-        pytest.skip("needs the extra: pip install 'owlbox[vss]'")
+        pytest.skip("needs the extra: pip install -e '.[vss]'")
     made = Vss(folder)
     try:
         made.make(State(1, 1, 1, 1), [(1, packed(vector("x")))])

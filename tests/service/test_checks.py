@@ -170,7 +170,9 @@ def test_a_backup_that_is_too_old_is_a_warning_once_there_is_something_to_lose(t
     [
         ({}, 0, "ok", "none but this machine"),
         ({"channels": {"matrix": True, "email": False}}, 0, "ok", "open: matrix"),
+        ({"channels": {"matrix": False, "web": True}, "page": "http://localhost:8420"}, 0, "ok", "open: web"),
         ({"channels": {"email": "no such host"}}, 0, "problem", "email: no such host"),
+        ({"channels": {"web": "cannot listen at 127.0.0.1 port 80: in use"}}, 0, "problem", "web: cannot listen"),
         ({}, 2, "warning", "2 notifications"),
     ],
 )

@@ -173,6 +173,18 @@ def test_messages_sent_one_after_the_other_are_one_conversation_and_are_shown_at
     assert browser.text("#log").count("and then") == 1 and browser.problems() == []
 
 
+def test_an_empty_page_has_a_hint_and_a_long_title_stays_in_its_list(page: Page) -> None:
+    browser = page.begin()
+    browser.shows("Ask something about what is in the box", css=".hint")
+    assert browser.run("return document.querySelector('#text').offsetWidth") > 400, "the hint takes no room from the line below"
+    page.say("a" * 300)
+    browser.shows("Hoot hoot.", css="#log")
+    browser.shows("aaaaaaaa", css="#threads")
+    inside = "const one = document.querySelector('#threads button'); return one.offsetWidth < document.querySelector('#side').clientWidth"
+    assert browser.run(inside) and "aaaa" in browser.run("return document.querySelector('#threads button').title")
+    assert browser.text(".hint") == ""
+
+
 def test_what_tools_models_and_titles_say_is_inert(page: Page) -> None:
     browser = page.begin()
     page.say(f"keep this {EVIL}")

@@ -31,8 +31,8 @@ from appliance.text.references import display
 LOOKED_UP = ("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about")
 MEMORIES = "memory://notes/"
 URGENCY = re.compile(
-    r",?\s*(?:and |with |at |as |of |mit |avec |con |à |de )*(?:an? )?"
-    r"(?P<level>[^\W\d_]+) (?:priority|priorität|priorité|prioridad)$",
+    r"(?<!\s)(?:\s*+,)?\s*+(?:and |with |at |as |of |mit |avec |con |à |de ){0,4}(?:an? )?"
+    r"(?P<level>[^\W\d_]{1,30}) (?:priority|priorität|priorité|prioridad)$",
     re.IGNORECASE,
 )
 URGENT = re.compile(

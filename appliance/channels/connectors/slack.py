@@ -43,6 +43,8 @@ KEPT_ALIVE = (
 )
 MAX_PART = 11_000  # characters of one message, of which Slack takes 12,000
 OWN_POSTS = 2000
+MAX_FORWARDED, MAX_FORWARDED_CHARS = 10, 10_000
+ANGLES = re.compile(r"<([^<>|\n]{1,2000})(?:\|([^<>\n]{1,500}))?>")
 EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?")
 ID = re.compile(r"[A-Z0-9]{2,30}")
 PLAIN = (None, "", "file_share", "thread_broadcast")  # kinds of messages that people write
@@ -143,10 +145,12 @@ class SlackChannel(Connection):
         is_addressed = is_direct or event.get("type") == "app_mention" or f"<@{self._user}>" in text
         is_addressed = is_addressed or self._trigger.matches(text[:1000])
         root = str(event.get("thread_ts") or "")
-        files = event.get("files")
+        files, forwarded = event.get("files"), _forwarded(event)
+        own = plain_text(text.replace(f"<@{self._user}>", "")).strip(" :,") or ("" if files or forwarded else text)
         return replace(
             made,
-            text=plain_text(text.replace(f"<@{self._user}>", "")).strip(" :,") or ("" if files else text),
+            text=f"{own}\n\n{forwarded}".strip() if forwarded else own,
+            own_chars=len(own) if forwarded else None,
             room="" if is_direct else place,
             is_addressed=is_addressed,
             thread=root,
@@ -289,10 +293,33 @@ def _find_place(message: Outbound) -> dict[str, Any]:
 
 
 def plain_text(text: str) -> str:
-    """Slack's own marks as people read them: links, mentions, and the three letters that it escapes."""
-    text = re.sub(r"<(https?://[^|>\s]{1,2000})\|([^>]{1,500})>", r"\2 (\1)", text)
-    text = re.sub(r"<([^>\s]{1,2000})>", r"\1", text)
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    """Slack's own marks as they were written: links, mentions, rooms, dates, and the three letters that it escapes."""
+    return ANGLES.sub(_written, text).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _written(found: "re.Match[str]") -> str:
+    """What stood where Slack puts a target and the words for it between angles."""
+    target, label = found[1], found[2] or ""
+    if target[0] in "@#":
+        return f"{target[0]}{label.removeprefix(target[0])}" if label else target
+    if target[0] == "!":
+        return label or f"@{target[1:].partition('^')[0]}"
+    plain = target.removeprefix("mailto:").removeprefix("tel:")
+    is_same = label in ("", plain) or label.rstrip("/") == plain.partition("://")[2].rstrip("/")
+    return (label or plain) if is_same else f"{label} ({plain})"
+
+
+def _forwarded(event: dict[str, Any]) -> str:
+    """Messages of others that a message shares, each below the name of who wrote it."""
+    shared = event.get("attachments")
+    texts = []
+    for one in (shared if isinstance(shared, list) else [])[:MAX_FORWARDED]:
+        if not isinstance(one, dict) or not (one.get("is_share") or one.get("is_msg_unfurl")):
+            continue
+        said = plain_text(str(one.get("text") or one.get("fallback") or "")[:MAX_FORWARDED_CHARS])
+        name = plain_text(str(one.get("author_name") or one.get("author_subname") or "somebody")[:100])
+        texts.append("\n".join([f"[forwarded from {' '.join(name.split())}]", *(f"> {line}" for line in said.splitlines())]))
+    return "\n\n".join(texts)
 
 
 def connect(settings: Workspace, *, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> SlackChannel:

@@ -6,7 +6,6 @@ stays (the library is missing, the device is another program's) goes on in rooms
 
 import logging
 import secrets
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -65,7 +64,7 @@ class EncryptionSetup:
         except ModuleNotFoundError as error:
             if error.name != LIBRARY:
                 raise
-            hint = f"{sys.executable} -m pip install 'owlbox[matrix]'"
+            hint = "run make in the folder of the sources, which installs it"
             raise ConfigError(f"the package {LIBRARY} is not installed", key="channels.matrix", hint=hint) from None
         found = self._server.call("GET", f"{ROOT}/account/whoami")
         user, device = str(found.get("user_id", "")), str(found.get("device_id") or "")

@@ -74,7 +74,7 @@ class CommandParts:
     def status(self) -> dict[str, Any]:
         """Where tools work, and how the sandboxes of this process are doing."""
         workspace = self._base.settings().sandbox.workspace or str(self._base.home.root / "sessions")
-        return {"workspace": workspace, "sandbox": self.sandbox.health(is_tried=False)}
+        return {"workspace": workspace, "sandbox": self.sandbox.health()}
 
     def recover(self, *, is_shared: bool = True) -> None:
         """End output streams whose command is gone, and as the one core also commands that dead processes left running."""

@@ -1,0 +1,40 @@
+"""Texts that others write take time in proportion to their length: what took minutes, or froze every thread, in 4,000 letters."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from appliance.agent.planning import effect_plans
+from appliance.channels import preferred_channel
+from appliance.channels.connectors.slack import plain_text
+from appliance.knowledge import indexer, note_lines
+from appliance.language import sentences, support
+from appliance.memory import memory_document
+from appliance.text import markdown
+
+N = 20_000
+GAP = " " * N
+TEXTS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "a heading of a note": (note_lines.read, f"# a{GAP}b #"),
+    "a heading of a document": (markdown.title, f"# a{GAP}b"),
+    "a heading of a memory": (lambda text: list(memory_document.read_items(text)), f"# a{GAP}b\n- a{GAP}b"),
+    "an urgency": (effect_plans.URGENCY.search, f",{GAP}x"),
+    "an urgency of words": (effect_plans.URGENCY.search, ", " + "and " * (N // 4) + "x"),
+    "an urgency of letters": (effect_plans.URGENCY.search, "a" * N),
+    "clauses": (support.CLAUSE.split, f"{GAP}x"),
+    "numbers of entities": (indexer.RANGES.search, f"[[1,1]{GAP}x"),
+    "full stops": (sentences.boundaries, "." * N + "x"),
+    "sentences": (sentences.split, "a. " * N),
+    "a channel": (preferred_channel.PREFERRED.search, "\n" * N + "x"),
+    "marks of Slack": (plain_text, "<" * N + "<a|" * N),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_long_text_takes_no_long_time(name: str) -> None:
+    read, text = TEXTS[name]
+    began_s = time.process_time()
+    read(text)
+    assert time.process_time() - began_s < 1.0
