@@ -39,6 +39,22 @@ def iso(at_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1000)) + f".{at_ms % 1000:03d}Z"
 
 
+def local_time(at_ms: int) -> str:
+    """A moment as people read it in the zone of this process, such as 2026-11-21 23:23:00."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
+
+
+def use_zone(name: str) -> None:
+    """Show moments in this zone from now on: an IANA name, UTC or +HH:MM; "local" is that of the machine."""
+    if name in ("", "local"):
+        return
+    if name[0] in "+-":
+        name = f"<{name}>{'-' if name[0] == '+' else '+'}{name[1:]}"  # POSIX counts westwards
+    if os.environ.get("TZ") != name:
+        os.environ["TZ"] = name
+        time.tzset()
+
+
 def local_hms() -> str:
     """The local time of day such as 23:04:59."""
     return time.strftime("%H:%M:%S")

@@ -31,16 +31,17 @@ from appliance.runtime.signatures import Range
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)
-SKIP = "/skip"
+SKIP, BACK = "/skip", "/back"
 LANGUAGE, OTHERWISE = "language", "en"
-PLACE = "place"
+PLACE, NAMES = "place", ("person", "assistant")
+MAX_NAME_WORDS = 4
 WORD = re.compile(r"[^\W\d_]+")
 MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
     LANGUAGE: ("USER", "- Language: "),
-    "assistant": ("IDENTITY", prompt_documents.ASSISTANT_LINE),
     "person": ("USER", prompt_documents.PERSON_LINE),
+    "assistant": ("IDENTITY", prompt_documents.ASSISTANT_LINE),
     PLACE: ("USER", "- Place or time zone: "),
     "help": ("USER", "- Wants help with: "),
     "tone": ("SOUL", "- How to speak: "),
@@ -50,7 +51,8 @@ QUESTIONS = {
 class Asked(Struct, frozen=True):
     """What is said to the person: a question, or the last words when `is_open` is false; "" when nothing is to be asked.
 
-    `note` is what became of the answer before, where that is not plain.
+    `note` is what became of the answer before, where that is not plain. `keys`, `later` and `hints` are what a screen says beside
+    it in the same language: what may be typed, that the rest is asked another time, and what to do next.
     """
 
     text: str = ""
@@ -58,6 +60,9 @@ class Asked(Struct, frozen=True):
     number: int = 0
     total: int = len(QUESTIONS)
     note: str = ""
+    keys: str = ""
+    later: str = ""
+    hints: str = ""
 
 
 class Interview:
@@ -76,7 +81,9 @@ class Interview:
             return self._open_question()
 
     @method("interview.answer")
-    def answer(self, text: Annotated[str, Range(0, 4000), "empty leaves the question out; /skip ends them all"]) -> Asked:
+    def answer(
+        self, text: Annotated[str, Range(0, 4000), "empty leaves the question out; /back goes back, /skip ends them all"]
+    ) -> Asked:
         """Write an answer down; the next question, or the last words."""
         with self._guard:
             given = self._read_given()
@@ -86,6 +93,10 @@ class Interview:
             line = " ".join(markdown.visible(text).split())[:MAX_CHARS]
             if line.lower() == SKIP:
                 return self._end(given, "skipped")
+            if line.lower() == BACK:
+                return self._go_back(given)
+            if step in NAMES:
+                line = self._find_name(line)
             if line and (why := self._find_fault(step, line, given)):
                 return replace(self._open_question(), note=why)
             if line:
@@ -114,7 +125,32 @@ class Interview:
         if given is None or not step:
             return Asked()
         text = self._words["hello"] if step == LANGUAGE else self._words[self._language_of(given)][step]
-        return Asked(text, True, len(given) + 1)
+        return self._put_beside(given, Asked(text, True, len(given) + 1))
+
+    def _put_beside(self, given: dict[str, str], asked: Asked) -> Asked:
+        """What is said, with what a screen says beside it in the same language."""
+        words = self._words[self._language_of(given)]
+        hints = words["hints"].strip().format(box=self._box / "notes")
+        return replace(asked, keys=words["keys"], later=words["later"], hints=hints)
+
+    def _go_back(self, given: dict[str, str]) -> Asked:
+        """Ask the question before again; what was noted for it is taken away."""
+        if given:
+            document, label = QUESTIONS[last := list(given)[-1]]
+            path = self._box / f"{document}.md"
+            kept = [line for line in read_text(path).split("\n") if not line.startswith(label)]
+            _replace_file(path, "\n".join(kept))
+            self._keep_given({name: how for name, how in given.items() if name != last})
+        return self._open_question()
+
+    def _find_name(self, line: str) -> str:
+        """The name in an answer, without the words that lead to it in any of the languages."""
+        leads = [lead for one in self._words.values() if isinstance(one, dict) for lead in one["said"]]
+        for lead in sorted(leads, key=len, reverse=True):
+            if line.lower().startswith(f"{lead} "):
+                line = line[len(lead) :].strip()
+                break
+        return line.rstrip(" .,!") or line
 
     def _read_given(self) -> dict[str, str] | None:
         """The questions that are answered; None where there is no interview."""
@@ -152,7 +188,7 @@ class Interview:
 
     def _end(self, given: dict[str, str], words: str) -> Asked:
         self._path.unlink()
-        return Asked(self._words[self._language_of(given)][words])
+        return self._put_beside(given, Asked(self._words[self._language_of(given)][words]))
 
     def _language_of(self, given: dict[str, str]) -> str:
         name = given.get(LANGUAGE, OTHERWISE)
@@ -174,6 +210,8 @@ class Interview:
         if step == LANGUAGE:
             return "" if self._find_language(line) else str(self._words["which"])
         words = self._words[self._language_of(given)]
+        if step in NAMES and len(line.split()) > MAX_NAME_WORDS:
+            return str(words["only_name"])
         bare = line.lower().strip(" .,!?¿¡")
         empty = (word for one in self._words.values() if isinstance(one, dict) for word in one["empty"])
         is_question = line.endswith("?") and " " in bare

@@ -14,7 +14,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, connected
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso, now_ms
+from appliance.clock import local_time, now_ms
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -123,5 +123,5 @@ def _print_decision(args: argparse.Namespace, one: dict[str, Any], word: str) ->
 
 def _describe_end(one: dict[str, Any]) -> str:
     if one["revoked_ms"]:
-        return f"revoked {iso(one['revoked_ms'])[:16]}"
-    return f"{'expired' if one['expires_ms'] <= now_ms() else 'until'} {iso(one['expires_ms'])[:16]}"
+        return f"revoked {local_time(one['revoked_ms'])[:16]}"
+    return f"{'expired' if one['expires_ms'] <= now_ms() else 'until'} {local_time(one['expires_ms'])[:16]}"

@@ -49,9 +49,9 @@ def threads(args: argparse.Namespace, home: Home) -> int:
 
 def print_threads(found: list[dict[str, Any]]) -> None:
     """Threads as a table."""
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
-    rows = [[t["id"], iso(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
+    rows = [[t["id"], local_time(t["created_ms"])[:16], t["kind"], terminal.state(t), t["title"]] for t in found]
     terminal.table(rows, ["id", "started", "type", "state", "title"], sys.stdout, cut=["title"])
 
 

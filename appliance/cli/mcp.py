@@ -17,7 +17,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso
+from appliance.clock import local_time
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
@@ -433,4 +433,4 @@ def _shorten_text(text: str, limit: int = 40) -> str:
 
 
 def _format_time(at_ms: int) -> str:
-    return iso(at_ms)[:16].replace("T", " ") if at_ms else ""
+    return local_time(at_ms)[:16] if at_ms else ""

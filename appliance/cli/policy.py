@@ -14,7 +14,7 @@ from typing import Any
 from appliance.cli.console import terminal
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso
+from appliance.clock import local_time
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home
 
@@ -97,7 +97,7 @@ def show_policy(args: argparse.Namespace, home: Home) -> int:
     say_line(f"root: {_format_switch(rules['security']['root'])}, privileged: {_format_switch(rules['security']['privileged'])}")
     say(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
     for own in found["sessions"]:
-        say_line(f"session {own['session']} has its own, set by {own['set_by']} at {iso(own['set_ms'])[:16]}")
+        say_line(f"session {own['session']} has its own, set by {own['set_by']} at {local_time(own['set_ms'])[:16]}")
     return 0
 
 
@@ -209,7 +209,7 @@ def audit(args: argparse.Namespace, home: Home) -> int:
         return 0
     has_end = terminal.columns(sys.stdout) > 0  # in a pipe each row is one line
     for row in found:
-        parts = (str(row["id"]), iso(row["at_ms"])[:19], row["severity"], row["kind"], row["actor"], row["session"])
+        parts = (str(row["id"]), local_time(row["at_ms"])[:19], row["severity"], row["kind"], row["actor"], row["session"])
         head, detail = "  ".join(filter(None, parts)), _row_details(row)
         for line in (head, f"    {detail}" if detail else "") if has_end else (f"{head}  {detail}".rstrip(),):
             _print_folded(line)
@@ -237,7 +237,7 @@ def tool_list(args: argparse.Namespace, home: Home) -> int:
 
 
 def _format_time(tool: dict[str, Any]) -> str:
-    return iso(tool["last_ms"])[:19] if tool["last_ms"] else ""
+    return local_time(tool["last_ms"])[:19] if tool["last_ms"] else ""
 
 
 def _format_lists(lists: dict[str, Any]) -> str:

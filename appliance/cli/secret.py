@@ -17,7 +17,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, connected
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso, now_ms
+from appliance.clock import local_time, now_ms
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home
 
@@ -202,7 +202,7 @@ def _count_secrets(count: int) -> str:
 
 
 def _format_date(at_ms: int) -> str:
-    return iso(at_ms)[:16].replace("T", " ") if at_ms else ""
+    return local_time(at_ms)[:16] if at_ms else ""
 
 
 def _describe_end(secret: dict[str, Any]) -> str:

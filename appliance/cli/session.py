@@ -166,7 +166,7 @@ def thread_search(args: argparse.Namespace, home: Home) -> int:
 
 def sessions(args: argparse.Namespace, home: Home) -> int:
     """List sessions."""
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
     params = {name: getattr(args, name, "") for name in ("user", "group", "context_type", "status")}
     params |= {"limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
@@ -174,7 +174,7 @@ def sessions(args: argparse.Namespace, home: Home) -> int:
     found = tool_command.once(home, "session.list", params)
     rows = []
     for one in found:
-        since, active = (iso(one[name])[:16] for name in ("created_ms", "last_active_ms"))
+        since, active = (local_time(one[name])[:16] for name in ("created_ms", "last_active_ms"))
         rows.append([one["id"], one["status"], str(one["messages"]), since, active, one["context"]])
     head = ["session", "state", "messages", "since", "last active", "of"]
     return show(args, found, Table(rows, head, ["of"], empty="no sessions"))
@@ -182,13 +182,13 @@ def sessions(args: argparse.Namespace, home: Home) -> int:
 
 def session_view(args: argparse.Namespace, home: Home) -> int:
     """Show one session."""
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
     found = tool_command.once(home, "session.view", {"id": args.id})
     if args.json:
         return say_json(found)
     say_line(f"{found['id']} of {found['context']}, {found['status']}")
-    say(f"since {iso(found['created_ms'])[:16]}, last active {iso(found['last_active_ms'])[:16]}")
+    say(f"since {local_time(found['created_ms'])[:16]}, last active {local_time(found['last_active_ms'])[:16]}")
     listings.print_threads(found["runs"])
     return 0
 

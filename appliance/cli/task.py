@@ -80,7 +80,7 @@ def call(args: argparse.Namespace, home: Home) -> int:
 
 def show_list(args: argparse.Namespace, home: Home) -> int:
     """Print tasks as a table."""
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
     data = tool_command.ask_once(home, args.tool, _tool_arguments(args))["data"]
     if args.json:
@@ -91,7 +91,7 @@ def show_list(args: argparse.Namespace, home: Home) -> int:
     rows = []
     for task in data["tasks"]:
         state = "blocked" if task["status"] == "pending" and task["open_blockers"] else task["status"]
-        rows.append([str(task["id"]), state.replace("_", " "), task["priority"], iso(task["created_ms"])[:16], task["name"]])
+        rows.append([str(task["id"]), state.replace("_", " "), task["priority"], local_time(task["created_ms"])[:16], task["name"]])
     terminal.table(rows, HEADS, sys.stdout, cut=["name"])
     if data["has_more"]:
         say(f"there are more: --offset {getattr(args, 'offset', 0) + len(rows)}", sys.stderr)

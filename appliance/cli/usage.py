@@ -11,7 +11,7 @@ from typing import Any
 from appliance.cli.console import terminal
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso
+from appliance.clock import local_time
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -69,7 +69,7 @@ def _show_requests(args: argparse.Namespace, home: Home) -> int:
         cost = "?" if one["cost_micros"] is None else dollars(one["cost_micros"])
         tokens = f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}"
         answered = f"{one['provider']}/{one['model']}"
-        rows.append([iso(one["at_ms"])[:19], one["person"] or OWN, one["purpose"], answered, tokens, cost])
+        rows.append([local_time(one["at_ms"])[:19], one["person"] or OWN, one["purpose"], answered, tokens, cost])
     return show(args, found, Table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], ["person", "answered by"]))
 
 

@@ -219,9 +219,9 @@ def _describe_state(worker: dict[str, Any]) -> str:
 
 
 def _format_time(at_ms: int) -> str:
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
-    return iso(at_ms)[:16]
+    return local_time(at_ms)[:16]
 
 
 def _format_heartbeat(worker: dict[str, Any]) -> str:

@@ -152,10 +152,12 @@ class Listener:
         max_connections: int = 64,
         is_given: bool = False,
         owners: Collection[int] = (),
+        zone: Callable[[], str] = lambda: "",
     ) -> None:
         """Places and threads are kept for the users in `owners`, beside ourselves and root, whatever others do.
 
-        `deadline_s` is for calls that name none, but not for those of long methods: an answer takes as long as it takes.
+        `deadline_s` is for calls that name none, but not for those of long methods: an answer takes as long as it takes. `zone` is
+        the one that moments are shown in, told in the answer to hello.
         """
         self.sock = sock
         self.name = name
@@ -168,6 +170,7 @@ class Listener:
         self._places = Places({0, os.getuid(), *owners}, connections=max_connections, long_calls=max_long, threads=threads)
         self._refusing = threading.BoundedSemaphore(MAX_REFUSED)
         self._max_long = max_long
+        self._zone = zone
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
         self._connections: dict[Connection, None] = {}  # in the order in which they came
@@ -545,7 +548,7 @@ class Listener:
             call.connection.client = str(params.get("client") or "unnamed")[:MAX_NAME]
             call.connection.context = str(params.get("context") or "")[:MAX_CONTEXT]
             self._alarms.cancel(call.connection.greeting_alarm)
-            return {"name": self.name, "version": __version__, "pid": os.getpid()}
+            return {"name": self.name, "version": __version__, "pid": os.getpid(), "zone": self._zone()}
         if not call.connection.client:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')
         return self.table.call(call, name, params)

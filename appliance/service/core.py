@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from appliance import __version__
@@ -73,7 +74,7 @@ from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
-from appliance.service.web_process import build_web_process
+from appliance.service.web_process import WebProcess, build_web_process
 from appliance.store import visibility
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
@@ -103,7 +104,6 @@ class Core:
         self._reloading, self.started_ms, self.calls = threading.Lock(), now_ms(), CallLog()
         self.live = live or config.Live(home, environ)
         base = self.base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
-        self.web_page = build_web_process(self.home, environ, is_enabled=self.live.current.channels.web.enabled)
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
         self.store, self.leases, self.runs = base.store, base.leases, base.runs
         self.policy = build_policy(base)
@@ -294,6 +294,11 @@ class Core:
                 LOG.error("the configuration from before is used: %s", error)
 
     # -- methods ------------------------------------------------------------------------------------
+
+    @cached_property
+    def web_page(self) -> WebProcess | None:
+        """The server of the web page as a child of this process, which `daemon` starts; None when there is none."""
+        return build_web_process(self.home, self.base.environ, is_enabled=self.live.current.channels.web.enabled)
 
     @method("core.status", access="own")
     def status(self) -> dict[str, Any]:

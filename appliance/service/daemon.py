@@ -327,4 +327,5 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,
         is_given=given is not None,
+        zone=lambda: core.live.current.system.timezone,
     )

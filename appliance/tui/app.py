@@ -30,7 +30,7 @@ from appliance.tui import theme as look
 from appliance.tui.banner import Banner
 from appliance.tui.chat import Chat
 from appliance.tui.connection import Contact, Link
-from appliance.tui.first_questions import HINTS, FirstQuestions
+from appliance.tui.first_questions import FirstQuestions
 from appliance.tui.frame import FrameApp
 from appliance.tui.navigation import Navigator
 from appliance.tui.owl.face import Owl
@@ -429,8 +429,7 @@ class Face(FrameApp):
 
     def _end_first(self, words: str | None) -> None:
         """The questions are answered or left; what a person who is new here does next."""
-        hints = HINTS.format(box=f"{self.home}/box/notes")
-        self.chat.note(f"{words}\n\n{hints}" if words else f"The other questions are asked the next time.\n\n{hints}")
+        self.chat.note(words or "")
 
     def _show_waiting(self, waiting: list[dict[str, Any]]) -> None:
         """What this person was told while no screen was open."""

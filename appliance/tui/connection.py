@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.clock import use_zone
 from appliance.errors import DeadlineExceeded, Lost, OwlError
 from appliance.runtime.rpc_client import Client, is_for_another, read_identity
 
@@ -123,6 +124,7 @@ class Link:
             raise Lost(f"the core does not answer within {timeout_s:g} s") from None
         except Lost:
             raise Lost(AWAY, hint=DOCTOR) from None
+        use_zone(str(client.server.get("zone", "")))
         with self._track_open(client):
             yield client
 

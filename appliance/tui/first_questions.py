@@ -17,14 +17,9 @@ from textual.widgets import Input
 from appliance.errors import OwlError
 from appliance.tui.shown_text import Shown
 
-KEYS = "Return answers · Esc leaves the rest for the next time · /skip ends them"
-HINTS = """\
-Put notes (Markdown) into {box}: they can be asked about at once.
-Type / for what else there is, F8 shows the keys. owlbox onboard chooses the model and asks these questions again."""
-
 
 class FirstQuestions(ModalScreen[str]):
-    """Closes with the last words of the interview, "" when questions are left for the next time."""
+    """Closes with the last words of the interview, or that the rest is asked the next time, and with what to do then."""
 
     DEFAULT_CSS = """
     FirstQuestions { align: center middle; }
@@ -56,7 +51,7 @@ class FirstQuestions(ModalScreen[str]):
             field = Input(id="answer", select_on_focus=False)
             field.cursor_blink = False
             yield field
-            yield Shown(KEYS, id="keys", markup=False)
+            yield Shown(id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Ask."""
@@ -71,7 +66,7 @@ class FirstQuestions(ModalScreen[str]):
 
     def action_later(self) -> None:
         """Esc."""
-        self.dismiss("")
+        self._close(self._asked["later"])
 
     def _take_next(self, asked: dict[str, Any]) -> None:
         if not self.is_current:
@@ -80,13 +75,16 @@ class FirstQuestions(ModalScreen[str]):
         if asked["is_open"]:
             self._show_question()
         else:
-            self.dismiss(asked["text"])
+            self._close(asked["text"])
 
     def _give_up(self, error: OwlError) -> None:
         """Trouble keeps nobody from talking: a core that went away asks again when it is back."""
         if self.is_current:
             self.app.notify(str(error), severity="error")
-            self.dismiss("")
+            self._close(self._asked["later"])
+
+    def _close(self, words: str) -> None:
+        self.dismiss(f"{words}\n\n{self._asked['hints']}")
 
     def _show_question(self) -> None:
         note = self.query_one("#note", Shown)
@@ -94,6 +92,7 @@ class FirstQuestions(ModalScreen[str]):
         note.set_class(not self._asked["note"], "-none")
         count = f"{self._asked['number']}/{self._asked['total']} "
         self.query_one("#question", Shown).update(Content.assemble((count, "bold $primary"), self._asked["text"]))
+        self.query_one("#keys", Shown).update(self._asked["keys"])
         field = self.query_one(Input)
         field.value = ""
         field.focus()

@@ -43,7 +43,7 @@ class Way:
         if self.is_refused:
             raise Refused("not for you")
         asked = getattr(self.interview, method.removeprefix("interview."))(**(params or {}))
-        return {"text": asked.text, "is_open": asked.is_open, "number": asked.number, "total": asked.total, "note": asked.note}
+        return {name: getattr(asked, name) for name in asked.__struct_fields__}
 
 
 def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
@@ -61,8 +61,8 @@ def talk(box: Path, *lines: str, is_refused: bool = False) -> str:
 
 @pytest.mark.covers("S-046")
 def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(box: Path) -> None:
-    shown = talk(box, "Deutsch, bitte", "Hedwig", "Ada", "Berlin", "Garten", "kurz").splitlines()
-    assert len(shown) == len(QUESTIONS) + 2 and "Which language" in shown[0] and "Wie soll ich heißen" in shown[1]
+    shown = talk(box, "Deutsch, bitte", "Ada", "Hedwig", "Berlin", "Garten", "kurz").splitlines()
+    assert len(shown) == len(QUESTIONS) + 2 and "Which language" in shown[0] and "oder dich nennen" in shown[1]
     assert shown[4] == "Zeitzone: Europe/Berlin." and (box / "zone").read_text() == "Europe/Berlin"
     assert not (box / "BOOTSTRAP.md").exists()
     user = told(box, "USER")
@@ -77,10 +77,37 @@ def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(b
 
 @pytest.mark.covers("S-046")
 def test_an_interview_that_was_interrupted_goes_on_with_the_next_question(box: Path) -> None:
-    assert "asked the next time" in talk(box, "English", "Hedwig")
-    assert "- Your name: Hedwig" in told(box, "IDENTITY") and told(box, "BOOTSTRAP").startswith("# First days")
-    again = talk(box, "Ada").splitlines()
-    assert again[0].startswith("(3/6) What shall I call you?") and "- To be called: Ada" in told(box, "USER")
+    assert "asked the next time" in talk(box, "English", "I am Ada.")
+    assert "- To be called: Ada\n" in f"{told(box, 'USER')}\n" and told(box, "BOOTSTRAP").startswith("# First days")
+    again = talk(box, "Hedwig").splitlines()
+    assert again[0].startswith("(3/6) What shall I be called?") and "- Your name: Hedwig" in told(box, "IDENTITY")
+
+
+def test_one_goes_back_and_a_sentence_is_no_name(box: Path) -> None:
+    shown = talk(
+        box,
+        "Deutsch",
+        "ich bin die, die immer alles wissen will",
+        "Ich heiße Ada Lovelace",
+        "/back",
+        "Ben",
+        "/back",
+        "/back",
+        "/back",
+    )
+    lines = shown.splitlines()
+    assert lines[2] == "Bitte nur den Namen: höchstens vier Wörter." and "(3/6) Wie soll ich heißen?" in lines
+    assert [line[:6] for line in lines if line.startswith("(")] == [
+        "(1/6) ",
+        "(2/6) ",
+        "(2/6) ",
+        "(3/6) ",
+        "(2/6) ",
+        "(3/6) ",
+        "(2/6) ",
+    ] + ["(1/6) "] * 2
+    assert lines[-1] == "The other questions are asked the next time." and told(box, "USER") == ""
+    assert talk(box, "de", "Ada").splitlines()[-1] == "Die übrigen Fragen kommen beim nächsten Mal."
 
 
 def test_one_word_ends_it_and_an_empty_answer_leaves_out_one_question(box: Path) -> None:
@@ -94,13 +121,13 @@ def test_what_names_no_language_is_asked_again_with_a_hint(box: Path, said: str)
     shown = talk(box, said, said, "Italiano per favore").splitlines()
     for again in (shown[1:3], shown[3:5]):
         assert again[0].startswith("That names no language") and again[1].startswith("(1/6) Which language")
-    assert shown[5].startswith("(2/6) What shall I be called?") and "- Language: Italiano per favore" in told(box, "USER")
+    assert shown[5].startswith("(2/6) What shall I call you?") and "- Language: Italiano per favore" in told(box, "USER")
     assert said not in told(box, "USER")
 
 
 @pytest.mark.parametrize(
     ("said", "language"),
-    [("de", "heißen"), ("en español por favor", "llamarme"), ("日本語", "I be called"), ("Français!", "m'appeler")],
+    [("de", "nennen"), ("en español por favor", "llamarte"), ("日本語", "I call you"), ("Français!", "vous appeler")],
 )
 def test_a_language_is_known_by_its_name_or_code(box: Path, said: str, language: str) -> None:
     assert language in talk(box, said).splitlines()[1]
@@ -120,11 +147,11 @@ def test_what_answers_no_question_is_not_written_down_and_is_asked_again(box: Pa
 
 def test_an_answer_is_one_line_and_takes_the_place_of_the_one_before(box: Path) -> None:
     bootstrap = (box / "BOOTSTRAP.md").read_text()
-    for name in ("Ada", "Ada <!-- x --> Lovelace\n# Heading " + "x" * 999):
+    for wanted in ("work", "work <!-- x --> and rest\n# Heading " + "x" * 999):
         (box / "BOOTSTRAP.md").write_text(bootstrap)
-        talk(box, "English", "", name)
-    lines = [line for line in told(box, "USER").splitlines() if line.startswith("- To be called")]
-    assert len(lines) == 1 and lines[0].startswith("- To be called: Ada Lovelace # Heading") and len(lines[0]) < 350
+        talk(box, "English", "", "", "", wanted)
+    lines = [line for line in told(box, "USER").splitlines() if line.startswith("- Wants help")]
+    assert len(lines) == 1 and lines[0].startswith("- Wants help with: work and rest # Heading") and len(lines[0]) < 350
 
 
 def test_whoever_may_not_answer_is_asked_nothing(box: Path) -> None:

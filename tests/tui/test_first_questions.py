@@ -25,13 +25,13 @@ def test_questions_are_asked_on_the_screen_and_a_place_sets_the_time_zone(core: 
         await seen.shows("1/6 Which language shall we speak?")
         await seen.same_in_both("first-question")
         await seen.type("English")
-        await seen.shows("2/6 What shall I be called?")
+        await seen.shows("2/6 What shall I call you?", "/back goes back")
         await seen.press("escape")
-        await seen.shows("asked the next time", "/srv/owlbox/box/notes", "Ask the owl")
+        await seen.shows("asked the next time", "box/notes", "Ask the owl")
 
     async def to_the_end(seen: Seen) -> None:
-        await seen.shows("2/6 What shall I be called?")
-        for answer, shown in (("Hedwig", "3/6"), ("", "4/6"), ("I live in Berlin", "Time zone: Europe/Berlin."), ("", "6/6")):
+        await seen.shows("2/6 What shall I call you?")
+        for answer, shown in (("", "3/6"), ("Hedwig", "4/6"), ("I live in Berlin", "Time zone: Europe/Berlin."), ("", "6/6")):
             await seen.type(answer)
             await seen.shows(shown)
         await seen.pilot.resize_terminal(40, 10)

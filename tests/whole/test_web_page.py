@@ -180,8 +180,9 @@ def test_an_empty_page_has_a_hint_and_a_long_title_stays_in_its_list(page: Page)
     page.say("a" * 300)
     browser.shows("Hoot hoot.", css="#log")
     browser.shows("aaaaaaaa", css="#threads")
-    inside = "const one = document.querySelector('#threads button'); return one.offsetWidth < document.querySelector('#side').clientWidth"
-    assert browser.run(inside) and "aaaa" in browser.run("return document.querySelector('#threads button').title")
+    widths = "return ['#threads button', '#side'].map(one => document.querySelector(one).clientWidth)"
+    inner, outer = browser.run(widths)
+    assert inner < outer and "aaaa" in browser.run("return document.querySelector('#threads button').title")
     assert browser.text(".hint") == ""
 
 

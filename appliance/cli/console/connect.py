@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.cli.console import garbage
-from appliance.clock import monotonic_s, sleep_s
+from appliance.clock import monotonic_s, sleep_s, use_zone
 from appliance.errors import Lost, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -76,7 +76,9 @@ class Remote:
             self._client.close()
 
     def _greet(self) -> Client:
-        return Client(self._path, name="cli", timeout_s=STARTING_S, identity=self._identity)
+        made = Client(self._path, name="cli", timeout_s=STARTING_S, identity=self._identity)
+        use_zone(str(made.server.get("zone", "")))
+        return made
 
 
 class InProcess:
@@ -92,6 +94,7 @@ class InProcess:
         self._context = environ.get(CONTEXT, "")
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
+        use_zone(self._core.live.current.system.timezone)
         self._check_path = jsonrpc.check_path
         self._has_looked = False
         self._local_call = methods.LocalCall

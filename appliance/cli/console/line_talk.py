@@ -6,7 +6,7 @@ Knows the words of the method table, not how it is reached. The full-screen face
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from appliance.cli.console.connect import Reach
 from appliance.cli.console.line_decisions import resolve_waiting, tell_waiting
@@ -67,6 +67,7 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
 
     Whoever may not write what everybody is told is asked nothing.
     """
+    asked: dict[str, Any] = {}
     try:
         asked = reach.call("interview.next")
         while asked["text"]:
@@ -78,7 +79,7 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
                 return
             asked = reach.call("interview.answer", {"text": read_line("> ")})
     except (EOFError, KeyboardInterrupt):
-        print("\nThe other questions are asked the next time.", file=aside)
+        print(f"\n{asked.get('later', '')}", file=aside)
     except OwlError:
         return  # trouble with them keeps nobody from talking
 

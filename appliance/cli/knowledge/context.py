@@ -196,9 +196,9 @@ def _print_outcome(args: argparse.Namespace, outcome: dict[str, Any]) -> int:
     if args.json:
         say_json(data)
     elif args.action == "list" and data["items"]:
-        from appliance.clock import iso
+        from appliance.clock import local_time
 
-        rows = [[i["ref"], str(i["size_bytes"]), iso(i["updated_ms"])[:16], i["title"]] for i in data["items"]]
+        rows = [[i["ref"], str(i["size_bytes"]), local_time(i["updated_ms"])[:16], i["title"]] for i in data["items"]]
         terminal.table(rows, ["reference", "bytes", "changed", "title"], sys.stdout, cut=["title"])
     elif args.action == "tree":
         told = DRIVE_NEXT if data["tree"] and data["hint"] else tool_command.as_commands(data["hint"])

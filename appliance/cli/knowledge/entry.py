@@ -93,11 +93,11 @@ def _add_verbs(command: Command, known: Any) -> None:
 
 
 def list_entries(args: argparse.Namespace, home: Home) -> int:
-    from appliance.clock import iso
+    from appliance.clock import local_time
 
     params = {"prefix": getattr(args, "prefix", ""), "limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
     found = once(home, "entry.list", params)
-    rows = [[e["ref"], str(e["size_bytes"]), iso(e["updated_ms"])[:16], e["title"]] for e in found]
+    rows = [[e["ref"], str(e["size_bytes"]), local_time(e["updated_ms"])[:16], e["title"]] for e in found]
     return show(args, found, Table(rows, ["reference", "bytes", "changed", "title"], ["title"], empty="no entries"))
 
 

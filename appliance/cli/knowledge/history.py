@@ -12,7 +12,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import say, say_json, say_line
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso
+from appliance.clock import local_time
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
@@ -77,7 +77,7 @@ def _count_kinds(kinds: list[str]) -> str:
 def _last_change(change: dict[str, Any]) -> str:
     """What was done to an entry since, and by whom."""
     thread = f" in {change['run'][-8:]}" if change["run"] else ""
-    when = f", {iso(change['at_ms'])[:16]}" if change["at_ms"] else ""
+    when = f", {local_time(change['at_ms'])[:16]}" if change["at_ms"] else ""
     return f"{change['verb'] or change['how']} by {change['writer'] or 'somebody'}{thread}{when}"
 
 
@@ -101,7 +101,7 @@ def history(args: argparse.Namespace, home: Home) -> int:
 
 
 def _change_row(change: dict[str, Any]) -> list[str]:
-    when = iso(change["at_ms"])[:19].replace("T", " ")
+    when = local_time(change["at_ms"])[:19]
     return [when, change["verb"], change["writer"], change["run"][-8:], str(change["size_bytes"])]
 
 

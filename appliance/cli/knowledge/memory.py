@@ -10,7 +10,7 @@ from typing import Any
 
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import iso
+from appliance.clock import local_time
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
@@ -104,7 +104,7 @@ def _print_table(args: argparse.Namespace, found: list[dict[str, Any]], none: st
             one["ref"].removeprefix("memory://"),
             one["record"]["kind"],
             str(one["record"]["importance"]),
-            iso(one["record"]["updated_ms"])[:10],
+            local_time(one["record"]["updated_ms"])[:10],
             one["record"]["owner"],
             " ".join(one["record"]["text"].split()),
         ]

@@ -1,0 +1,26 @@
+"""One zone for every list: `system.timezone`, whatever zone the machine is in."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from process import Box, a_box, script
+
+from appliance.clock import now_ms
+
+__all__ = ["a_box"]
+ZONES = {"Pacific/Kiritimati": "Pacific/Kiritimati", "+05:45": "Asia/Kathmandu"}
+
+
+@pytest.mark.covers("A-178")
+@pytest.mark.parametrize("zone", ZONES)
+def test_lists_show_moments_in_the_zone_of_the_configuration(box: Box, zone: str) -> None:
+    script(box, '[[turns]]\nrepeat = true\ntext = "Hoot."\n')
+    assert box.run("config", "set", "system.timezone", zone).returncode == 0
+    if zone.startswith("Pacific"):
+        box.serve()  # else the commands do it in their own process
+    box.run("ask", "hello")
+    box.run("task", "add", "feed the owl")
+    now = datetime.fromtimestamp(now_ms() / 1000, ZoneInfo(ZONES[zone]))
+    for command in (("thread", "list"), ("task", "list"), ("session", "list")):
+        assert f"{now:%Y-%m-%d %H:}" in box.run(*command).stdout, command
