@@ -49,7 +49,7 @@ def use_zone(name: str) -> None:
     if name in ("", "local"):
         return
     if name[0] in "+-":
-        name = f"<{name}>{'-' if name[0] == '+' else '+'}{name[1:]}"  # POSIX counts westwards
+        name = f"<{name.replace(':', '')}>{'-' if name[0] == '+' else '+'}{name[1:]}"  # POSIX counts westwards
     if os.environ.get("TZ") != name:
         os.environ["TZ"] = name
         time.tzset()

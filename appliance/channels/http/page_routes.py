@@ -24,7 +24,6 @@ from appliance.channels.http.server import route
 from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge
 from appliance.runtime import jsonrpc
 from appliance.runtime.jsonrpc import Wire
-from appliance.text.invisible import escape, find_unseen
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of one frame from a browser
@@ -35,7 +34,6 @@ KINDS = {
     "svg": "image/svg+xml",
     "json": "application/manifest+json",
 }
-JOINERS = "\u200c\u200d\ufe0e\ufe0f"  # which belong to a sign
 RESTARTING, FORBIDDEN = 1012, 4401  # why a WebSocket is closed
 
 
@@ -115,26 +113,10 @@ def _carry_back(wire: Wire, made: Connection) -> None:
     try:
         for line in wire.lines():
             if not isinstance(line, TooLarge):
-                made.send(show_unseen(line.decode("utf-8", "replace")))
+                made.send(line.decode("utf-8", "replace"))
         made.close(RESTARTING, "the core has ended")
     except (ConnectionClosed, Lost, OSError):
         wire.close()
-
-
-def show_unseen(frame: str) -> str:
-    """A frame in whose texts the page shows what nobody sees: in titles, names and headings as in bodies.
-
-    All that is not ASCII stands in a JSON string. A joiner at its edge may belong to a sign of the next frame.
-    """
-    if frame.isascii():
-        return frame
-    pieces, done = [], 0
-    for at in find_unseen(frame):
-        if ord(frame[at]) < 0x80 or (frame[at] in JOINERS and '"' in frame[at - 1 : at + 2]):
-            continue
-        pieces += [frame[done:at], "\\", escape(frame[at])]
-        done = at + 1
-    return "".join([*pieces, frame[done:]])
 
 
 def _read_files() -> dict[str, tuple[bytes, str]]:
