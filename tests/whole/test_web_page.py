@@ -183,7 +183,7 @@ def test_an_empty_page_has_a_hint_and_a_long_title_stays_in_its_list(page: Page)
     widths = "return ['#threads button', '#side'].map(one => document.querySelector(one).clientWidth)"
     inner, outer = browser.run(widths)
     assert inner < outer and "aaaa" in browser.run("return document.querySelector('#threads button').title")
-    assert browser.text(".hint") == ""
+    assert browser.run("return document.querySelector('.hint').checkVisibility()") is False
 
 
 def test_what_tools_models_and_titles_say_is_inert(page: Page) -> None:
