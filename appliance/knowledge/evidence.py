@@ -218,7 +218,7 @@ class Finder:
         self._search = search
         self._entries = entries
         self._embed = embed
-        self._ignored = ignored
+        self.ignored = self._ignored = ignored
 
     @cached_property
     def _everyday(self) -> Mapping[str, frozenset[str]]:
@@ -278,6 +278,16 @@ class Finder:
     def is_known(self, word: str) -> bool:
         """Whether a word stands in a note, or is one of everyday life."""
         return word in self._everyday or bool(self._search.passages.frequencies([word]).get(word))
+
+    def notes_about(self, query: str) -> list[Entry]:
+        """The notes that share a word with a query, or come near to it."""
+        hits = self._search.find(query, limit=HITS, has_documents=False, without=NO_NOTES)
+        return [entry for hit in hits if (entry := self._entries.find(hit.ref)) is not None]
+
+    def nearness(self, one: str, other: str) -> float:
+        """How near two texts are in meaning, 0 where nothing tells."""
+        vectors = self._embed([one, other])
+        return dot(*vectors) if len(vectors) == 2 else 0.0
 
     def central(self, text: str) -> str:
         """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""

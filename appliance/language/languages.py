@@ -35,7 +35,7 @@ WORDS = (
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
-    *("days", "units"),
+    *("days", "units", "rows"),
 )
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -62,6 +62,7 @@ class Language(Struct, frozen=True, dict=True):
     places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
     days: Mapping[str, str] = {}  # days of the calendar by their names, as `dates` reads them
     units: Mapping[str, str] = {}  # units of `units` by their words
+    rows: Mapping[str, tuple[str, ...]] = {}  # phrases that ask something of rows, by what they ask
 
     @cached_property
     def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
@@ -289,6 +290,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
         days={key.lower(): str(value) for rows in both("days") for key, value in rows.items()},
         units={key.lower(): str(value) for rows in both("units") for key, value in rows.items()},
+        rows={key: tuple(_names(str(value))) for rows in both("rows") for key, value in rows.items()},
     )
 
 

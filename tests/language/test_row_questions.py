@@ -1,0 +1,130 @@
+"""Questions that count, add up, compare and order the rows of notes, and those that must not be taken for them."""
+
+from datetime import date
+
+import pytest
+
+from appliance.language.languages import Languages
+from appliance.language.rows import row_questions
+from appliance.language.rows.row_questions import RowAnswer, read_request
+from appliance.language.rows.tables import RowTable, read_tables
+
+TODAY = date(2026, 11, 28)
+MONTHS = {"january": 1, "february": 2, "march": 3, "june": 6, "september": 9, "october": 10, "oktober": 10, "november": 11}
+
+
+def month_of(word: str) -> int:
+    return MONTHS.get(word, 0)
+
+
+BUDGET = (
+    "month,category,amount_eur,note\n2025-10,groceries,999,\n2026-09,groceries,512,\n2026-10,rent,1180,\n"
+    "2026-10,groceries,547,\n2026-10,dentist,230,crown\n2026-11,groceries,498,\n"
+)
+BOOKS = "Name,Author,Status,Rating\nThe Overstory,Powers,Reading,\nPiranesi,Clarke,Finished,★★★★★\nHamnet,O’Farrell,Finished,★★★★\n"
+HOUSE = """# Orders
+
+| date | item | price |
+|---|---|---|
+| 2026-03-02 | lamp | 34 € |
+| 2026-06-20 | carpet | 1,240.50 € |
+| 2026-10-04 | hinges | 7,20 € |
+
+## Birthdays
+- Bea: 6 February
+- Ingrid: 30 November
+- Otto: 12 March
+
+## To ask before winter
+- [x] Petra asks the insurance about the shed
+- [ ] Karl orders gravel
+
+## Ingredients
+- 3 eggs
+- 200 g flour
+"""
+TABLES: list[RowTable] = [
+    *read_tables("box://notes/budget.csv", "", BUDGET),
+    *read_tables("box://notes/Reading list.csv", "", BOOKS),
+    *read_tables("box://notes/house.md", "House", HOUSE),
+]
+ALL = Languages()
+IGNORED = ALL.function_words()
+KINDS = {("books", "Reading list: Name, Author, Status, Rating"): 0.4}
+
+
+def ask(question: str) -> RowAnswer | None:
+    for language in ALL.detect(question):
+        request = read_request(question, language, IGNORED, month_of)
+        if request is not None:
+            return row_questions.answer(
+                request, TABLES, TODAY, month_of, lambda noun, kind: KINDS.get((f"{noun.rstrip('s')}s", kind), 0.0)
+            )
+    return None
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "lines"),
+    [
+        ("How much did we spend on groceries in October?", "547 (amount eur)",
+         ["month: 2026-10; category: groceries; amount_eur: 547"]),
+        ("What did we spend on groceries in October 2025?", "999 (amount eur)", None),
+        ("How much did we spend on groceries in total?", "2,556 (amount eur)", None),
+        ("Wie viel haben wir im Oktober insgesamt für groceries ausgegeben?", "547 (amount eur)", None),
+        ("What was the most expensive order?", "", ["date: 2026-06-20; item: carpet; price: 1,240.50 €"]),
+        ("Which order was the cheapest?", "", ["date: 2026-10-04; item: hinges; price: 7,20 €"]),
+        ("What was our last order?", "", ["date: 2026-10-04; item: hinges; price: 7,20 €"]),
+        ("What did we order first?", "", ["date: 2026-03-02; item: lamp; price: 34 €"]),
+        ("How many orders do we have?", "3", None),
+        ("How much were the orders in total?", "1,281.7 €", None),
+        ("Whose is the next birthday?", "", ["Ingrid: 30 November"]),
+        ("Which books have I finished?", "", ["Name: Piranesi; Author: Clarke; Status: Finished; Rating: ★★★★★",
+                                             "Name: Hamnet; Author: O’Farrell; Status: Finished; Rating: ★★★★"]),
+        ("How many books have I finished?", "2", None),
+        ("Which book has the best rating?", "", ["Name: Piranesi; Author: Clarke; Status: Finished; Rating: ★★★★★"]),
+    ],
+)  # fmt: skip
+def test_rows_are_counted_added_up_compared_and_ordered(question: str, value: str, lines: list[str] | None) -> None:
+    found = ask(question)
+    assert found is not None and found.value == value
+    assert lines is None or found.lines == lines
+
+
+@pytest.mark.parametrize(
+    ("question", "is_ticked"), [("Did Petra ask the insurance?", True), ("Has Karl ordered the gravel?", False)]
+)
+def test_a_ticked_box_says_yes(question: str, is_ticked: bool) -> None:
+    found = ask(question)
+    assert found is not None and found.is_ticked is is_ticked
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many eggs do I need for the apple cake?",
+        "When is the next train to Berlin?",
+        "What is the next step?",
+        "How many tasks have I finished?",
+        "How many stairs are there to the attic?",
+        "When is my next haircut?",
+        "Which bus goes to the clinic?",
+        "What is the most beautiful bird?",
+        "How much is the carpet?",
+        "Did Anna ask the bank?",
+        "Is the front door locked?",
+        "How much did we spend on holidays?",
+        "How much did we spend on groceries in June?",
+        "What was the last thing that Petra said?",
+        "How much do I earn in total?",
+        "Who is the oldest president?",
+    ],
+)
+def test_a_question_about_something_else_gets_no_rows(question: str) -> None:
+    assert ask(question) is None
+
+
+def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
+    twice = [*TABLES, *read_tables("box://notes/orders-2.md", "Orders", "| item | price |\n|--|--|\n| a | 1 € |\n| b | 2 € |")]
+    request = read_request("How many orders do we have?", ALL.english, IGNORED, month_of)
+    assert request is not None
+    assert row_questions.answer(request, twice, TODAY, month_of, lambda a, b: 0.0) is None
