@@ -63,6 +63,7 @@ from appliance.agent.planning.plans import (
     tool_call,
 )
 from appliance.agent.planning.quotes import quote
+from appliance.agent.planning.row_plans import RowPlans
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
 from appliance.language import message_parts, sentences, word_forms
@@ -104,6 +105,7 @@ class Guide:
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(said_facts.cue, router))
         self._notes = NotePlans(entries, self.effects.notes)
+        self._rows = RowPlans(finder, now)
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
@@ -251,6 +253,8 @@ class Guide:
         form = question_forms.form_of(words, kind, scene, language)
         is_question = form in ("question", "order")
         asks = form != "talk"
+        if is_question and (worked_out := self._rows.make(scene, language)) is not None:
+            return worked_out
         own = set(words_in(ANYBODY.sub("", scene.text))) & language.words["own"]
         own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody
         follows = asks and self._is_followup(scene, words, language)

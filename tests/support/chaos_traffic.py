@@ -10,6 +10,7 @@ from chaos_arena import Arena
 from appliance.errors import OwlError
 
 MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan")
+SENT_AGAIN = 0.3  # of the messages: a program that heard no answer sends the same id once more
 TASKS = ("call", "call", "call", "say", "slow call", "slow say", "fails", "breaks", "waits", "splits")
 
 
@@ -24,6 +25,8 @@ def talk(arena: Arena, name: str, seed: str) -> None:
         while not arena.is_over.is_set() and text not in arena.promises.messages:
             _ask(arena, text)
             arena.is_over.wait(dice.random() * 0.3)
+        if dice.random() < SENT_AGAIN:
+            _ask(arena, text)
 
 
 def _next_plan(arena: Arena) -> int:
@@ -37,7 +40,9 @@ def _ask(arena: Arena, text: str) -> None:
         with arena.client() as client:
             for what, told in client.stream("message.send", {"text": text, "message_id": text}, deadline_s=20):
                 if what == "accepted":
-                    arena.promises.messages[text] = (told["run"], told["loop"])
+                    kept = arena.promises.messages.setdefault(text, (told["run"], told["loop"]))
+                    if kept != (told["run"], told["loop"]):
+                        arena.broken[f"message {text!r} was accepted twice: as {kept} and as {told}"] = None
     except (OwlError, OSError):
         pass  # the core is away, or has no room
 
