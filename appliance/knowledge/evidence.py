@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.knowledge import note_lines
-from appliance.knowledge.entries import Entries
+from appliance.knowledge.entries import Entries, Entry
 from appliance.knowledge.search import Hit, Looks, Search
 from appliance.language import sentences
 from appliance.language.answer_kinds import ROLE, TITLES, WHEN, Kind, compiled, kind_of
@@ -279,10 +279,10 @@ class Finder:
         """Whether a word stands in a note, or is one of everyday life."""
         return word in self._everyday or bool(self._search.passages.frequencies([word]).get(word))
 
-    def notes_about(self, query: str) -> list[Entry]:
-        """The notes that share a word with a query, or come near to it."""
+    def notes_about(self, query: str) -> list[tuple[str, Entry]]:
+        """The notes that share a word with a query, or come near to it, each with its reference."""
         hits = self._search.find(query, limit=HITS, has_documents=False, without=NO_NOTES)
-        return [entry for hit in hits if (entry := self._entries.find(hit.ref)) is not None]
+        return [(hit.ref, entry) for hit in hits if (entry := self._entries.find(hit.ref)) is not None]
 
     def nearness(self, one: str, other: str) -> float:
         """How near two texts are in meaning, 0 where nothing tells."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from stores import new_store
@@ -21,7 +20,8 @@ LANGUAGES = Languages()
 NOTES = {
     "box://notes/budget.csv": "month,category,amount_eur\n2026-09,groceries,512\n2026-10,groceries,547\n2026-10,rent,1180\n",
     "box://notes/birthdays.md": "# Birthdays\n\n- Bea: 6 February\n- Ingrid: 30 November\n",
-    "box://notes/orders.md": "# Orders\n\n| date | item | price |\n|---|---|---|\n| 2026-03-02 | lamp | 34 € |\n| 2026-06-20 | carpet | 240 € |\n",
+    "box://notes/orders.md": "# Orders\n\n| date | item | price |\n|---|---|---|\n"
+    "| 2026-03-02 | lamp | 34 € |\n| 2026-06-20 | carpet | 240 € |\n",
     "box://notes/winter.md": "# Before winter\n\n- [x] Petra asks the insurance\n- [ ] Karl orders gravel\n",
     "box://notes/soup.md": "# Soup\n\n- 300 g lentils\n- 2 onions\n",
 }

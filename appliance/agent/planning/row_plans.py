@@ -22,12 +22,13 @@ class RowPlans:
 
     def make(self, scene: Scene, language: Language) -> Say | None:
         """What the rows say, with its source; None where they do not answer."""
-        request = row_questions.read_request(scene.text, language, self._finder.ignored, language.month_of)
+        month_of = language.lexicon.month_of
+        request = row_questions.read_request(scene.text, language, self._finder.ignored, month_of)
         if request is None:
             return None
         notes = self._finder.notes_about(scene.text)
-        tables = [table for note in notes for table in read_tables(note.ref, note.title or "", note.body)]
-        found = row_questions.answer(request, tables, self._now().date(), language.month_of, self._finder.nearness)
+        tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
+        found = row_questions.answer(request, tables, self._now().date(), month_of, self._finder.nearness)
         return Say(_write_answer(found, language)) if found is not None else None
 
 

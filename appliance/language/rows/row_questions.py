@@ -188,7 +188,7 @@ def _row_day(row: TableRow, table: RowTable, month_of: MonthOf) -> Day | None:
 
 
 def _is_in(word: str, text: str) -> bool:
-    return word_forms.has_stem(word_forms.stem(word), text)
+    return word_forms.has_stem(word_forms.stem(word), text) or word_forms.has_word(word, text)
 
 
 def _cell(row: TableRow, place: int) -> str:

@@ -95,6 +95,11 @@ class Lexicon:
                 return entry
         return self._compound(words[0])
 
+    def month_of(self, word: str) -> int:
+        """The number of the month that a word names, 0 for none."""
+        month = self._single(word).get("month", 0)
+        return int(month) if isinstance(month, int | float) else 0
+
     def alarm_name(self, text: str, kind: str) -> str:
         """What an alarm is called that a text asks for: "wake up", "timer"; of this kind where it does not say."""
         words = split_words(text)
