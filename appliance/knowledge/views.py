@@ -96,10 +96,14 @@ class Views:
         )
 
     def touched(self, run: str, limit: int) -> list[Touched]:
-        """The entries that a run has touched, in the order of time: the newest `limit`."""
+        """The entries that a run has touched, in the order of time: the newest `limit`. A file that it merely could see is none."""
         columns = "path, state, status, visibility, body, attributes, turn, updated_ms"
-        order = "updated_ms DESC, turn DESC, path DESC"
-        rows = self._store.rows(f"SELECT {columns} FROM run_entries WHERE run = ? ORDER BY {order} LIMIT ?", (run, limit))
+        rows = self._store.rows(
+            f"SELECT {columns} FROM run_entries WHERE run = ? "
+            "AND NOT (visibility = 'archived' AND writes = 0 AND instr(path, '://') = 0) "
+            "ORDER BY updated_ms DESC, turn DESC, path DESC LIMIT ?",
+            (run, limit),
+        )
         return [Touched(*row) for row in reversed(rows)]
 
     def find(self, run: str, path: str) -> View | None:

@@ -235,7 +235,9 @@ class Sessions:
             self._join_session(inbound.session)
 
     def open(self, session: str, person: str, context: str) -> None:
-        """A session without a channel, such as a task's, for a person or group; active from now on."""
+        """A session without a channel, such as a task's, for a person or group; active from now on. DiskFull for a new one then."""
+        if self._store.value("SELECT 1 FROM sessions WHERE id = ?", (session,)) is None:
+            self._disk.require("no session was opened")
         channel, _, sender = session.partition(":")
         with self._store.write() as execute:
             execute(

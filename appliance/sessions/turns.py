@@ -491,10 +491,10 @@ class Turns:
 
 
 def telemetry(turns: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """What a run's calls took: `context_tokens` of its last one, `prompt_tokens` and `output_tokens` of all."""
+    """What a run's calls took: `context_tokens` of the last one that was counted, `prompt_tokens` and `output_tokens` of all."""
     prompts = [int(turn.get("prompt_tokens") or 0) for turn in turns]
     return {
-        "context_tokens": prompts[-1] if prompts else 0,
+        "context_tokens": next((tokens for tokens in reversed(prompts) if tokens), 0),  # one that was stopped has none
         "prompt_tokens": sum(prompts),
         "output_tokens": sum(int(turn.get("output_tokens") or 0) for turn in turns),
     }

@@ -93,7 +93,7 @@ def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
 # -- following --------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("R-046")
+@pytest.mark.covers("R-046", "R-182")
 def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
     desk.write("src/a.py", "def f(): ...\n")
     desk.write("notes.md")
@@ -112,9 +112,11 @@ def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
     }
     entry = desk.entries.get("src/a.py")
     assert entry.body == "def f(): ...\n" and entry.description == "def f()"
+    assert not [one.path for one in desk.views.touched(actor.run, 500) if "://" not in one.path], "none of them was touched yet"
     assert desk.verbs.get(actor, "src/a.py").message == "def f(): ...\n"
     desk.project.before_turn(actor)
     assert desk.seen(actor)["src/a.py"] == "visible"  # looking again lowers nothing
+    assert [one.path for one in desk.views.touched(actor.run, 500) if "://" not in one.path] == ["src/a.py"]
 
 
 def test_tools_over_drives_change_the_file_itself_for_a_person(desk: Desk):

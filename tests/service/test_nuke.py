@@ -107,7 +107,10 @@ def test_no_session_is_opened_on_a_full_disk_and_idle_ones_are_archived(tmp_path
     found[0] = Rules(disk_refuse=0.0)
     with pytest.raises(DiskFull, match="no session was opened"):
         runs.people.touch(Inbound("cli", "bob", "hello", "m2", now_ms()))
+    with pytest.raises(DiskFull, match="no session was opened"):
+        runs.open_session("task:bob", "bob", "user:bob")
     runs.people.touch(Inbound("cli", "ada", "hello", "m3", now_ms()))  # one that exists goes on
+    runs.open_session("cli:ada", "ada", "user:ada")
     found[0] = rules(Config(), is_full=True)
     later = now_ms() + 11 * 60_000
     assert found[0].archive_s == 600 and runs.people.store_statuses(later)[1] == 1

@@ -31,6 +31,7 @@ from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.service.core import Core
 from appliance.service.daemon import open_listener
+from appliance.sessions.turns import telemetry
 
 SEALED = "sealed"  # a secret, which a function adds
 METHOD = re.compile(r"[a-z_]+\.[a-z_]+")
@@ -263,6 +264,8 @@ def test_the_state_of_a_run_is_told_after_each_command_each_turn_and_at_its_end(
         asked = client.call("run.state", {"run": last.run})
     assert asked == msgspec.to_builtins(last)
     assert [one["at_ms"] for one in last.history] == sorted(one["at_ms"] for one in last.history)
+    prompt = last.history[0]
+    assert (prompt["tool"], prompt["body"], prompt["status"]) == ("prompt", "[keeps] Keep it.", 200)
     tea = next(one for one in last.history if one["path"] == "known://tea")
     assert (tea["status"], tea["body"], tea["turn"], tea["tool"]) == (200, "green", 1, "known")
     assert isinstance(json.loads(tea["attributes"]), dict)
@@ -275,6 +278,22 @@ def test_a_run_names_a_pool_of_the_configuration_and_none_that_is_not_there(serv
     assert asked["status"] == 200 and served.call("run.view", run=asked["run"])["run"]["settings"]["model"] == "swift"
     with pytest.raises(OwlError, match="slow"):
         served.call("run.ask", prompt="[hoot] who?", model="slow")
+
+
+@pytest.mark.covers("R-071", "R-181")
+def test_the_summary_of_a_run_is_its_last_answer(served: Served) -> None:
+    run = served.call("run.ask", prompt="[hoot] who?", model="local")["run"]
+    [*_, said] = [event for event in served.core.runs.events(run) if event.kind == "message" and event.role == "assistant"]
+    state = served.call("run.state", run=run)
+    assert said.content and state["summary"] == said.content[:500] != "[hoot] who?"
+    assert [one["body"] for one in state["history"] if one["tool"] == "prompt"] == ["[hoot] who?"]
+
+
+@pytest.mark.covers("R-183")
+def test_the_context_of_a_run_that_was_stopped_is_that_of_its_last_counted_turn() -> None:
+    turns = [{"prompt_tokens": 40, "output_tokens": 2}, {"prompt_tokens": 70, "output_tokens": 3}, {"prompt_tokens": None}]
+    assert telemetry(turns) == {"context_tokens": 70, "prompt_tokens": 110, "output_tokens": 5}
+    assert telemetry([{"prompt_tokens": None}])["context_tokens"] == 0
 
 
 @pytest.mark.covers("R-183")

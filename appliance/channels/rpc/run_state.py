@@ -1,4 +1,4 @@
-"""How a run stands, in one shape whoever asks and however it ended: what it touched, what it does not know, what it took.
+"""How a run stands, in one shape whoever asks and however it ended: what was asked, what it touched, what it took.
 
 Everything is computed from what is stored, so that a run that was stopped or cut off by a crash has the same shape as any other.
 """
@@ -8,11 +8,13 @@ from typing import Any
 
 from appliance.channels.inbox import Notify
 from appliance.knowledge.views import Touched, Views
+from appliance.records import Event
 from appliance.sessions.runs import RUNNING, Runs
 from appliance.sessions.turns import telemetry
 
 MAX_HISTORY = 500  # entries, the newest
 MAX_BODY = 4000  # characters of each
+MAX_SUMMARY = 500  # characters of an answer that ended without an update
 UPDATE, UNKNOWN = "update://", "unknown://"
 
 
@@ -28,6 +30,9 @@ class RunStates:
         found = self._runs.get(run)
         touched = self._views.touched(found.id, MAX_HISTORY)
         updates = [one.body for one in touched if one.path.startswith(UPDATE)]
+        said = self._runs.record.path(found.head, kinds=("message",), limit=MAX_HISTORY)
+        answers = [event.content for event in said if event.role == "assistant" and event.run == found.id]
+        history = [*map(_describe_entry, touched), *(_describe_prompt(event) for event in said if event.role == "user")]
         unknowns = [{"path": one.path, "body": one.body} for one in touched if one.path.startswith(UNKNOWN)]
         return {
             "run": found.id,
@@ -35,8 +40,8 @@ class RunStates:
             "turn": self._runs.moment(found.id)[1],
             "status": RUNNING if is_under_way else found.status,
             "outcome": found.outcome,
-            "summary": updates[-1] if updates else found.title,
-            "history": [_describe_entry(one) for one in touched],
+            "summary": updates[-1] if updates else answers[-1][:MAX_SUMMARY] if answers else "",
+            "history": sorted(history, key=lambda one: int(one["at_ms"]))[-MAX_HISTORY:],
             "unknowns": unknowns,
             "telemetry": None if is_under_way else telemetry(self._runs.turns(found.id)),
         }
@@ -58,6 +63,20 @@ class RunStates:
                 notify("state", self.describe(run, is_under_way=True))
 
         return tell
+
+
+def _describe_prompt(event: Event) -> dict[str, Any]:
+    """What a person wrote, as a line of the history."""
+    body = event.content if len(event.content) <= MAX_BODY else f"{event.content[:MAX_BODY]}…"
+    return {
+        "tool": "prompt",
+        "path": f"prompt://{event.seq}",
+        "status": 200,
+        "body": body,
+        "turn": event.turn or 0,
+        "attributes": "{}",
+        "at_ms": event.at_ms,
+    }
 
 
 def _describe_entry(one: Touched) -> dict[str, Any]:
