@@ -19,7 +19,7 @@ from appliance.language.languages import Languages
 from appliance.language.router import Router
 from appliance.language.todo_lines import find_todos
 from appliance.records import Message
-from appliance.skills.arguments import short_form
+from appliance.skills.arguments import render, short_form
 from appliance.skills.skill_file import Skill, parse_skill
 
 LANGUAGES = Languages()
@@ -103,6 +103,7 @@ def test_a_skill_of_steps_and_tools_says_what_it_takes(guide: WorkGuide) -> None
         plan = called(guide, skill, "boiler")
         assert isinstance(plan, Say) and "owlbox model offer" in plan.text
     missing = called(guide, shipped("summarize"), "")
+    assert "summarize this conversation so far" in render(shipped("summarize"), "")
     assert isinstance(missing, Say) and missing.text.startswith("Write behind the name")
 
 
