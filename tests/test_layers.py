@@ -94,6 +94,7 @@ mcp.connection: mcp mcp_types pydantic
 mcp.http_transport: mcp httpx2 pydantic
 mcp.address_guard: httpx2
 mcp.stdio_transport: mcp mcp_types anyio
+mcp.repair: mcp mcp_types anyio pydantic
 mcp.bridge_client: subprocess
 cli: argparse readline
 cli.main: importlib

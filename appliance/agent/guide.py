@@ -43,7 +43,7 @@ from appliance.agent.planning.answer_thresholds import (
 )
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, again, last_effect, pointing
-from appliance.agent.planning.note_plans import NotePlans
+from appliance.agent.planning.note_plans import NotePlans, Unread, describe_unread
 from appliance.agent.planning.plans import (
     SAMPLING,
     SOURCE,
@@ -95,7 +95,11 @@ POINTING = 80  # characters of a request that only points to the text it is abou
 class Guide:
     """Makes plans."""
 
-    def __init__(self, router: Router, finder: Finder, entries: Entries, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, router: Router, finder: Finder, entries: Entries, now: Callable[[], datetime], unread: Unread = tuple
+    ) -> None:
+        """`unread` names the files that could not be read: an answer that finds nothing says so."""
+        self._unread = unread
         self._router = router
         self._finder = finder
         self._entries = entries
@@ -352,11 +356,9 @@ class Guide:
             len(words) <= SHORT_QUESTION or bool(set(words[:4]) & language.words["again"])
         )
 
-    @staticmethod
-    def _say_nothing(found: Evidence, language: Language) -> Say:
-        if not found.words:
-            return Say(language.say("nothing_plain"))
-        return Say(language.say("nothing", words=", ".join(found.words[:6])))
+    def _say_nothing(self, found: Evidence, language: Language) -> Say:
+        said = language.say("nothing", words=", ".join(found.words[:6])) if found.words else language.say("nothing_plain")
+        return Say("\n\n".join(filter(None, (said, describe_unread(self._unread(), language)))))
 
     def _quote_nearest(self, found: Evidence, language: Language) -> Say:
         """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""

@@ -148,6 +148,8 @@ class Inbox:
         marks = list(inbound.marks)
         if inbound.own_chars is not None and 0 <= inbound.own_chars < len(inbound.text):
             marks.append(("document", "piped in with the message"))
+        if self._skills is not None:
+            self._skills.refresh()
         if called := self._parse_call(inbound):
             shown |= {"rendered": called["text"], "own": 0, "short": called["short"]}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]

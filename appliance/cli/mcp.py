@@ -117,6 +117,9 @@ def servers(args: argparse.Namespace, home: Home) -> int:
         row = one["name"], one["transport"], str(one["tools"]), _shorten_text(state), _format_time(one["listed_ms"]), one["where"]
         rows.append(list(row))
     terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout, cut=["state", "where"])
+    for one in found["servers"]:
+        for text in one["left_out"]:
+            say_line(f"{one['name']}: left out {text}")
     return 0
 
 
@@ -179,6 +182,8 @@ def info(args: argparse.Namespace, home: Home) -> int:
     say_line(f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}")
     if about.get("instructions"):
         say(about["instructions"])
+    for one in about.get("left_out") or ():
+        say_line(f"left out {one}")
     for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
         for one in about.get(kind) or ():
             say_line(f"{kind[:-1]} {one.get(key)}: {_shorten_text(one.get('description') or one.get('name') or '', 100)}")

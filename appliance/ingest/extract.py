@@ -1,9 +1,9 @@
-"""What a file says: its text, title and description, whatever its form: text, Markdown, CSV, source code, HTML, mail, PDF.
+"""What a file says: its text, title and description, whatever its form: text, Markdown, CSV, source code, HTML, mail, PDF, office.
 
 `read` is pure: bytes in, a `Reading` out. A file of which no text can be had is not an error: its bytes are what
 there is, and `note` says why. Forms whose parsers may hang, crash or take all memory (`RISKY`) are read in a
-child: `main` is that child, `ingest.extract_process` its parent. Nothing here opens what was read: archives and office documents
-stay bytes, so a small file cannot become a large one.
+child: `main` is that child, `ingest.extract_process` its parent. Of archives only documents are opened, up to a limit
+(`ingest.office_text`); others stay bytes, so a small file cannot become a large one.
 """
 
 import codecs
@@ -21,20 +21,36 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from appliance.errors import BadInput
-from appliance.knowledge.contents import BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, TEXT, guess_mime
+from appliance.ingest import card_text, office_text, rtf_text
+from appliance.knowledge.contents import BYTES, MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, TEXT, guess_mime
 from appliance.text import charsets, html_text, markdown
 from appliance.text.mail import body
 from appliance.text.source_outline import language_of, outline
 
-RISKY = ("pdf", "html", "mail", "python")
-FORMS = {"html": "html htm xhtml", "mail": "eml", "csv": "csv tsv", "markdown": "md markdown"}
+RISKY = ("pdf", "html", "mail", "python", "office", "card", "rtf")
+CONVERTED = ("pdf", "html", "mail", "office", "card", "rtf")  # forms whose text is not what stands in the file
+FORMS = {
+    "html": "html htm xhtml",
+    "mail": "eml mht mhtml",
+    "csv": "csv tsv",
+    "markdown": "md markdown",
+    "card": "ics vcf",
+    "office": "docx docm dotx xlsx xlsm xltx pptx pptm ppsx odt ott ods ots odp otp epub",
+    "rtf": "rtf",
+    "pdf": "pdf",
+}
 ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings.split()}
 # A number goes up when a form is read in another way, so that what was read before is read again.
-VERSION = {"text": 1, "markdown": 1, "csv": 1, "code": 1, "python": 1, "html": 1, "mail": 2, "pdf": 1, "bytes": 1}
+VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {"html": 2, "mail": 2}
+MAX_FILE_BYTES = 64 * 1024 * 1024  # of a document whose text is wanted although it is too large to be kept itself
+LIMITS = {"bytes": MAX_BLOB_BYTES, "html": MAX_BLOB_BYTES} | dict.fromkeys(("pdf", "mail", "office"), MAX_FILE_BYTES)
+OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how Word, Excel and Outlook files began until 2007, and those with a password do
+OLD_NOTE = "a document of an old office program, kept as bytes: save it as docx, xlsx or PDF to find its words"
 HEAD_CHARS = 20_000  # in which a title is looked for
 CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 CPU_S = 30  # for one file, in the child
+UNTITLED = ("untitled", "(anonymous)")  # what programs that make PDFs write for none
 MAX_ATTACHMENTS, MAX_PARTS = 200, 5000  # named of one mail, and looked at
 MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 # What parsers raise over broken input; anything else ends the child, and the parent says so.
@@ -56,7 +72,11 @@ def form_of(name: str, head: bytes) -> str:
     """How a file is to be read, by its name and how it begins."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
-    form = ENDINGS.get(name.rpartition(".")[2].lower(), "") if "." in name else ""
+    form = _form_by_name(name)
+    if form == "pdf":
+        form = ""
+    if form == "office":
+        return form
     has_mark = any(head.startswith(mark) for mark, _ in MARKS)
     if b"\0" in head and not has_mark:
         return "bytes"
@@ -64,6 +84,20 @@ def form_of(name: str, head: bytes) -> str:
         return "html"
     language = language_of(name)
     return form or ("python" if language == "python" else "code" if language else "text")
+
+
+def max_bytes(form: str) -> int:
+    """How large a file of this form may be to be read."""
+    return LIMITS.get(form, MAX_BODY_BYTES)
+
+
+def is_plain(name: str) -> bool:
+    """Whether the name is that of a file whose text is what stands in it."""
+    return _form_by_name(name) not in CONVERTED
+
+
+def _form_by_name(name: str) -> str:
+    return ENDINGS.get(name.rpartition(".")[2].lower(), "") if "." in name else ""
 
 
 def reader_of(form: str) -> str:
@@ -83,9 +117,11 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
     """What a file says; never an error."""
     reader = reader_of(form)
     if form == "bytes":
-        return as_bytes(name)
+        return as_bytes(name, OLD_NOTE if data.startswith(OLD_OFFICE) else "")
     if form == "pdf":
         return _read_pdf(name, data, reader)
+    if form in ("office", "card", "rtf"):
+        return _read_converted(name, data, form, charset)
     if form == "html":
         title, text = html_text.page(data, charset)
         return _check_reading(Reading(text, "text/html", reader, title), name)
@@ -119,8 +155,8 @@ def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1")
 def is_current(name: str, reader: str) -> bool:
     """Whether a file that was read by this reader would be read in the same way now."""
     form = reader.partition("/")[0]
-    if form == "bytes":
-        form = "pdf" if name.lower().endswith(".pdf") else form  # there may have been nothing to read it with
+    if form in ("bytes", "text"):
+        form = _form_by_name(name) or form  # there may have been nothing to read it with
     return form in VERSION and reader_of(form) == reader
 
 
@@ -176,6 +212,23 @@ def _read_page(data: bytes, charset: str) -> str:
     return html_text.page(data, charset, has_frame=False)[1]
 
 
+def _read_converted(name: str, data: bytes, form: str, charset: str) -> Reading:
+    title, mime = "", guess_mime(name, False)
+    try:
+        if form == "office":
+            if data.startswith(OLD_OFFICE):
+                raise ValueError("it has a password, or is of an old program: save it without one, or as docx, xlsx or PDF")
+            title, text = office_text.read(data, MAX_BODY_BYTES)
+        else:
+            text = rtf_text.read(data) if form == "rtf" else card_text.read(html_text.decoded(data, charset))
+    except FAULTS as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        return as_bytes(name, f"cannot be read, kept as bytes: {why}", mime, reader_of(form))
+    if not text.strip():
+        return as_bytes(name, "a document without any text, kept as bytes", mime, reader_of(form))
+    return _check_reading(Reading(text, mime, reader_of(form), title or _find_heading(text)), name)
+
+
 def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
     try:
         import pypdf
@@ -189,6 +242,7 @@ def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
                 name, "an encrypted PDF, kept as bytes: save it without a password to find its words", "application/pdf"
             )
         title = " ".join(str(document.metadata.title or "").split()) if document.metadata else ""
+        title = "" if title in UNTITLED else title
         parts: list[str] = []
         size = 0
         for page in itertools.islice(document.pages, 5000):

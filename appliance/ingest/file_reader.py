@@ -21,15 +21,14 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound, Refused, TooLarge
 from appliance.ingest import extract, extract_process, watcher
 from appliance.ingest.extract import Reading
-from appliance.knowledge.contents import MAX_BLOB_BYTES, MAX_BODY_BYTES, MAX_CHARACTERS, digest
+from appliance.ingest.watcher import HEAD_BYTES, mark_of
+from appliance.knowledge.contents import MAX_BLOB_BYTES, MAX_CHARACTERS, digest
 from appliance.secrets import sensitive_files
 from appliance.text import gitignore
 from appliance.text.references import parse_ref
 
 DISK = "disk://"
 MAX_FILES = 200_000  # of one command
-MAX_FILE_BYTES = 64 * 1024 * 1024  # of a document whose text is wanted although it is too large to be kept itself
-HEAD_BYTES = 8192  # by which a form is known
 RACY_MS = 100  # a file that changed so lately may change again without a new time
 NEVER = frozenset((".git", ".hg", ".svn", ".jj"))  # folders of version control: not even with hidden files
 KERNEL = ("/proc", "/sys", "/dev")  # what is there is made while it is read, and reading some of it does something
@@ -164,11 +163,6 @@ def is_within(path: str, folder: str) -> bool:
 def shown(file: str) -> str:
     """A path as it can be printed."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
-
-
-def mark_of(info: os.stat_result) -> str:
-    """How a file looks without reading it: inode, size, times of change."""
-    return f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
 # -- which files ------------------------------------------------------------------------------------
@@ -356,10 +350,9 @@ def _read_rest(file: FileIO, size: int) -> bytes:
 
 def _check_size(size_bytes: int, form: str) -> None:
     """TooLarge before anything large is read."""
-    limits = {"bytes": MAX_BLOB_BYTES, "pdf": MAX_FILE_BYTES, "html": MAX_BLOB_BYTES, "mail": MAX_FILE_BYTES}
-    limit = limits.get(form, MAX_BODY_BYTES)
+    limit = extract.max_bytes(form)
     if size_bytes > limit:
-        what = "a file of this kind" if form in limits else "a text"
+        what = "a file of this kind" if form in extract.LIMITS else "a text"
         raise TooLarge(f"has {size_bytes} bytes, the limit for {what} is {limit}", hint="split it, or leave it where it is")
 
 
@@ -368,7 +361,7 @@ def item_of(ref: str, found: Reading, data: bytes) -> Item:
     fits = len(data) <= MAX_BLOB_BYTES
     if found.text is None and not fits:
         raise TooLarge(f"has {len(data)} bytes, the limit is {MAX_BLOB_BYTES}" + (f" ({found.note})" if found.note else ""))
-    is_other = found.reader.partition("/")[0] in ("pdf", "mail") and fits
+    is_other = found.reader.partition("/")[0] in extract.CONVERTED and not found.reader.startswith("html") and fits
     name = ref.rstrip("/").rpartition("/")[2][: MAX_CHARACTERS["title"]]
     return Item(
         ref,

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from appliance.errors import BadInput, Cancelled, NotFound, OwlError, PathConflict, Refused, TooLarge, Unavailable
 from appliance.ingest import extract
+from appliance.ingest.extract import MAX_FILE_BYTES
 from appliance.ingest.file_reader import (
-    MAX_FILE_BYTES,
     MAX_FILES,
     Counts,
     Gather,
@@ -31,9 +31,9 @@ from appliance.ingest.file_reader import (
     expand,
     is_within,
     item_of,
-    mark_of,
     shown,
 )
+from appliance.ingest.watcher import mark_of
 from appliance.runtime.users import user_name
 from appliance.text.references import display, locator_of, parse_ref, route_url, scheme_of
 

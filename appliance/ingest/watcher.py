@@ -30,6 +30,7 @@ IGNORED = (".*", "*~", "*.part", "*.tmp", "*.swp", "*.swx", "#*#", "4913")
 SETTLE_S = 0.6
 BUSY_STEP_S = 0.1  # between looks while something happens
 STOP_S = 2.0  # that the thread has to end
+HEAD_BYTES = 8192  # of a file, by which its form is known
 POLL_S = 4.0  # between looks when the kernel has no notifications left
 MISSING_S = 2.0  # between looks for a folder that is not there
 RETRY_S = 5.0  # after what was told could not be taken
@@ -94,19 +95,25 @@ def walk(root: Path) -> Tree:
     return Tree(folders, tuple(sorted(files)), tuple(sorted(closed)))
 
 
-class Text(Struct, frozen=True):
-    """A file read whole: its text, and its size and time of change at that moment."""
+class FileBytes(Struct, frozen=True):
+    """A file read whole: its bytes, and how it looked at that moment."""
 
-    text: str
+    data: bytes
     size_bytes: int
     mtime_ns: int
+    mark: str
 
 
-def read_text(root: Path, path: Path, max_bytes: int) -> Text | None:
-    """The text of a file in `root`; None for what is no file; BadInput says why it cannot be taken whole.
+def mark_of(info: os.stat_result) -> str:
+    """How a file looks without reading it: inode, size, times of change."""
+    return f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
-    Conflict when it changes meanwhile. Links are never followed: one that stays inside is None, for its
-    target is read under its own name.
+
+def read_bytes(root: Path, path: Path, max_bytes: Callable[[bytes], int]) -> FileBytes | None:
+    """The bytes of a file in `root`; None for what is no file; BadInput says why it cannot be taken whole.
+
+    `max_bytes` is asked with the first `HEAD_BYTES` of the file. Conflict when it changes meanwhile. Links are never followed: one
+    that stays inside is None, for its target is read under its own name.
     """
     try:
         if path.is_symlink():
@@ -123,23 +130,31 @@ def read_text(root: Path, path: Path, max_bytes: int) -> Text | None:
             # A folder above it may have become a link since it was looked at: what counts is where the file was opened.
             if not Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).is_relative_to(root.resolve()):
                 raise BadInput("not in the folder")
-            if before.st_size > max_bytes:
-                raise BadInput(f"too large: {before.st_size} bytes, the limit is {max_bytes}")
-            raw = file.read(max_bytes + 1)
+            head = file.read(HEAD_BYTES)
+            if before.st_size > (limit := max_bytes(head)):
+                raise BadInput(f"too large: {before.st_size} bytes, the limit is {limit}")
+            raw = head + file.read(max(0, before.st_size - len(head)) + 1)
             after = os.fstat(file.fileno())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}") from None
-    if b"\0" in raw:
-        raise BadInput("binary, not text")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"not UTF-8 text (byte {error.start})") from None
     if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns) or len(raw) != before.st_size:
         raise Conflict(f"{path.name} changed while it was read")
-    return Text(text.replace("\r\n", "\n"), before.st_size, before.st_mtime_ns)
+    return FileBytes(raw, before.st_size, before.st_mtime_ns, mark_of(before))
+
+
+def read_text(root: Path, path: Path, max_bytes: int) -> str | None:
+    """The text of a file in `root` with "\n" as its line ends, as `read_bytes` reads it; BadInput for what is no UTF-8."""
+    found = read_bytes(root, path, lambda head: max_bytes)
+    if found is None:
+        return None
+    if b"\0" in found.data:
+        raise BadInput("binary, not text")
+    try:
+        return found.data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"not UTF-8 text (byte {error.start})") from None
 
 
 class Watch:

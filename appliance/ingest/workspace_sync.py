@@ -22,8 +22,9 @@ from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
-from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, mark_of, walk
+from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, walk
 from appliance.ingest.sources import Sources
+from appliance.ingest.watcher import mark_of
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.knowledge.action_log import since_proposed
 from appliance.knowledge.contents import digest

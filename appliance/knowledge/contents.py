@@ -27,7 +27,24 @@ TEXT = "text/plain"
 MARKDOWN = "text/markdown"
 BYTES = "application/octet-stream"
 IN_MARKDOWN = ("box", "skill")  # schemes whose texts are Markdown, whatever their names
-TYPES = {"md": MARKDOWN, "markdown": MARKDOWN, "yaml": "application/yaml", "yml": "application/yaml", "gz": "application/gzip"}
+OOXML, OPEN = "application/vnd.openxmlformats-officedocument", "application/vnd.oasis.opendocument"
+TYPES = {
+    "md": MARKDOWN,
+    "markdown": MARKDOWN,
+    "yaml": "application/yaml",
+    "yml": "application/yaml",
+    "gz": "application/gzip",
+    "docx": f"{OOXML}.wordprocessingml.document",
+    "xlsx": f"{OOXML}.spreadsheetml.sheet",
+    "epub": "application/epub+zip",
+    "pptx": f"{OOXML}.presentationml.presentation",
+    "odt": f"{OPEN}.text",
+    "ods": f"{OPEN}.spreadsheet",
+    "odp": f"{OPEN}.presentation",
+    "ics": "text/calendar",
+    "vcf": "text/vcard",
+    "rtf": "application/rtf",
+}
 TEXTUAL = ("application/json", "application/xml", "application/yaml", "application/javascript")
 
 

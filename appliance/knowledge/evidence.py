@@ -10,7 +10,6 @@ and whether it holds what kind of thing is asked for (`answer_kinds`). A list ma
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import date
 from functools import cached_property
 from operator import mul
 
@@ -73,6 +72,7 @@ LIKE = 0.75  # what a word counts that means the same, or is one of what is aske
 DENIED = 0.05  # for a sentence that says no to a question that asks what not
 NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
 SUBJECT = 0.12  # for the note that the talk is about
+TICK = "[x] "  # before an item whose box is ticked
 LEAST_LISTED, MOST_LISTED = 2, 24  # items of a list that is an answer as a whole
 LISTED = 0.5  # of what the question names, which title and heading of such a list have
 COUNTING = re.compile(r"\b(?:how many|wie ?viele|combien d|cuánt[oa]s)\b", re.IGNORECASE)
@@ -339,14 +339,12 @@ class Finder:
             entry = self._entries.find(hit.ref)
             if entry is None:
                 continue
-            text = entry.body if len(entry.body) <= WHOLE_CHARS else hit.snippet
+            text = entry.body if len(entry.body) <= WHOLE_CHARS else markdown.front(entry.body) + hit.snippet
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
             title = FILE_ENDING.sub("", title)
-            front, text = markdown.split(text) if text.startswith("---") else ({}, text)
-            fields = [f"{key}: {value}" for key, value in front.items() if isinstance(value, (str, int, float, date))]
-            lines = [*note_lines.read("\n\n".join(fields), title), *note_lines.read(text, title)]
+            lines = note_lines.read(text, title)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.text.strip().lower() != title.strip().lower()]
             found.extend(
@@ -501,7 +499,8 @@ class Finder:
             wholes = [whole for whole in wholes if states[whole] is False]
         count = f"{len(wholes)} " if is_counting else ""
         score = top.score + (MISFIT if top.score < 0 else 0.0)
-        listed = replace(top, items=tuple(wholes), heading=f"{count}{top.heading or top.title}", score=score)
+        ticked = tuple(f"{TICK if states[whole] else ''}{whole}" for whole in wholes)
+        listed = replace(top, items=ticked, heading=f"{count}{top.heading or top.title}", score=score)
         return [listed, *(one for one in best if one.ref != top.ref or one.group != top.group)]
 
     def _adds_somebody(self, asked: _Question, one: Sentence) -> bool:

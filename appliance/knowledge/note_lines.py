@@ -1,8 +1,9 @@
-"""The sentences of a note, each with the headings it stands below and the list or paragraph it belongs to. Pure.
+"""The sentences of a note and the fields of its front matter, each with the headings above it and its list or paragraph. Pure.
 
 People write a subject once, as a heading or as the line above a list, and only facts below it: "Pressure" and then "Should be 1.5
 bar". A sentence alone says too little there. Headings, items, boxes that are ticked, tables and the lines of a paragraph that
-somebody wrapped are known; nested lists are read as one list, and code as text.
+somebody wrapped are known; nested lists are read as one list, and code as text. Links to other notes are read as the words they
+show, and tags as words.
 """
 
 import re
@@ -11,10 +12,15 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from appliance.language import sentences
+from appliance.text import markdown
 
 HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
 BOX = re.compile(r"^\[([ xX])\]\s+")
 STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+QUOTE = re.compile(r"^\s*(?:>\s?)+(?:\[![\w-]+\][+-]?\s*)?")  # of a quotation, and the kind of a box that note programs draw
+NOTE_LINK = re.compile(r"!?\[\[([^\[\]|#^]*)(?:[#^][^\[\]|]*)?(?:\|([^\[\]]*))?\]\]")
+TAG = re.compile(r"(?<![^\s(,;])#(?![0-9A-Fa-f]{6}\b)([^\W\d_][\w/-]*)")  # no colour and no number
+ANCHOR = re.compile(r"\s\^[\w-]+$")  # what other notes point to
 LABEL_WORDS, LABEL_CHARS = 8, 60  # of a line above a list that says what is in it
 FRAGMENT_WORDS = 2  # of what is no sentence by itself
 WRAPPED_CHARS = 55  # of a line that goes on in the next one
@@ -37,8 +43,9 @@ class Line(Struct, frozen=True):
 
 
 def read(text: str, title: str = "") -> list[Line]:
-    """The sentences of a note without its front matter; a heading that is its title says nothing more."""
-    found: list[Line] = []
+    """The fields and sentences of a note; a heading that is its title says nothing more."""
+    fields, text = markdown.fields(text)
+    found = [Line(field, "", field, -number, is_item=True) for number, field in enumerate(fields, 1)]
     path: list[tuple[int, str]] = []
     label, group, was = "", 0, ""
     blocks = list(_blocks(text))
@@ -87,8 +94,10 @@ def _sentences(whole: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """A line without the mark of an item, and without the stars of strong words."""
-    return STRONG.sub(r"\2", " ".join(sentences.ITEM.sub("", text).split()))
+    """A line without the mark of an item or a quotation and the stars of strong words, links and tags as words."""
+    said = " ".join(sentences.ITEM.sub("", QUOTE.sub("", text)).split())
+    said = NOTE_LINK.sub(lambda at: at[2] or at[1], ANCHOR.sub("", said))
+    return STRONG.sub(r"\2", TAG.sub(lambda at: at[1].replace("/", " "), said))
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -27,6 +27,7 @@ from appliance.clock import monotonic_s
 from appliance.errors import BadInput, NotFound, OwlError, Refused, ServerError
 from appliance.mcp.connection import Connection, Spec, spec
 from appliance.mcp.http_transport import Consent
+from appliance.mcp.repair import LEFT_OUT
 from appliance.runtime import jsonrpc, sd_notify
 
 LOG = logging.getLogger(__name__)
@@ -331,23 +332,27 @@ async def _list_everything(client: Client) -> dict[str, Any]:
     """All that a server offers."""
     able = client.server_capabilities
     found: dict[str, Any] = {**_describe_server(client), "tools": [], "resources": [], "templates": [], "prompts": []}
+    left_out: list[str] = []
+    found["left_out"] = left_out
     if able.tools is not None:
-        found["tools"] = await _list_pages(client.list_tools, "tools")
+        found["tools"] = await _list_pages(client.list_tools, "tools", left_out)
     if able.resources is not None:
-        found["resources"] = await _list_pages(client.list_resources, "resources")
+        found["resources"] = await _list_pages(client.list_resources, "resources", left_out)
         with contextlib.suppress(MCPError):  # many servers have resources and know no templates
-            found["templates"] = await _list_pages(client.list_resource_templates, "resourceTemplates")
+            found["templates"] = await _list_pages(client.list_resource_templates, "resourceTemplates", left_out)
     if able.prompts is not None:
-        found["prompts"] = await _list_pages(client.list_prompts, "prompts")
+        found["prompts"] = await _list_pages(client.list_prompts, "prompts", left_out)
     return found
 
 
-async def _list_pages(ask: Callable[..., Awaitable[Any]], key: str) -> list[Any]:
+async def _list_pages(ask: Callable[..., Awaitable[Any]], key: str, left_out: list[str]) -> list[Any]:
+    """All of a list, page by page; what was taken out of it is added to `left_out`."""
     rows: list[Any] = []
     cursor: str | None = None
     for _ in range(PAGES):
         page = _dump_result(await ask(cursor=cursor, cache_mode="bypass"))
         rows += page.get(key, [])
+        left_out += page.get("_meta", {}).get(LEFT_OUT, [])
         cursor = page.get("nextCursor")
         if not cursor:
             break

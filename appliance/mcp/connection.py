@@ -25,6 +25,7 @@ from appliance.errors import OwlError, ServerError
 from appliance.mcp import http_transport
 from appliance.mcp.content import hint_of, kind_of
 from appliance.mcp.http_transport import Consent, Tokens
+from appliance.mcp.repair import Repair
 from appliance.mcp.sandbox import Enclosure
 from appliance.mcp.stdio_transport import Conduit
 from appliance.sandbox.bubblewrap import Bind
@@ -205,8 +206,9 @@ class Connection:
                 *(self.spec.url, headers, self.tokens, self._consent, self.spec.timeout_s, self._heard),
                 hosts.rules(**self.spec.reach),
             )
+        repair = Repair(lambda: self.client.protocol_version if self._opened.done() else types.LATEST_PROTOCOL_VERSION)
         return Client(
-            transport,
+            repair.around(transport),
             read_timeout_seconds=self.spec.timeout_s,
             list_roots_callback=self._list_roots,
             elicitation_callback=_decline_elicitation,

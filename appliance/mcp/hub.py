@@ -96,6 +96,7 @@ class Entry(Struct, frozen=True):
     title: str = ""
     protocol: str = ""
     has_login: bool = False
+    left_out: tuple[str, ...] = ()  # tools that are none, each with the reason
 
 
 class Hub:
@@ -147,6 +148,7 @@ class Hub:
                     title=f"{about.get('title') or ''} {about.get('version') or ''}".strip(),
                     protocol=str(about.get("protocol") or ""),
                     has_login=offer is not None and offer.has_login,
+                    left_out=tuple(about.get("left_out") or ()),
                 )
             )
         return rows
@@ -177,12 +179,20 @@ class Hub:
         if server:  # alone it raises instead of being noted
             if fresh or self._is_old(self._pick_server(server)):
                 self.refresh(server)
-            return Found(tuple(self._offers.wares(server)))
+            return Found(tuple(self._offers.wares(server)), *self._describe_left_out([server]))
         known = self._require_servers()
         old = [one.name for one in known.values() if fresh or self._is_old(one)]
         notes = self._refresh_all(old)
         wares = [ware for ware in self._offers.wares() if ware.server in known]
-        return Found(tuple(wares), "; ".join(f"{name}: {why}" for name, why in notes.items()), tuple(notes))
+        said = [f"{name}: {why}" for name, why in notes.items()]
+        left_out, whose = self._describe_left_out([name for name in known if name not in notes])
+        return Found(tuple(wares), "; ".join(filter(None, [*said, left_out])), (*notes, *whose))
+
+    def _describe_left_out(self, servers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """What these servers offer that is no tool of MCP, in their words, and which of them do."""
+        offers = [offer for offer in map(self._offers.find_offer, servers) if offer is not None and offer.about.get("left_out")]
+        found = [f"{offer.server}/{one}" for offer in offers for one in offer.about["left_out"]]
+        return (f"left out, no tools of MCP: {content.names(found)}" if found else ""), tuple(offer.server for offer in offers)
 
     def list_known(self) -> list[Ware]:
         """Tools that need no asking: of servers that are switched on and are as they were when they were listed."""

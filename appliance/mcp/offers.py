@@ -17,10 +17,11 @@ from appliance.clock import now_ms
 from appliance.store.database import Row, Store
 
 MAX_TOOLS = 1000  # of one server
+MAX_LEFT_OUT = 50  # tools named that are none
 MAX_TEXT = 8000  # characters of a description
 MAX_SCHEMA = 64_000
 COLUMNS = "t.id, t.server, t.name, t.title, t.description, t.schema, t.hints"
-ABOUT = ("protocol", "title", "version", "instructions", "resources", "templates", "prompts")
+ABOUT = ("protocol", "title", "version", "instructions", "resources", "templates", "prompts", "left_out")
 WORD = re.compile(r"[^\W_]+")
 
 
@@ -79,6 +80,7 @@ class Offers:
         wares = [_build_ware(server, one) for one in listed.get("tools", ())[:MAX_TOOLS] if isinstance(one.get("name"), str)]
         wares = list({ware.name: ware for ware in wares}.values())
         about = {name: listed.get(name) for name in ABOUT}
+        about["left_out"] = list(listed.get("left_out", ()))[:MAX_LEFT_OUT]
         known = self.find_offer(server)
         is_same = known is not None and (known.key, known.about, known.error) == (key, about, "")
         if is_same and [_compared_fields(ware) for ware in self.wares(server)] == [_compared_fields(ware) for ware in wares]:

@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from appliance.errors import ServerError, Unavailable
-from appliance.mcp import program_unit, sandbox
+from appliance.mcp import program_unit, repair, sandbox
 from appliance.mcp.program_unit import Program
 from appliance.mcp.sandbox import Enclosure
 from appliance.sandbox import bubblewrap, landlock
@@ -152,8 +152,10 @@ class Conduit:
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
                 async for line in _read_lines(process.stdout):
                     try:
-                        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                        message = types.jsonrpc_message_adapter.validate_json(repair.mended(line), by_name=False)
                     except ValueError:
+                        if (answer := repair.salvaged(repair.mended(line))) is not None:
+                            await to.send(SessionMessage(answer))
                         self._remember_stderr(f"not a message: {line[:200].decode('utf-8', 'replace')}\n")
                         continue
                     await to.send(SessionMessage(message))

@@ -152,7 +152,8 @@ def _bare_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _argument_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
     """The arguments by name, for a manual; the schema says the rest."""
-    known, required = schema.get("properties"), schema.get("required") or ()
+    known, required = schema.get("properties"), schema.get("required")
+    required = required if isinstance(required, list) else ()
     if not isinstance(known, dict):
         return ()
     about = {name: part if isinstance(part, dict) else {} for name, part in known.items()}

@@ -79,7 +79,7 @@ class MemoryDocument:
             return 0, 0, 0  # it is told again when it rests
         if found is None:
             return 0, 0, 0
-        items = list(read_items(found.text))
+        items = list(read_items(found))
         records = {one.id: one for one in self._memories.listed(owner, LISTED)}
         left = dict(records)
         unmatched: list[Item] = []

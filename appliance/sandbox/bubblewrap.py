@@ -149,8 +149,10 @@ def _check_bind(order: Order, bind: Bind) -> None:
     is_below_work = order.folder is not None and inside.startswith(f"{WORK}/")
     if order.folder is not None and is_below_work and bind.is_writable:  # only a folder of it that is mounted where it is
         is_below_work = order.is_writable and bind.source == order.folder / inside[len(WORK) + 1 :]
-    is_shown_in_tmp = inside.startswith("/tmp/") and bind.source == Path(inside) and not bind.is_writable  # over the private one
-    is_free = is_below_work or is_shown_in_tmp
+    # Over the private one, and over /work where that is memory: a home may lie there, and what was installed in it.
+    private = ("/tmp/", f"{WORK}/") if order.folder is None else ("/tmp/",)
+    is_shown_in_private = inside.startswith(private) and bind.source == Path(inside) and not bind.is_writable
+    is_free = is_below_work or is_shown_in_private
     if inside == "/" or not is_free and any(inside == path or inside.startswith(f"{path}/") for path in _SYSTEM):
         raise BadInput(f"{inside} belongs to the sandbox itself", hint="bind below another folder, such as /project")
     if bind.is_writable and order.profile in ("files", "net"):

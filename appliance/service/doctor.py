@@ -55,7 +55,7 @@ class Doctor:
             "model": lambda: _model(home, self.settings, self.status),
             "prefix": lambda: upkeep.check_prefix(home, self.settings, is_repairing=is_repairing),
             "documents": lambda: _documents(home),
-            "folder": lambda: _folder(home),
+            "folder": lambda: _folder(home, environ),
             "runtime": lambda: _runtime(home, environ),
             "queue": lambda: _queue(home, environ, self.store),
             "channels": lambda: upkeep.check_channels(self.settings, self.status, self._count_failed()),
@@ -185,9 +185,9 @@ def _documents(home: Home) -> Finding:
     return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")
 
 
-def _folder(home: Home) -> Finding:
+def _folder(home: Home, environ: Mapping[str, str]) -> Finding:
     """Reads every file of box/: what could not become an entry is worth a look, and nothing is broken."""
-    problems = [*notes.check(home.box), *catalog.find_problems(home.box)]
+    problems = [*notes.check(home.box, environ), *catalog.find_problems(home.box)]
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         return Finding(

@@ -7,6 +7,7 @@ from pathlib import Path
 from appliance.agent.work_guide import WorkGuide
 from appliance.clock import now_ms
 from appliance.errors import OwlError
+from appliance.ingest.notes import Folder
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.evidence import Finder
 from appliance.knowledge.search import Search
@@ -18,8 +19,8 @@ from appliance.models.client import Models
 EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it takes longer
 
 
-def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str]) -> WorkGuide:
-    """The guide of a home; `zone` names the time zone of the box."""
+def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str], folder: Folder) -> WorkGuide:
+    """The guide of a home; `zone` names the time zone of the box, `folder` knows what could not be read."""
     languages = Languages(home)
 
     def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -30,6 +31,5 @@ def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Ca
             return ()
 
     finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
-    return WorkGuide(
-        Router(languages, embed), finder, entries, lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))
-    )
+    now = lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))  # noqa: E731
+    return WorkGuide(Router(languages, embed), finder, entries, now, lambda: folder.unread)

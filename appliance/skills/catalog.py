@@ -85,6 +85,7 @@ class SkillLine(msgspec.Struct, frozen=True):
     shadows: tuple[str, ...]
     uses: int
     source: str
+    notes: tuple[str, ...] = ()  # lines of its front matter that were read as text
     is_to_prepare: bool = False  # trusted, and its scripts declare packages or variables
 
 
@@ -108,7 +109,7 @@ def bundled() -> Path:
 def read_skill(root: Path, path: Path) -> Skill | None:
     """The skill in a file of `root`, None when there is none; BadInput says why it cannot be used."""
     found = watcher.read_text(root, path, MAX_BODY_BYTES)
-    return None if found is None else parse_skill(path, found.text)
+    return None if found is None else parse_skill(path, found)
 
 
 def find_problems(box: Path) -> list[str]:
@@ -219,10 +220,10 @@ class Skills:
         return bool(self._extra) and self._is_enabled
 
     def rescan(self) -> bool:
-        """Look at the folders outside of the box again; whether a file of them changed. Only a changed one is read."""
+        """Look at the folders again; whether a file of them changed. Only a changed one is read."""
         with self._guard:
-            known = {path: mark for path, (mark, _) in self._files.items() if self._is_outside(path)}
-            is_changed = known != {path: mark for root in self._extra for path in _files(root) if (mark := _mark_of(path))}
+            known = {path: mark for path, (mark, _) in self._files.items()}
+            is_changed = known != {path: mark for _, root in self._roots() for path in _files(root) if (mark := _mark_of(path))}
             if not is_changed:
                 self._hashes = {}  # scripts may have changed, which ends trust
         if is_changed:
@@ -234,6 +235,15 @@ class Skills:
         """Files that should be skills and are not, and why."""
         with self._guard:
             return [f"{path}: {said}" for path, (_, said) in sorted(self._files.items()) if isinstance(said, str)]
+
+    @method("skill.skipped", access="all")
+    def skipped(self) -> list[str]:
+        """Files that should be skills of the present context and are not, and why."""
+        context = visibility.current()
+        roots = [root for owner, root in self._roots() if not owner or owner == context]
+        with self._guard:
+            known = [(path, said) for path, (_, said) in sorted(self._files.items()) if isinstance(said, str)]
+        return [f"{path}: {said}" for path, said in known if any(path.is_relative_to(root) for root in roots)]
 
     # -- what the present context sees -----------------------------------------------------------
 
@@ -260,6 +270,10 @@ class Skills:
         for one in found:
             if one.skill.name == wanted:
                 return one
+        for said in self.skipped():
+            path = Path(said.partition(": ")[0])
+            if wanted and wanted == name_of(path.parent.name if path.name.lower() == FILE else path.stem):
+                raise BadInput(f"the skill {wanted} is skipped: {said.partition(': ')[2]}", hint=f"mend {path}")
         names = ", ".join(one.skill.name for one in found[:30])
         hint = f"there are {names}{' and more' if len(found) > 30 else ''}" if names else "none exists yet: skill_write makes one"
         raise NotFound(f"no skill {wanted or name!r}", hint=hint)
@@ -274,7 +288,7 @@ class Skills:
         found = watcher.read_text(root, root.joinpath(*parts), MAX_FILE_BYTES)
         if found is None:
             raise NotFound(f"the skill {one.skill.name} has no file {path}")
-        return found.text
+        return found
 
     def search(self, query: str, top_k: int = 10) -> list[ranking.SkillHit]:
         """The best skills for some words, best first."""
@@ -297,6 +311,7 @@ class Skills:
             shadows=one.shadows,
             uses=record.uses,
             source=record.source,
+            notes=skill.notes,
             is_to_prepare=bool(skill.packages or skill.script_env) and self.is_trusted(one),
         )
 

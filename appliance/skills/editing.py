@@ -14,8 +14,8 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.runtime import paths
 from appliance.sandbox import folder_tree
+from appliance.skills import front_matter
 from appliance.skills.skill_file import FILE, RESERVED, Argument, Skill, normalise_name, parse_skill
-from appliance.text import markdown
 from appliance.text.edits import LinePatch, patch_lines
 
 
@@ -75,7 +75,7 @@ def edit_skill(folder: Path, name: str, patches: Sequence[LinePatch]) -> Skill:
         raise BadInput(f"{folder / place} is not UTF-8 text (byte {error.start})", outcome="invalid_skill") from None
     changed = patch_lines(text, patches)
     skill = _parsed(folder / place, changed)
-    if text.lstrip().startswith("---") and not markdown.split(changed)[0]:
+    if text.lstrip().startswith("---") and not front_matter.read(changed)[0]:
         raise BadInput("the front matter would be gone", hint="keep the lines between --- and ---", outcome="invalid_skill")
     files.write(place, changed.encode(), seen[0] if seen else None)
     return skill

@@ -9,9 +9,9 @@ import re
 
 import msgspec
 
+from appliance.skills import front_matter
 from appliance.skills.package import Package
 from appliance.skills.skill_file import SCRIPTS, Skill, find_field_faults
-from appliance.text import markdown
 from appliance.text.invisible import escape_invisible, find_unseen
 
 COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
@@ -92,6 +92,6 @@ def _asked(skill: Skill, package: Package) -> list[Finding]:
 
 
 def _format(skill: Skill, package: Package) -> list[Finding]:
-    front, _ = markdown.split(skill.text)
+    front, _, _ = front_matter.read(skill.text)
     source = skill.text.split("---", 2)[1] if front else ""
     return [Finding("format", fault) for fault in find_field_faults(front, source, skill.path.parent.name)]

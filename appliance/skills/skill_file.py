@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadInput
+from appliance.skills import front_matter
 from appliance.text import markdown
 
 FILE = "skill.md"  # in any case
@@ -77,6 +78,7 @@ class Skill(msgspec.Struct, frozen=True):
     agents: tuple[str, ...] = ()
     small: tuple[str, ...] = ()
     body_start: int = 0  # where the front matter is over
+    notes: tuple[str, ...] = ()  # lines of it that are no YAML and were read as text
 
     @property
     def body(self) -> str:
@@ -107,7 +109,7 @@ def parse_skill(path: Path, text: str) -> Skill:
     name = name_of(word)
     if not name:
         raise BadInput(f"{word!r} has no letter or digit to name a skill by", outcome="invalid_name")
-    front, body = markdown.split(text)
+    front, body, notes = front_matter.read(text)
     if name_of(str(front.get("name", name))) != name:
         raise BadInput(
             f"its front matter calls it {front['name']!r}, its folder {name!r}", hint="make them equal", outcome="invalid_skill"
@@ -131,6 +133,7 @@ def parse_skill(path: Path, text: str) -> Skill:
         agents=_names(front, "", "agents"),
         small=_sentences(_field(front, "small")),
         body_start=text.rindex(body.strip()),
+        notes=notes,
     )
 
 

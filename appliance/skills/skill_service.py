@@ -20,7 +20,7 @@ from appliance.runtime import paths
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
-from appliance.skills import editing
+from appliance.skills import editing, front_matter
 from appliance.skills.arguments import has_placeholders, render, short_form, usage_of
 from appliance.skills.catalog import FoundSkill, SkillLine, Skills
 from appliance.skills.environments import remove_unused
@@ -28,7 +28,6 @@ from appliance.skills.package import Package, PackageFile, check_files, choose
 from appliance.skills.review import Finding, review
 from appliance.skills.skill_file import RESERVED, Argument, Skill, find_field_faults, name_of, parse_skill
 from appliance.store import visibility
-from appliance.text import markdown
 from appliance.text.edits import LinePatch
 
 Name = Annotated[str, "the skill's name, as `skill list` shows it"]
@@ -136,6 +135,10 @@ class SkillService:
         form = short_form(one.skill, words)
         short = Short(sentences=list(form.sentences), instruction=form.instruction)
         return Called(name=one.skill.name, text=text, is_trusted=self._skills.is_trusted(one), short=short)
+
+    def refresh(self) -> None:
+        """Take what was edited a moment ago, before the watch tells of it; reads only what changed."""
+        self._skills.rescan()
 
     def expand(self, message: str) -> Called | None:
         """What a message stands for that calls a skill; None for one that does not, or names none that there is."""
@@ -344,7 +347,7 @@ def _skill_of(package: Package) -> Skill:
         text = package.files[package.entry].data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise BadInput(f"SKILL.md is not UTF-8 text (byte {error.start})", outcome="invalid_skill") from None
-    front, _ = markdown.split(text)
+    front, _, _ = front_matter.read(text)
     name = name_of(str(front.get("name") or package.name))
     skill = parse_skill(Path(name) / "SKILL.md", text)
     if faults := [

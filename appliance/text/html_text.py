@@ -72,6 +72,8 @@ class _Page(HTMLParser):
         self._hidden: list[str] = []
         self._is_title = self._is_first_heading = False
         self._pre = self._lists = 0
+        self._tables: list[int] = []  # of each table that is open, how many rows it has
+        self._row = -1  # where the parts of an open row begin
 
     def title(self) -> str:
         """What the page calls itself, else its first heading."""
@@ -104,8 +106,12 @@ class _Page(HTMLParser):
             self._parts.append("```\n")
         elif tag == "br":
             self._parts.append("\n")
+        elif tag == "table":
+            self._tables.append(0)
+        elif tag == "tr":
+            self._row = len(self._parts)
         elif tag in ("td", "th"):
-            self._parts.append("| ")
+            self._parts.append("| " if len(self._parts) == self._row else " | ")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
@@ -121,6 +127,10 @@ class _Page(HTMLParser):
         elif tag == "pre" and self._pre:
             self._pre -= 1
             self._parts.append("\n```")
+        elif tag == "table" and self._tables:
+            self._tables.pop()
+        elif tag == "tr":
+            self._end_row()
         if tag in BREAKING:
             self._break_lines(1 if tag in ("li", "tr", "dt", "dd") else 2)
 
@@ -133,6 +143,16 @@ class _Page(HTMLParser):
                 self._heading.append(text)
             is_at_start = not self._parts or self._parts[-1].endswith("\n")
             self._parts.append(text.lstrip(" ") if is_at_start and not self._pre else text)
+
+    def _end_row(self) -> None:
+        """A row whose cells are single lines becomes one of a Markdown table; one that holds paragraphs stays as it is."""
+        start, self._row = self._row, -1
+        cells = "".join(self._parts[start:]).strip().removeprefix("|").split(" | ") if start >= 0 else []
+        if len(cells) < 2 or not self._tables or any("\n" in cell.strip() for cell in cells):
+            return
+        line = f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"
+        self._parts[start:] = [line if self._tables[-1] else f"{line}\n|{' --- |' * len(cells)}"]
+        self._tables[-1] += 1
 
     def _break_lines(self, lines: int) -> None:
         if self._parts and not self._parts[-1].endswith("\n" * lines):

@@ -6,6 +6,8 @@ from typing import Any
 from appliance.errors import BadInput
 
 FENCE = "---"
+MOST_FRONT_CHARS = 32 * 1024  # that are read as YAML for its fields
+FENCE_LINE = re.compile(r"^---[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.*)$", re.MULTILINE)
 
@@ -25,17 +27,58 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     try:
         front = _load_yaml("\n".join(lines[1:end]))
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2026-13-45
-        raise BadInput(f"front matter is not YAML: {' '.join(str(error).split())}", hint="write lines of name: value") from None
+        mark, said = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+        where = f" (line {mark.line + 2})" if mark is not None else ""
+        why = " ".join(str(said).split())
+        raise BadInput(f"front matter is not YAML{where}: {why}", hint="write lines of name: value") from None
     if front is not None and not isinstance(front, dict):
         raise BadInput(f"front matter must be lines of name: value, got {type(front).__name__}")
     return front or {}, "\n".join(lines[end + 1 :]).lstrip("\n")
 
 
-def _load_yaml(source: str) -> Any:
+def front(text: str) -> str:
+    """The lines of the front matter with both fences as they stand, "" for none."""
+    first = FENCE_LINE.match(text)
+    end = FENCE_LINE.search(text, first.end()) if first else None
+    return text[: end.end()] if end else ""
+
+
+def fields(text: str) -> tuple[list[str], str]:
+    """The front matter as lines of "name: value" with the values as they are written, and the body; nothing is refused.
+
+    The title is left out: it names the whole.
+    """
+    text = text.removeprefix("\ufeff")
+    head = front(text)
+    if not head:
+        return [], text
+    import yaml
+
+    body, lines = text[len(head) :].lstrip("\r\n"), head.splitlines()
+    end = len(lines) - 1
+    try:
+        said = (
+            None
+            if len(head) > MOST_FRONT_CHARS
+            else _load_yaml("\n".join(lines[1:end]), getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        )  # as strings: 0160 555 is no number, and 12:30 not 750
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return [line.strip() for line in lines[1:end] if line.strip()], body
+    if not isinstance(said, dict):
+        return [line.strip() for line in lines[1:end] if line.strip()], body
+    found = []
+    for name, value in said.items():
+        values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one.strip()]
+        if values and name != "title":
+            found.append(f"{re.sub(r'[_-]+', ' ', str(name))}: {', '.join(' '.join(one.split()) for one in values)}")
+    return found, body
+
+
+def _load_yaml(source: str, kind: Any = None) -> Any:
     """YAML without aliases: a few lines of them say more than a message about them could hold."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is in every wheel; built by hand it may be missing
+    loader = kind or getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is in every wheel; built by hand it may be missing
     if "*" in source and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(source, Loader=loader)):
         raise yaml.YAMLError("aliases such as *name are not taken")
     return yaml.load(source, Loader=loader)

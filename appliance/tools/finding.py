@@ -10,6 +10,7 @@ from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, Refused
+from appliance.ingest.notes import Folder
 from appliance.knowledge.drives import Drives
 from appliance.knowledge.indexer import Indexer, Status
 from appliance.knowledge.search import Kind, Looks, Search, Where
@@ -74,14 +75,15 @@ def search_semantic(
     finder: Search,
     drives: Drives,
     indexer: Indexer,
+    folder: Folder,
     caller: Caller,
 ) -> Reply[Results]:
     """Find items by their words and their meaning, best first."""
     if not query.strip():
         raise BadInput("the query is blank", hint="say what it is about", outcome="invalid_arguments")
     is_model = bool(caller.run)
-    folder = drives.find(path, drive, is_model=is_model)[0] if drive or path else ""
-    where = Where(folder=folder, hidden=drives.schemes.hidden() if is_model else ())
+    inside = drives.find(path, drive, is_model=is_model)[0] if drive or path else ""
+    where = Where(folder=inside, hidden=drives.schemes.hidden() if is_model else ())
     vector, note = indexer.vector(finder.question(query))
     found = finder.search(query, vector, where=where, looks=Looks(top_k, fusion, threshold))
     names = ("title", "score", "snippet", "kind", "line")
@@ -91,7 +93,8 @@ def search_semantic(
     for hit in hits:
         title = f" ({hit['title']})" if hit["title"] else ""
         rows.append(f"{hit['ref']}{title}, line {hit['line']}, {hit['kind']} {hit['score']:.3f}\n  {hit['snippet']}")
-    rows = [*(rows or [f"Nothing found for {query!r}."]), *([f"[{note}]"] if note else [])]
+    rows = rows or [f"Nothing found for {query!r}.", *filter(None, [folder.describe_unread()])]
+    rows = [*rows, *([f"[{note}]"] if note else [])]
     return Reply({"query": query, "hits": hits, "note": note}, "\n".join(rows))
 
 

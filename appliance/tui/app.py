@@ -388,6 +388,9 @@ class Face(FrameApp):
         self.chat.ask("core.status", {}, self._take_status)
 
     def _take_status(self, status: dict[str, Any]) -> None:
+        unread = status.get("folder", {}).get("unread", "")
+        if unread and unread != self._core.get("folder", {}).get("unread"):
+            self.say(f"{unread}; /status says why", True)
         self._core = status
         screen = status.get("screen", {"owl": True, "theme": look.AUTO})  # an older core says nothing of it
         self.screen_stack[0].query_one(Owl).show_owl(screen["owl"])

@@ -120,6 +120,30 @@ def test_an_effect_is_done_once_and_the_tools_words_are_the_answer(ask: Any) -> 
     assert kinds == ["tool_use", "tool_result", "message"]
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What do my notes say about the zebra?",
+        "Was steht in meinen Notizen über das Zebra?",
+        "Que disent mes notes sur le zèbre ?",
+        "¿Qué dicen mis notas sobre la cebra?",
+    ],
+)
+def test_an_answer_that_finds_nothing_names_files_that_could_not_be_read(tmp_path: Path, question: str) -> None:
+    store = new_store(tmp_path / "owlbox.db")
+    passages, languages = Passages(store), Languages()
+    entries = Entries(store, passages.index)
+    words = languages.function_words(), languages.pointing_words(), languages.alike_words
+    finder = Finder(Search(store, passages), entries, lambda texts: (), *words)
+    unread = ["zoo.doc", "b.pdf", "c.pdf", "d.pdf"]
+    guide = Guide(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 23, 9, 5), lambda: unread)
+    said = guide.plan("tiny", [Message("user", question)])
+    assert isinstance(said, Say) and "(4)" in said.text and "zoo.doc, b.pdf, c.pdf, …" in said.text
+    unread.clear()
+    said = guide.plan("tiny", [Message("user", question)])
+    assert isinstance(said, Say) and "\n" not in said.text
+
+
 def test_an_able_model_keeps_its_full_loop(ask: Any) -> None:
     steps, model, tools = ask("Add a task to water the roses.", answers=[["Well."]], tier="able")
     assert text_of(steps) == "Well." and tools.called == [] and len(model.asked[0][1].tools) == len(NAMES)

@@ -65,7 +65,7 @@ def said(entries: Entries, text: str, *before: Message) -> str | None:
     ],
 )
 def test_a_note_is_read_out_by_its_name(entries: Entries, text: str) -> None:
-    assert said(entries, text) == "# Boiler\n\nThe pressure is 1.4 bar.\n\n[box://notes/boiler.md]"
+    assert said(entries, text) == "tags: home\n\n# Boiler\n\nThe pressure is 1.4 bar.\n\n[box://notes/boiler.md]"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,6 @@ def needs_pypdf() -> None:
         ("a.html", b"<p>Hi", "text/html", "Hi"),
         ("page", b"<!doctype html><p>Hi", "text/html", "Hi"),
         ("owl.png", b"\x89PNG\r\n\x1a\n\0\0", "image/png", None),
-        ("book.docx", b"PK\x03\x04\0\0", None, None),
         ("thing", b"\0\1\2", "application/octet-stream", None),
     ],
 )

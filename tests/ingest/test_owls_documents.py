@@ -1,6 +1,7 @@
 """The documents that the owl writes itself: whole, at once, with their front matter, and in nobody else's prompt."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def write(stage: Stage, tool: str, run: str = "", /, **given: Any) -> Any:
 
 
 def writing(box: Path, people: int) -> Documents:
-    return Documents(box, lambda: people, notes.Folder(box, Entries(new_store(box.with_name(f"{box.name}.db")))))
+    return Documents(box, lambda: people, notes.Folder(box, Entries(new_store(box.with_name(f"{box.name}.db"))), os.environ))
 
 
 def undone(core: Core, run: str, *, is_dry_run: bool = False) -> Any:

@@ -113,7 +113,7 @@ def test_a_fact_below_a_heading_is_found_by_it_and_quoted_with_it(find: Callable
 
 def test_what_a_list_is_asked_for_by_its_heading_is_answered_by_all_of_it(find: Callable[[str], Evidence]) -> None:
     assert find("What is on the packing list of the camper?").best[0].quoted == (
-        "Packing list:\n- awning pegs\n- head torch\n- levelling ramps"
+        "Packing list:\n- [x] awning pegs\n- head torch\n- levelling ramps"
     )
     assert find("What is still to pack on the packing list?").best[0].items == ("head torch", "levelling ramps")
 
@@ -124,7 +124,7 @@ def test_an_item_that_has_more_of_the_question_than_the_others_is_meant_alone(fi
 
 
 def test_items_are_counted_where_it_is_asked_how_many(find: Callable[[str], Evidence]) -> None:
-    assert find("How many things are on the packing list?").best[0].quoted.startswith("3 Packing list:\n- awning pegs")
+    assert find("How many things are on the packing list?").best[0].quoted.startswith("3 Packing list:\n- [x] awning pegs")
 
 
 def test_an_amount_may_stand_without_its_currency_beside_a_word_for_it(find: Callable[[str], Evidence]) -> None:

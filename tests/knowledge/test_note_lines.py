@@ -1,5 +1,7 @@
 """Sentences of a note with what they stand below."""
 
+import pytest
+
 from appliance.knowledge.note_lines import read
 
 NOTE = """# Heating
@@ -66,3 +68,51 @@ def test_stars_of_strong_words_are_taken_off() -> None:
 
 def test_what_is_no_sentence_by_itself_ends_the_one_before() -> None:
     assert [line.text for line in read("Six hours a year. Done: 4.\n")] == ["Six hours a year. Done: 4."]
+
+
+VAULT = """---
+title: Bea
+tags: [person, project/home]
+phone: 0160555
+opens: 12:30
+pays_cash: yes
+---
+Knows [[Tom]], ordered from [[Holzhof Lange#Doors|Lange]]. #todo/waiting ![[plan.png]] ^order
+
+> [!warning] Gas
+> Close the pipe first.
+
+Paint #a3b2c1, C# and pot #7.
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tags: person, project/home",
+        "phone: 0160555",
+        "opens: 12:30",
+        "pays cash: yes",
+        "Knows Tom, ordered from Lange.",
+        "todo waiting plan.png",
+        "Gas",
+        "Close the pipe first.",
+        "Paint #a3b2c1, C# and pot #7.",
+    ],
+)
+def test_fields_links_and_tags_of_a_note_are_read_as_words(text: str) -> None:
+    assert text in [line.text for line in read(VAULT, "Bea")]
+
+
+@pytest.mark.parametrize(
+    ("note", "texts"),
+    [
+        ("---\nphone: [0160\n---\nTom", ["phone: [0160", "Tom"]),
+        ("---\n- Tom\n---\nBea", ["- Tom", "Bea"]),
+        ("---\nTom lives here.", ["---", "Tom lives here."]),
+        ("\ufeff---\r\nphone: 1\r\n---\r\nBea", ["phone: 1", "Bea"]),
+        ("---\nphone:\n---\nBea", ["Bea"]),
+    ],
+)
+def test_front_matter_that_is_none_loses_no_fact(note: str, texts: list[str]) -> None:
+    assert [line.text for line in read(note)] == texts

@@ -58,12 +58,12 @@ SHAPES: dict[str, tuple[str, str, bool, str]] = {
     "long description": ("tea", f"---\nname: tea\ndescription: {'x' * 1025}\n---\nBoil.\n", False, "tea"),
     "long compatibility": ("tea", f"---\n{GOOD}\ncompatibility: {'x' * 501}\n---\nBoil.\n", False, "tea"),
     "comments": ("tea", f"---\n# how we do it\n{GOOD} # really\n---\nBoil.\n", True, "tea"),
-    "a colon inside": ("tea", "---\nname: tea\ndescription: Make tea: the good one\n---\nBoil.\n", False, ""),
+    "a colon inside": ("tea", "---\nname: tea\ndescription: Make tea: the good one\n---\nBoil.\n", False, "tea"),
     "a rule in the body": ("tea", f"---\n{GOOD}\n---\nBoil.\n\n---\n\nServe.\n", True, "tea"),
     "nothing but front matter": ("tea", f"---\n{GOOD}\n---\n", True, ""),
     "empty front matter": ("tea", "---\n---\nBoil.\n", False, "tea"),
     "an anchor": ("tea", "---\nname: &n tea\ndescription: Make tea.\n---\nBoil.\n", False, "tea"),
-    "tab": ("tea", f"---\n{GOOD}\nmetadata:\n\tauthor: ada\n---\nBoil.\n", False, ""),
+    "tab": ("tea", f"---\n{GOOD}\nmetadata:\n\tauthor: ada\n---\nBoil.\n", False, "tea"),
 }
 
 

@@ -265,7 +265,8 @@ def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_th
 
     until(is_failing, "the channel has tried")
     sessions = core.call("session.list")
-    count = next(one for one in sessions if one["id"].startswith("local:") and not one["context"].startswith("group:"))["messages"]
+    ours = next(one for one in sessions if one["id"].startswith("local:") and not one["context"].startswith("group:"))
+    count, me = ours["messages"], ours["id"]
 
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
@@ -286,7 +287,7 @@ def test_sessions_channels_schedules_and_skills_are_read_on_the_screen_and_in_th
         await seen.pilot.resize_terminal(80, 24)
         await say(seen, "/sessions")
         await seen.shows("type to find a session")
-        await seen.press(*"local:root")
+        await seen.press(*me)
         await seen.until(lambda: "group:family" not in seen.text(), "the others have left the list")
         seen.app._forget_notice()
         await seen.until(lambda: "resumed" not in seen.text(), "the notice is gone")

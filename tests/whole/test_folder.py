@@ -16,6 +16,7 @@ from stores import new_store
 from appliance.clock import monotonic_s, sleep_s
 from appliance.ingest import prompt_documents
 from appliance.ingest.notes import Folder
+from appliance.ingest.watcher import mark_of
 from appliance.knowledge.entries import MAX_BODY_BYTES, Entries
 from appliance.knowledge.search import Search
 from appliance.prompt.packet import SEPARATOR, Packets
@@ -271,7 +272,7 @@ def rows(home: Home) -> Iterator[Entries]:
 
 def look(home: Home, rows: Entries) -> Folder:
     """A fresh folder that has looked at everything."""
-    folder = Folder(home.box, rows)
+    folder = Folder(home.box, rows, os.environ)
     folder.sync_paths([*folder.known_files(), *(p for p in home.box.rglob("*") if not p.is_dir())])
     return folder
 
@@ -281,11 +282,11 @@ def look(home: Home, rows: Entries) -> Folder:
     [
         ("a.md", "---\ntitle: From the front\n---\n# Heading\n", "From the front"),
         ("a.md", "intro\n\n## First *heading*\n", "First *heading*"),
-        ("a.md", "no heading", "a.md"),
+        ("a.md", "no heading", "a"),
         ("a.md", "---\nbroken: [\n---\n# Not seen\n", "Not seen"),
-        ("a.md", "---\ntitle: 2026-13-45\n---\nbody", "a.md"),
+        ("a.md", "---\ntitle: 2026-13-45\n---\nbody", "a"),
         ("data.csv", "# comment\n1,2", "data.csv"),
-        ("empty.md", "", "empty.md"),
+        ("empty.md", "", "empty"),
     ],
 )
 def test_title_is_front_matter_then_heading_then_name(home: Home, rows: Entries, name: str, text: str, title: str) -> None:
@@ -299,7 +300,8 @@ def test_attributes_tell_size_time_and_kind(home: Home, rows: Entries) -> None:
     path.write_text("Grüße")
     look(home, rows)
     found = rows.get("box://notes/a.md")
-    assert found.attributes == {"size_bytes": 7, "mtime_ns": path.stat().st_mtime_ns, "mime": "text/markdown"}
+    looks = {"size_bytes": 7, "mtime_ns": path.stat().st_mtime_ns, "mark": mark_of(path.stat())}
+    assert found.attributes == {**looks, "mime": "text/markdown", "reader": "markdown/1"}
     assert found.writer == "folder" and found.scope == "project:1"
 
 
@@ -333,6 +335,7 @@ def test_names_that_cannot_be_references_are_problems(home: Home, rows: Entries)
 
 
 UNREADABLE = """
+import os
 import sys
 from pathlib import Path
 from appliance.ingest import notes, prompt_documents
@@ -341,9 +344,9 @@ from appliance.ingest.notes import Folder
 from appliance.store.database import Store
 box, database = map(Path, sys.argv[1:])
 store = Store.open(database)
-folder = Folder(box, Entries(store))
+folder = Folder(box, Entries(store), os.environ)
 folder.sync_paths(sorted(box.rglob("*")))
-print(*folder.problems, *[e.ref for e in Entries(store).list_lines()], *notes.check(box), sep="\\n")
+print(*folder.problems, *[e.ref for e in Entries(store).list_lines()], *notes.check(box, os.environ), sep="\\n")
 store.close()
 """
 

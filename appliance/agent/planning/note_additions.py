@@ -65,7 +65,7 @@ class Additions:
         entry = self._entries.find(sure[0].ref) if len(sure) == 1 else None
         if entry is None or not note_lines.is_list(entry.body):
             return ""
-        body = re.sub(r"\A\s*# .*\n+", "", markdown.split(entry.body)[1]).strip()
+        body = re.sub(r"\A\s*# .*\n+", "", markdown.fields(entry.body)[1]).strip()
         return f"{body}\n[{entry.path}]" if body else ""
 
     def is_list(self, note: Note) -> bool:

@@ -1,15 +1,26 @@
 """Notes as wholes, as plans: which there are, and what one says that is asked for by its name."""
 
+from collections.abc import Callable, Sequence
+
 from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.plans import Plan, Say, Scene, ask_which
-from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
+from appliance.language.languages import Language
 from appliance.language.router import Intent
 from appliance.text import markdown
 
 MOST_LISTED = 20
 MOST_ASKED = 8  # of which one may be meant
 SHOWN_CHARS = 1500  # of a note
+
+MOST_UNREAD = 3  # files named that could not be read
+Unread = Callable[[], Sequence[str]]  # the names of files that could not be read
+
+
+def describe_unread(names: Sequence[str], language: Language) -> str:
+    """Which files of the folder could not be read, "" for none."""
+    listed = ", ".join(names[:MOST_UNREAD]) + (", …" if len(names) > MOST_UNREAD else "")
+    return language.say("unread", count=str(len(names)), names=listed) if names else ""
 
 
 class NotePlans:
@@ -46,10 +57,8 @@ class NotePlans:
         entry = self._entries.find(found[0].ref)
         if entry is None:
             return None
-        try:
-            text = markdown.visible(markdown.split(entry.body)[1])
-        except BadInput:
-            text = entry.body.strip()
+        fields, body = markdown.fields(entry.body)
+        text = "\n\n".join(filter(None, ("\n".join(fields), markdown.visible(body))))
         if len(text) > SHOWN_CHARS:
             cut = text.rfind("\n", 0, SHOWN_CHARS)
             text = f"{text[: cut if cut > 0 else SHOWN_CHARS].rstrip()}\n…\n{intent.language.say('rest_of_note', ref=found[0].ref)}"

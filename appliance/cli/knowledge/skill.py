@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from appliance.cli.console.connect import connected
 from appliance.cli.console.terminal import complain, say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
 from appliance.errors import BadInput, NotFound
@@ -77,7 +78,12 @@ def choose(args: argparse.Namespace, home: Home) -> int:
 
 def skills(args: argparse.Namespace, home: Home) -> int:
     """One line for each skill."""
-    return _print_lines(args, once(home, "skill.list", {"owner": _owner_of(args)}), "No skills found.")
+    with connected(home) as way:
+        found, skipped = way.call("skill.list", {"owner": _owner_of(args)}), way.call("skill.skipped")
+    done = _print_lines(args, found, "No skills found.")
+    for text in () if args.json else skipped:
+        say_line(f"[!] skipped {text}")
+    return done
 
 
 def search(args: argparse.Namespace, home: Home) -> int:
@@ -101,6 +107,7 @@ def skill(args: argparse.Namespace, home: Home) -> int:
             "needs": one["missing"],
             "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']}",
             "in place of": ", ".join(one["shadows"]),
+            "note": "; ".join(one["notes"]),
             "beside it": ", ".join(found["files"]),
         }
         for name, fact in facts.items():

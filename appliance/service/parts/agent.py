@@ -54,7 +54,7 @@ def build_agent(
     agent = Agent(
         *(client, tools.toolbox, prompt.packets, Recall(runs, runs.question), read_limits(), tools.dispatch),
         budget=prompt.budget,
-        make_guide=partial(small_models.guide, base.home.root, knowledge.finder, knowledge.entries, client, zone),
+        make_guide=partial(small_models.guide, base.home.root, knowledge.finder, knowledge.entries, client, zone, knowledge.folder),
     )
     base.events.subscribe(ConfigReloaded, lambda reloaded: agent.configure(read_limits()))
     chats = Titles(runs, client, lambda: settings().runs.titles, partial(titles.is_able, folder=base.home.models))

@@ -46,7 +46,8 @@ class BoxFolder:
     def status(self) -> dict[str, Any]:
         """What is known about box/, and what is wrong with files in it."""
         problems = [*self._plugins.problems, *self._folder.problems, *self._skills.problems]
-        return {"path": str(self._box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
+        found = {"path": str(self._box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
+        return {**found, "unread": self._folder.describe_unread()}
 
     def _take(self, paths: Sequence[Path]) -> None:
         """Files of box/ or drop/ have changed."""

@@ -56,7 +56,7 @@ class KnowledgeParts(Struct, frozen=True):
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
         names = ("entries", "finder", "passages", "indexer", "history", "skills", "skill_service", "documents", "overflow")
-        return {name: getattr(self, name) for name in (*names, "drives", "texts")}
+        return {name: getattr(self, name) for name in (*names, "drives", "texts", "folder")}
 
 
 def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) -> KnowledgeParts:
@@ -78,7 +78,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
     base.events.subscribe(OthersWrote, lambda wrote: indexer.wake())
     finder = Search(store, passages, Familiar(store).names, embed=indexer.brief, beside=second)
     skills = skill_parts.build_skills(base.home, settings.skills, store, entries, base.environ)
-    folder, schemes = notes.Folder(box, entries, skills.is_skill), Schemes()
+    folder, schemes = notes.Folder(box, entries, base.environ, skills.is_skill), Schemes()
     drives = Drives(store, entries, schemes)
     return KnowledgeParts(
         *(passages, entries, indexer, finder, Views(store, base.events), schemes, drives, Texts(store, schemes)),
