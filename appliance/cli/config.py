@@ -51,10 +51,13 @@ def list_keys(args: argparse.Namespace, home: Home) -> int:
 
 def change(args: argparse.Namespace, home: Home) -> int:
     """Change one key once the whole configuration with it is right."""
+    from appliance.service.unworkable import require_workable
+
     require_owner(home)
     place, value = config.typed(home, args.key, args.value)
-    is_changed = config_edit.set_value(home, os.environ, place, value)
     key = ".".join(place)
+    check = lambda settings: require_workable(home, settings, [key])  # noqa: E731
+    is_changed = config_edit.set_value(home, os.environ, place, value, check)
     known = config.described(key)
     shown = "[hidden]" if known.is_secret else toml(value)
     lines = [f"{key} = {shown}" + ("" if is_changed else " already")]

@@ -18,6 +18,7 @@ from typing import Any
 from appliance.errors import ConfigError
 from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
+from appliance.runtime.settings import Config
 
 MARK = "\ufeff"  # the byte order mark that Windows adds
 
@@ -27,8 +28,10 @@ def set_text(home: Home, environ: Mapping[str, str], table: str, key: str, text:
     return set_value(home, environ, (table, key), text.replace("${", "$${"))
 
 
-def set_value(home: Home, environ: Mapping[str, str], place: Sequence[str], value: Any) -> bool:
-    """The same for a value of any type at any place."""
+def set_value(
+    home: Home, environ: Mapping[str, str], place: Sequence[str], value: Any, check: Callable[[Config], None] | None = None
+) -> bool:
+    """The same for a value of any type at any place; `check` may refuse the configuration that it would be."""
     path = home.config.resolve()
     try:
         whole = path.read_bytes().decode("utf-8")
@@ -43,7 +46,7 @@ def set_value(home: Home, environ: Mapping[str, str], place: Sequence[str], valu
     put(wanted, place, value)
     if wanted == raw:
         return False
-    replace(home, environ, path, whole[: len(whole) - len(old)] + edited(old, place, value, wanted, path))
+    replace(home, environ, path, whole[: len(whole) - len(old)] + edited(old, place, value, wanted, path), check)
     return True
 
 
@@ -114,7 +117,7 @@ def reads_as(text: str, wanted: dict[str, Any]) -> bool:
         return False
 
 
-def replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> None:
+def replace(home: Home, environ: Mapping[str, str], path: Path, text: str, check: Callable[[Config], None] | None = None) -> None:
     """Put the text in place of the file once the whole configuration was read from it."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
@@ -124,7 +127,9 @@ def replace(home: Home, environ: Mapping[str, str], path: Path, text: str) -> No
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        config.load(home, environ, path=part)
+        settings = config.load(home, environ, path=part)
+        if check is not None:
+            check(settings)
         os.replace(part, path)
         paths.flush(path.parent)
     finally:

@@ -74,6 +74,7 @@ from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
+from appliance.service.unworkable import require_workable
 from appliance.service.web_process import WebProcess, build_web_process
 from appliance.store import visibility
 from appliance.work.briefing import Briefing
@@ -338,7 +339,7 @@ class Core:
             **self.commands.status(),
             "entries": self.entries.count(),
             "search": to_plain(self.indexer.status()),
-            "faults": home_faults.listing(self.home, self.store),
+            "faults": [*home_faults.listing(self.home, self.store), *home_faults.next_start(self.home, self.base.environ)],
             "folder": self.box_folder.status(),
             "plugins": self.plugins.plain(),
             "answering": self.inbox.busy(),
@@ -363,6 +364,7 @@ class Core:
             self.vault.settle(self.home, self.base.environ)  # what it read stays in our memory until we are started again
             try:
                 keys, settings = self.live.reload(), self.live.current
+                require_workable(self.home, settings, keys)
                 self.web.reload(settings.tools)
                 if self.policy.gate.reload() == "skipped":
                     raise Busy("the policy is being read by somebody else", hint="reload once more")

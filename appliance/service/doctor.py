@@ -26,6 +26,7 @@ from appliance.service import home_faults, home_setup
 from appliance.service.checks import database, machine, upkeep
 from appliance.service.checks.finding import Finding
 from appliance.service.checks.table_process import BRIEF_S, TableCheck
+from appliance.service.unworkable import find_unworkable
 from appliance.sessions.outbox import Outbox
 from appliance.skills import catalog
 from appliance.store import disk_faults
@@ -150,6 +151,8 @@ def _home(home: Home, is_repairing: bool) -> Finding:
 def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
     settings = config.load(home, environ)
     policy_file.of(home, settings, environ)
+    if found := list(find_unworkable(home, settings)):
+        return Finding("configuration", "problem", "; ".join(error.message for error in found), found[0].hint)
     return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
 
 

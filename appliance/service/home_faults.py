@@ -4,9 +4,11 @@ Found without writing anything, because `owlbox status` asks. `doctor` looks har
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from appliance.errors import OwlError
+from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.store import disk_faults
 from appliance.store.database import Store
@@ -26,6 +28,15 @@ def listing(home: Home, store: Store) -> list[str]:
     """All of them, the disk first."""
     fault = disk(home, store)
     return [*([str(fault)] if fault else []), *closed(home)]
+
+
+def next_start(home: Home, environ: Mapping[str, str]) -> list[str]:
+    """What would keep the next core from starting: a configuration that was broken under this one."""
+    try:
+        config.load(home, environ)
+    except OwlError as error:
+        return [f"the next start fails, the configuration cannot be used: {error}"]
+    return []
 
 
 def disk(home: Home, store: Store) -> OwlError | None:
