@@ -1,4 +1,4 @@
-"""Values of the configuration that can be read and cannot work: a zone nobody knows, a file that is not there, a disk that is not mounted.
+"""Values of the configuration that can be read and cannot work: an unknown zone, a missing file, a disk that is not mounted.
 
 Asked when a key is set, when a running core reads its file again, and by the doctor. A core starts with such values all the same: a
 stick that was pulled out must cost the backup and nothing else. Servers and hosts are not asked whether they answer.
