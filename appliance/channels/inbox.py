@@ -161,7 +161,7 @@ class Inbox:
             )
             if seen:
                 return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
-            self._outbox.require_room()
+            self._outbox.require_room(is_person=True)
             self._runs.touch_session(inbound)
             run = self._run_for(inbound if thread is None else replace(inbound, thread=thread()))
             whose = self._runs.person(self._runs.get(run).session)

@@ -156,14 +156,11 @@ class Outbox:
                 return int(rows[0][0])
             return int(execute("SELECT id FROM outbox WHERE key = ?", (notification.key,))[0][0])
 
-    def require_room(self) -> None:
-        """Busy "queue full" when as many prompts and notifications wait as may."""
-        waiting = int(
-            self._store.value(
-                f"SELECT (SELECT COUNT(*) FROM outbox WHERE {OPEN}) + "
-                "(SELECT COUNT(*) FROM loops WHERE status IN (100, 102) AND status = 100)"  # as their index has it
-            )
-        )
+    def require_room(self, *, is_person: bool = False) -> None:
+        """Busy "queue full" when as many prompts and notifications wait as may; for a person who asks, when as many prompts do."""
+        waiting = int(self._store.value("SELECT COUNT(*) FROM loops WHERE status IN (100, 102) AND status = 100"))  # by their index
+        if not is_person:
+            waiting += int(self._store.value(f"SELECT COUNT(*) FROM outbox WHERE {OPEN}"))
         if waiting >= self.patience.max_waiting:
             raise Busy(
                 f"queue full: {waiting} messages wait to be answered or delivered",

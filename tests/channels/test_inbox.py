@@ -41,7 +41,7 @@ from appliance.records import (
     ToolSpec,
 )
 from appliance.runtime.methods import LocalCall
-from appliance.sessions.outbox import Outbox, OutboxFilled, Patience
+from appliance.sessions.outbox import Notification, Outbox, OutboxFilled, Patience
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.tools import threads
@@ -911,6 +911,8 @@ def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..
 def test_a_full_queue_accepts_nothing_more_but_knows_what_it_has(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.outbox.patience = Patience(max_waiting=2)
+    for number in range(9):  # reminders that wait for a channel lock nobody out
+        here.outbox.put(Notification(f"reminder {number}", "ann", "hoot"))
     here.accept("one"), here.accept("two")
     with pytest.raises(Busy, match="queue full: 2"):
         here.accept("three")
