@@ -37,6 +37,7 @@ from appliance.runtime.crash_points import Passed, nobody
 from appliance.runtime.methods import MethodTable, method
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc.call_log import CallLog
+from appliance.runtime.rpc_client import STARTING_S
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service import home_faults
@@ -310,7 +311,8 @@ class Core:
             if self.broker.is_running():
                 broker = {"state": "running", **self.models.status()}
         except (Lost, Refused, DeadlineExceeded) as error:
-            broker = {"state": f"not answering: {error.message}"}
+            is_young = isinstance(error, Lost) and now_ms() - self.started_ms < STARTING_S * 1000
+            broker = {"state": "starting" if is_young else f"not answering: {error.message}"}
         latest = [run for run in self.runs.list_runs(limit=20) if run.kind != "child"]
         known = {
             "version": __version__,

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from process import Box, a_box, send, until
@@ -28,6 +29,7 @@ def test_a_core_whose_socket_is_gone_makes_it_anew(box: Box, what: str) -> None:
 def test_who_runs_is_said_when_the_socket_cannot_come_back(box: Box) -> None:
     core = box.serve()
     send(core.child.pid, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{core.child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
     (box.runtime / "core.sock").unlink()
     try:
         began_s = monotonic_s()
@@ -43,4 +45,12 @@ def test_who_runs_is_said_when_the_socket_cannot_come_back(box: Box) -> None:
     finally:
         os.kill(core.child.pid, signal.SIGCONT)
     until(core.is_up, "the core listens again", 5)
+    assert core.stop() == 0
+
+
+def test_a_broker_that_is_not_there_yet_is_starting(box: Box) -> None:
+    core = box.serve()
+    until(lambda: (box.runtime / "broker.sock").exists(), "the broker listens")
+    (box.runtime / "broker.sock").unlink()
+    assert box.json("status")["broker"]["state"] == "starting"
     assert core.stop() == 0
