@@ -51,7 +51,7 @@ def list_keys(args: argparse.Namespace, home: Home) -> int:
 
 def change(args: argparse.Namespace, home: Home) -> int:
     """Change one key once the whole configuration with it is right."""
-    from appliance.service.unworkable import require_workable
+    from appliance.service.checks.unworkable import require_workable
 
     require_owner(home)
     place, value = config.typed(home, args.key, args.value)

@@ -44,6 +44,7 @@ from appliance.service import home_faults
 from appliance.service.backups import BackupMethods
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
+from appliance.service.checks.unworkable import require_workable
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
@@ -75,7 +76,6 @@ from appliance.service.parts.workspace import build_workspace
 from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
-from appliance.service.unworkable import require_workable
 from appliance.service.web_process import WebProcess, build_web_process
 from appliance.store import visibility
 from appliance.work.briefing import Briefing

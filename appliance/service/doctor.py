@@ -26,7 +26,7 @@ from appliance.service import home_faults, home_setup
 from appliance.service.checks import database, machine, upkeep
 from appliance.service.checks.finding import Finding
 from appliance.service.checks.table_process import BRIEF_S, TableCheck
-from appliance.service.unworkable import find_unworkable
+from appliance.service.checks.unworkable import find_unworkable
 from appliance.sessions.outbox import Outbox
 from appliance.skills import catalog
 from appliance.store import disk_faults

@@ -9,7 +9,7 @@ from appliance.errors import ConfigError
 from appliance.runtime import config_edit
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service.unworkable import find_unworkable, require_workable
+from appliance.service.checks.unworkable import find_unworkable, require_workable
 
 __all__ = ["a_box"]
 VALUES = [
