@@ -2,7 +2,7 @@
 
 The file (TOML or JSON) holds `turns`, an optional `title` and an optional `otherwise`. A turn:
 
-    match          regular expression looked for in the last message of the user
+    match          regular expression looked for in the last message of the user; ^ and $ are those of any of its lines
     text | chunks  what to say, whole (cut every `chunk_size` characters) or piece by piece
     delay_s        wait before the first piece; chunk_delay_s: before every later one
     reasoning      thoughts, sent before the text
@@ -237,7 +237,7 @@ def _parse_pattern(table: _Checked) -> re.Pattern[str] | None:
     if "match" not in table.raw:
         return None
     try:
-        return re.compile(table.raw["match"])
+        return re.compile(table.raw["match"], re.MULTILINE)
     except re.error as error:
         table.fail("match", f"not a regular expression: {error}")
 
