@@ -4,7 +4,7 @@
 9am in the evening, is `Unread`. Knows no words, no days and no rules. Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 
 from msgspec import Struct
@@ -67,6 +67,12 @@ def check(hour: int, minute: int, half: str, *, is_loose: bool) -> Time:
     return Time(hour, minute, half or ("24" if not 1 <= hour <= 12 else ""), is_loose and not half and 1 <= hour <= 12)
 
 
+def is_possible(parts: Mapping[str, int]) -> bool:
+    """Whether a clock shows these digits; `rest` are some that stood behind the seconds, or in their place and were not two."""
+    hour, minute, second = parts["h"], parts.get("min", 0), parts.get("s", 0)
+    return (hour < 24 or (hour, minute, second) == (24, 0, 0)) and minute < 60 and second < 60 and "rest" not in parts
+
+
 def earlier(time: Time, minutes: int) -> Time:
     """So much earlier, in the same half of the day as the hour that was said; over midnight where that is known."""
     total = time.hour * 60 + time.minute - minutes
@@ -74,7 +80,7 @@ def earlier(time: Time, minutes: int) -> Time:
         total %= 12 * 60  # ten to one
         total += 12 * 60 if total < 60 else 0
     hour, minute = divmod(total % 1440, 60)
-    return Time(hour, minute, "24" if time.half else "", time.is_loose)
+    return Time(hour, minute, "24" if time.half else "", time.is_loose, time.second)
 
 
 def within(times: Iterable[Time], part: str) -> list[tuple[int, int]]:

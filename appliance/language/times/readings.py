@@ -204,7 +204,10 @@ def note_part(reading: Reading, part: str) -> None:
 
 
 def clock(reading: Reading, match: Match) -> None:
-    reading.times.append(match.get("time"))
+    time = match.get("time")
+    if time.second and match.has("in"):  # in 1:30:15 is a length of time
+        raise Unread
+    reading.times.append(time)
 
 
 def hour(reading: Reading, match: Match) -> None:
@@ -238,6 +241,8 @@ def window(reading: Reading, match: Match) -> None:
     if reading.window is not None:
         raise Unread
     first, last = bounds(match)
+    if first.second or last.second:
+        raise Unread
     start, end = first.hour * 60 + first.minute, last.hour * 60 + last.minute
     if first.is_loose and last.half == "pm" and start + 720 < end:
         start += 720  # from 2 to 4pm
@@ -258,6 +263,8 @@ def anchor(reading: Reading, match: Match) -> None:
     if reading.anchor is not None:
         raise Unread
     (time,) = bounds(match)
+    if time.second:
+        raise Unread
     reading.anchor = time.hour * 60 + time.minute
 
 

@@ -111,6 +111,8 @@ def _time(hour: float, minute: float = 0, half: str = "", *, is_loose: bool = Fa
 
 def _clock(match: Match) -> Kinds:
     parts = match.get("clock")
+    if not clock_times.is_possible(parts):
+        raise Unread
     time = _time(parts["h"], parts.get("min", 0), match.get("ampm", ""))
     token = match.tokens[match.start]
     is_written = "zero" in token.kinds

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language.times import grammar, misspelled, recurrence, rules, timezones
+from appliance.language.times import clock_times, grammar, misspelled, recurrence, rules, timezones
 from appliance.language.times.clock_times import Time, Unread
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.patterns import Encoded
@@ -248,8 +248,7 @@ def _require_possible(found: Sequence[Token], said: str) -> None:
         end = token.end
         is_wrong = False
         if "clock" in token.kinds:
-            parts = token.kinds["clock"]
-            is_wrong = parts["h"] > 24 or parts.get("min", 0) > 59
+            is_wrong = not clock_times.is_possible(token.kinds["clock"])
         elif "date" in token.kinds:
             _, month, day = token.kinds["date"]
             is_wrong = not 1 <= month <= 12 or not 1 <= day <= LONGEST_MONTHS[month - 1]

@@ -37,7 +37,7 @@ NUMERIC: tuple[tuple[str, "re.Pattern[str]"], ...] = tuple(
     for kind, pattern in (
         ("date", r"(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?!\d)(?:[tT](?=\d))?"),
         ("date", r"(?P<y>\d{4})/(?P<m>\d{1,2})/(?P<d>\d{1,2})(?!\d)"),
-        ("clock", r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2}))?(?!\d)"),
+        ("clock", r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::(?P<s>\d{2}))?(?::(?P<rest>\d+))*(?!\d)"),
         ("slash", r"(?P<a>\d{1,2})/(?P<b>\d{1,2})(?:/(?P<y>\d{4}))?(?!\d)"),
         ("date", r"(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?:(?P<y>\d{4})(?!\d))?"),
         ("dotted", r"(?P<a>\d{1,2})\.(?P<b>\d{2})(?![\d.]\d)"),

@@ -528,6 +528,41 @@ def test_a_time_that_no_clock_or_calendar_has_is_refused_by_its_name(said: str, 
         read(said, NOW, ZONE)
 
 
+@pytest.mark.parametrize(
+    ("said", "moment"),
+    [
+        ("in 90 seconds", "10:01:30"),
+        ("in 1m30s", "10:01:30"),
+        ("in 1 hour, 2 minutes and 3 seconds", "11:02:03"),
+        ("at 14:30:15", "14:30:15"),
+        ("today at 2:30:15pm", "14:30:15"),
+        ("this evening at 7:30:15", "19:30:15"),
+        ("10 minutes before 14:30:15", "14:20:15"),
+    ],
+)
+def test_seconds_are_read(said: str, moment: str) -> None:
+    found = time_expression.split(f"{said} take the egg out", LEXICON, NOW, ZONE)
+    assert (found.text, found.when) == ("take the egg out", said) and found.rule is not None
+    at = datetime.fromtimestamp(recurrence.at(found.rule) / 1000, timezones.find(ZONE))
+    assert at.strftime("%Y-%m-%d %H:%M:%S") == f"2026-11-22 {moment}"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("at 14:30:75", "at 14:30:5", "at 14:30:15:20", "at 24:00:05", "in 1:30:15", "every day at 14:30:15"),
+        *("every hour from 14:30:15 to 18:00", "every hour starting at 14:30:15", "tomorrow at 14:30:75"),
+    ],
+)
+def test_seconds_that_no_clock_has_and_those_of_what_repeats_are_refused_and_not_cut_off(said: str) -> None:
+    with pytest.raises(BadInput):
+        read(said, NOW, ZONE)
+    try:
+        assert time_expression.split(f"take the egg out {said}", LEXICON, NOW, ZONE).rule is None
+    except BadInput as refused:
+        assert refused.hint
+
+
 @pytest.mark.parametrize("said", ["on 5/6", "5/6/2027"])
 def test_a_date_that_may_be_two_is_refused(said: str) -> None:
     with pytest.raises(BadInput, match="two days"):
