@@ -20,6 +20,7 @@ from appliance.errors import BadInput, NotFound
 SERVICE_HOME = Path("/var/lib/owlbox")
 SERVICE_RUNTIME = Path("/run/owlbox")
 SERVICE_TOOL = Path("/run/owlbox-tool/tool.sock")
+MAX_HOME_BYTES = 400  # SQLite opens no path of more than 504; the longest name below a home has some 80
 
 FOLDERS = (
     "box/roles",
@@ -113,12 +114,16 @@ class Home(NamedTuple):
 
 
 def find_home(chosen: str | None, environ: Mapping[str, str]) -> Home:
-    """The home named by --home, else OWLBOX_HOME, else the user's data folder."""
+    """The home named by --home, else OWLBOX_HOME, else the user's data folder; BadInput where no database could be in it."""
     name = chosen or environ.get("OWLBOX_HOME") or ""
-    if name:
-        return Home(Path(name).expanduser().absolute())
     data = environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return Home(Path(data) / "owlbox")
+    root = Path(name).expanduser().absolute() if name else Path(data) / "owlbox"
+    size = max(len(os.fsencode(path)) for path in (root, os.path.realpath(root)))
+    if size > MAX_HOME_BYTES:
+        shown = f"{str(root)[:40]}…{str(root)[-20:]}"
+        hint = "choose a folder with a shorter path: owlbox --home DIR, or OWLBOX_HOME"
+        raise BadInput(f"the path of home {shown} has {size} bytes, at most {MAX_HOME_BYTES} can be used", hint=hint)
+    return Home(root)
 
 
 def runtime_folder(home: Home, environ: Mapping[str, str], *, make: bool = False) -> Path:

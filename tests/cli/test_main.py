@@ -84,6 +84,22 @@ def test_init_leaves_a_folder_with_other_things_alone(empty: Box) -> None:
     assert os.listdir(empty.home.root) == ["taxes.txt"]
 
 
+def test_a_path_in_which_no_database_could_be_is_refused_before_anything_is_made(tmp_path: Path, runtime: Path) -> None:
+    root = tmp_path / "a"
+    while len(bytes(root)) < paths.MAX_HOME_BYTES - 250:
+        root = root / ("a" * 100)
+    root = root / ("a" * (paths.MAX_HOME_BYTES - len(bytes(root)) - 1)) / "b"
+    (tmp_path / "link").symlink_to(root)
+    for place in (root, tmp_path / "link"):
+        for command in ("init", "serve", "status"):
+            done = Box(Home(place), clean_environ(tmp_path, runtime)).run(command)
+            assert done.returncode == 2 and "has 402 bytes, at most 400" in done.stderr and "shorter path" in done.stderr
+    assert not (tmp_path / "a").exists()
+    longest = Box(Home(root.parent), clean_environ(tmp_path, runtime))
+    assert longest.run("init").returncode == 0
+    assert longest.run("backup").returncode == 0
+
+
 @pytest.mark.covers("B-151", "B-152")
 def test_two_homes_share_nothing_and_nothing_is_written_elsewhere(tmp_path: Path, runtime: Path) -> None:
     environ = clean_environ(tmp_path, runtime)
