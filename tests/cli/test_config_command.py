@@ -47,7 +47,7 @@ def test_what_was_set_is_marked_and_found_by_a_word(box: Home, capsys: pytest.Ca
         ("heartbeat.enabled", "no", "enabled = false"),
         ("system.admin_users", '["ada"]', 'admin_users = ["ada"]'),
         ("providers.attic.timeout_s", "9", "timeout_s = 9.0"),
-        ("models.default", "${X:-owl}", 'default = "${X:-owl}"'),
+        ("heartbeat.prompt", "${X:-owl}", 'prompt = "${X:-owl}"'),
     ],
 )
 def test_one_key_is_changed_and_nothing_else(

@@ -9,6 +9,7 @@ from appliance.errors import ConfigError
 from appliance.runtime import config_edit
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
+from appliance.secrets.vault import Vault
 from appliance.service.checks.unworkable import find_unworkable, require_workable
 
 __all__ = ["a_box"]
@@ -23,6 +24,11 @@ VALUES = [
     ("channels.email.imap_host", "https://mail.example.org/"),
     ("channels.email.smtp_host", "mail example"),
     ("providers.acme.ca_file", "/nowhere/ca.pem"),
+    ("providers.acme.key", "secret:llm/acme"),
+    ("channels.email.password", "secret:channel/email"),
+    ("models.default", "no-such-model"),
+    ("models.embedding", "no-such-model"),
+    ("routes.own.model", "no-such-model"),
 ]
 
 
@@ -35,6 +41,8 @@ def set_key(home: Home, key: str, value: str) -> None:
 def test_a_value_that_cannot_work_is_refused_with_its_key(home: Home, key: str, value: str) -> None:
     if key.startswith("providers."):
         home.config.write_text('[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    if key.startswith("routes."):
+        home.config.write_text('[routes.own]\nprovider = "local"\nmodel = ""\n')
     before = home.config.read_bytes() if home.config.exists() else b""
     with pytest.raises(ConfigError) as refused:
         set_key(home, key, value)
@@ -44,7 +52,12 @@ def test_a_value_that_cannot_work_is_refused_with_its_key(home: Home, key: str, 
 
 def test_values_that_work_are_taken(home: Home, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("four words that nobody knows\n")
+    Vault(home.vault).set("channel/email", "a password that nobody knows")
+    home.models.mkdir(parents=True, exist_ok=True)
+    (home.models / "own-model-q8.gguf").write_bytes(b"GGUF")
     taken = (
+        ("channels.email.password", "secret:channel/email"),
+        ("models.default", "own-model"),
         ("system.timezone", "Europe/Berlin"),
         ("backups.target", str(tmp_path / "far")),
         ("backups.target", "sftp://owl@nas.local/backups"),
