@@ -9,7 +9,6 @@ from appliance.errors import ConfigError
 from appliance.runtime import config_edit
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.secrets.vault import Vault
 from appliance.service.checks.unworkable import find_unworkable, require_workable
 
 __all__ = ["a_box"]
@@ -24,8 +23,6 @@ VALUES = [
     ("channels.email.imap_host", "https://mail.example.org/"),
     ("channels.email.smtp_host", "mail example"),
     ("providers.acme.ca_file", "/nowhere/ca.pem"),
-    ("providers.acme.key", "secret:llm/acme"),
-    ("channels.email.password", "secret:channel/email"),
     ("models.default", "no-such-model"),
     ("models.embedding", "no-such-model"),
     ("routes.own.model", "no-such-model"),
@@ -52,11 +49,9 @@ def test_a_value_that_cannot_work_is_refused_with_its_key(home: Home, key: str, 
 
 def test_values_that_work_are_taken(home: Home, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("four words that nobody knows\n")
-    Vault(home.vault).set("channel/email", "a password that nobody knows")
     home.models.mkdir(parents=True, exist_ok=True)
     (home.models / "own-model-q8.gguf").write_bytes(b"GGUF")
     taken = (
-        ("channels.email.password", "secret:channel/email"),
         ("models.default", "own-model"),
         ("system.timezone", "Europe/Berlin"),
         ("backups.target", str(tmp_path / "far")),

@@ -1,4 +1,4 @@
-"""Values of the configuration that can be read and cannot work: an unknown zone, a missing file, model or secret, no disk.
+"""Values of the configuration that can be read and cannot work: an unknown zone, a missing file or model, no disk.
 
 Asked when a key is set, when a running core reads its file again, and by the doctor. A core starts with such values all the same: a
 stick that was pulled out must cost the backup and nothing else. Servers and hosts are not asked whether they answer.
@@ -12,10 +12,8 @@ from pathlib import Path
 from appliance.errors import ConfigError, OwlError
 from appliance.language.times import timezones
 from appliance.models import catalogue
-from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
-from appliance.secrets.vault import PREFIX, Vault
 from appliance.service import backup_target, sealed_backups
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9.:_-]{1,253}")
@@ -28,7 +26,6 @@ def find_unworkable(home: Home, settings: Config) -> Iterator[ConfigError]:
     yield from _check_files(home, settings)
     yield from _check_hosts(settings)
     yield from _check_models(home, settings)
-    yield from _check_secrets(home, settings)
 
 
 def require_workable(home: Home, settings: Config, keys: Collection[str]) -> None:
@@ -114,20 +111,6 @@ def _check_models(home: Home, settings: Config) -> Iterator[ConfigError]:
         if model and catalogue.in_use(home, model) is None:
             hint = f"owlbox model add {model}, when owlbox model list has it; or name one that is installed"
             yield ConfigError(f"{key} = {model!r} is no model in {home.models}", key=key, hint=hint)
-
-
-def _check_secrets(home: Home, settings: Config) -> Iterator[ConfigError]:
-    """Names that the vault has not, which its file tells without a key; a file that cannot be read is for the doctor."""
-    vault = Vault(home.vault)
-    for key, value, _, known in config.listed(settings):
-        if known.is_secret and isinstance(value, str) and value.startswith(PREFIX):
-            name = value.removeprefix(PREFIX)
-            try:
-                is_kept = vault.has(name)
-            except (OSError, OwlError):
-                return
-            if not is_kept:
-                yield ConfigError(f"{key} = {value!r}: there is no such secret", key=key, hint=f"first: owlbox secret set {name}")
 
 
 def _name_key(key: str, error: OwlError) -> ConfigError:
