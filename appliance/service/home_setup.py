@@ -83,6 +83,6 @@ def close(home: Home) -> list[str]:
 
 def _host_error(error: OSError, home: Home) -> OwlError:
     where = error.filename or home.root
-    return disk_faults.explain_fault(error) or BadInput(
+    return disk_faults.explain_fault(error, home.root) or BadInput(
         f"cannot make {where}: {error.strerror}", hint="choose another folder with --home"
     )

@@ -18,11 +18,11 @@ ON_A_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 CHAIN = 6  # errors that were raised from each other
 
 
-def explain_fault(error: BaseException | None) -> OwlError | None:
+def explain_fault(error: BaseException | None, place: Path | None = None) -> OwlError | None:
     """Our error for the system's, or for the one that it was raised from, when it is the disk's fault; None for others.
 
-    Where the system names no file, as for a write to an open one, the words do without; a terminal that is gone gives EIO, too,
-    so that this one needs a file. An error of ours that says already what to wait for stays.
+    Where the system names no file, as for a write to an open one, `place` is named, or none; a terminal that is gone gives EIO,
+    too, so that this one needs a file. An error of ours that says already what to wait for stays.
     """
     for _ in range(CHAIN):
         if error is None or isinstance(error, Unavailable):
@@ -30,7 +30,7 @@ def explain_fault(error: BaseException | None) -> OwlError | None:
         if isinstance(error, OSError) and error.errno in ON_A_DISK:
             name = error.filename2 or error.filename
             path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
-            return disk_fault(error.errno, path) if path is not None or error.errno != errno.EIO else None
+            return disk_fault(error.errno, path or place) if path is not None or error.errno != errno.EIO else None
         error = error.__cause__ or error.__context__
     return None
 

@@ -160,7 +160,7 @@ def test_no_home(tmp_path: Path, runtime: Path) -> None:
 # The checkout may lie where that user cannot look: all is imported before.
 AS_NOBODY = f"""
 import os, sys
-from appliance.cli import main as cli, screen, session
+from appliance.cli import main as cli, screen, service, session
 from appliance.service import core, daemon, home_setup
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 sys.exit(cli.main())
