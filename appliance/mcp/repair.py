@@ -31,6 +31,7 @@ LEFT_OUT = "owlbox/left-out"  # in the `_meta` of a list: what was taken out of 
 NONE = "what it answers is no message of MCP"
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of half a character, whole pairs as well
 MAX_KEPT = content.MAX_CHARS  # characters of all parts of a result together
+NOTE_BYTES = 80  # left for the words that say that a part was cut
 Item = SessionMessage | Exception
 Transport = AbstractAsyncContextManager[tuple[Any, Any]]
 
@@ -147,7 +148,7 @@ def bounded(said: dict[str, Any], limit: int = MAX_KEPT) -> dict[str, Any]:
         size = _size(block)
         text = block.get("text")
         if size > left and isinstance(text, str):
-            part = text.encode("utf-8", "replace")[: max(0, left)].decode("utf-8", "ignore")
+            part = text.encode("utf-8", "replace")[: max(0, left - NOTE_BYTES)].decode("utf-8", "ignore")
             block, size = {**block, "text": f"{part}\n[cut: {len(part)} of {len(text)} characters kept]"}, left
         elif size > left:
             block, size = _text(f"[a block of kind {block.get('type')!s:.40}, {size} bytes: too large]"), 0

@@ -13,16 +13,16 @@ from appliance.work.jobs import Jobs
 def message(
     content: Annotated[str, "what to say, at most 10240 bytes"] = "",
     target: Annotated[str | None, "core for the person of this conversation, or person:NAME"] = CORE,
-    type: Annotated[str | None, "what kind of message it is"] = NOTIFICATION,
-    session_id: Annotated[str | None, "another conversation to send it in"] = None,
-    file: Annotated[str, "a file that goes with it: /work/plan.pdf, box://manuals/boiler.pdf, or words of its name"] = "",
+    type: Annotated[str, "what kind of message it is"] = NOTIFICATION,
+    session_id: Annotated[str, "another conversation to send it in"] = "",
+    file: Annotated[str, "a file to send: its path, or words of its name"] = "",
     *,
     postbox: Postbox,
     jobs: Jobs,
     caller: Caller,
 ) -> Reply[Posted]:
     """Send a message or a file to the person beside your answer."""
-    made = Message(content, target or CORE, type or NOTIFICATION, session_id or "", file)
+    made = Message(content, target or CORE, type or NOTIFICATION, session_id, file)
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
     sent = postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)

@@ -47,7 +47,7 @@ def change(home: Home, old: str, text: str = "owl") -> str:
         ("# a\n\n[system]\n# b\n\n\n# c\n", None),
         ('[routes.x]\nprovider = "local"\nmodel = "a"\n', None),
         ('[prompt]\nsystem_prompt_override = """\n[models]\ndefault = "no"\n"""\n[models]\ndefault = "a"\n', None),
-        ('[models]\n[system]\nname = "default = 1"\n', '[models]\ndefault = "owl"\n[system]\nname = "default = 1"\n'),
+        ('[models]\n[backups]\ntarget = "default = 1"\n', '[models]\ndefault = "owl"\n[backups]\ntarget = "default = 1"\n'),
     ],
 )
 def test_only_the_key_changes(home: Home, old: str, new: str | None) -> None:
