@@ -109,7 +109,8 @@ OWN = """
 """.split()
 # Told to a person or a program, who are no run; or without a text.
 TOLD = """
-    backup.list backup.make call.list core.health core.metrics core.shutdown core.status prompt.size skill.list skill.review
+    backup.list backup.make call.list core.health core.metrics core.shutdown core.status prompt.size
+    skill.list skill.skipped skill.review
     skill.search skill.view sql.query tool.list memory.export memory.list memory.search memory.topics memory.view run.stop
     thread.delete thread.end thread.list thread.view history.list history.search run.abort run.path run.state run.tree
     run.view session.archive session.close session.delete session.export session.list session.view thread.export entry.get

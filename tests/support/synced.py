@@ -37,7 +37,7 @@ model.first_offer model.offer model.plan model.providers model.bench notice.foll
 people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
 run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
-skill.list skill.offers skill.review skill.search skill.view sql.query
+skill.list skill.offers skill.review skill.skipped skill.search skill.view sql.query
 stream.list thread.export thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log
 worker.view
 """.split()
@@ -124,6 +124,7 @@ def main() -> None:
     call("entry.cp", ref="memory://tea", target="memory://cup")
     call("entry.mv", ref="memory://cup", target="memory://mug")
     call("entry.rm", ref="memory://mug")
+    call("entry.trust", ref="memory://tea")
     for method, more in (("entry.resolve", {"is_accepted": True}), ("run.resolve", {"action": "reject"})):
         core.verbs.perform(Actor("model", run, *core.runs.moment(run)), "set", {"ref": "plan.md", "body": method})
         [waiting] = table.call("entry.waiting", {"run": run})

@@ -27,7 +27,7 @@ def test_questions_are_asked_on_the_screen_and_a_place_sets_the_time_zone(core: 
         await seen.type("English")
         await seen.shows("2/6 What shall I call you?", "/back goes back")
         await seen.press("escape")
-        await seen.shows("asked the next time", "box/notes", "Ask the owl")
+        await seen.shows("asked the next time", "Put notes (Markdown)", "Ask the owl")
 
     async def to_the_end(seen: Seen) -> None:
         await seen.shows("2/6 What shall I call you?")

@@ -81,6 +81,7 @@ BY_METHOD = {
     "read_large_result.id": "result",
     "run.write.ref": "run_ref",
     "message.target": "recipient",
+    "message.file": "entry",
     "grant.add.target": "",
     "delegate.target": "",
     "delegate.context": "",
