@@ -463,7 +463,7 @@ class Guide:
         known = self.effects.stored_memories()
         if not known:
             return Say(intent.language.say("no_memories"))
-        lines = [f"- {' '.join(text.split())}" for _, text in known[-MOST_LISTED:]]
+        lines = [f"- {' '.join(text.split())} [{shown_source(ref)}]" for ref, text in known[-MOST_LISTED:]]
         return Say("\n".join([intent.language.say("memories"), *lines]))
 
     # -- notes ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spoken import spoken
 from stores import new_store
 from test_database import child, finished, killed, until
 
@@ -54,7 +55,7 @@ Speech = Callable[[Ask, Cancel], Iterator[Piece | Finish]]
 
 def echo(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
     """Says the last message of the person, backwards, without the line that says when it was sent."""
-    yield Piece(ask.messages[-1].content.rpartition("\n")[2][::-1])
+    yield Piece(spoken(ask.messages[-1].content)[::-1])
     yield Finish("stop")
 
 
@@ -326,7 +327,7 @@ def test_every_port_of_a_turn_takes_a_double(desk: Callable[..., Desk]) -> None:
     here = desk(call_then_echo, look=lambda cancel: "two owls")
     assert here.answer("how many?")[-1] == LoopEnded(200, "ok")
     assert isinstance(here.model, Voice)
-    assert [m.content.rpartition("\n")[2] for m in here.model.asks[-1].messages] == ["how many?", "", "two owls"]
+    assert [spoken(m.content) for m in here.model.asks[-1].messages] == ["how many?", "", "two owls"]
     assert {a.person for a in here.model.asks} == {here.runs.sessions()[0]["person"]} != {""}
 
 
@@ -373,7 +374,7 @@ def test_two_messages_of_one_thread_are_answered_one_after_the_other(desk: Calla
     assert [list(s)[-1] for s in (first, second, third)] == [LoopEnded(200, "ok")] * 3
     said = [e.content for e in here.runs.events(run)]
     assert (said[:1], said[3:]) == (["one"], ["eno", "owt", "eerht"])
-    asked = [[m.content.rpartition("\n")[2] for m in a.messages] for a in here.model.asks]  # type: ignore[attr-defined]
+    asked = [[spoken(m.content) for m in a.messages] for a in here.model.asks]  # type: ignore[attr-defined]
     assert asked == [["one"], ["one", "eno", "two"], ["one", "eno", "two", "owt", "three"]]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 import pytest
+from spoken import spoken
 from stores import new_store
 from test_database import until
 from test_inbox import Desk, Speech, Voice, call_then_echo, echo, until_stopped
@@ -373,7 +374,7 @@ def test_answer_that_cannot_be_kept_is_delivered_and_kept_later(tmp_path: Path) 
 
     def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         yield Piece("The answer")
-        if ask.messages[-1].content == "first":
+        if spoken(ask.messages[-1].content) == "first":
             lock.execute("BEGIN IMMEDIATE")  # from now on nothing can be written
         yield Finish("stop", provider="double", model="d")
 
@@ -398,7 +399,7 @@ def test_answer_that_cannot_be_kept_is_delivered_and_kept_later(tmp_path: Path) 
 def test_other_model_is_told_while_it_answers(store: Store) -> None:
     def speak(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         yield Piece("hoot")
-        yield Finish("stop", provider="double", model=ask.messages[-1].content)
+        yield Finish("stop", provider="double", model=spoken(ask.messages[-1].content))
 
     bench = Bench(store, speak)
     run = bench.desk.accept("owl")
@@ -441,14 +442,14 @@ class Way:
 def test_export_is_one_private_file_whole_or_not_at_all(bench: Bench, tmp_path: Path) -> None:
     bench.desk.answer("y" * 90_000)
     target = tmp_path / "deep" / "er" / "ann.jsonl"
-    assert annals._write_stream(Way(bench), "session.export", "local:ann", str(target)) == 0
+    assert annals.write_stream(Way(bench), "session.export", "local:ann", str(target)) == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert stat.S_IMODE(target.parent.stat().st_mode) == 0o700
     lines = target.read_text("utf-8").splitlines()
     assert len(json.loads(next(line for line in lines if '"role": "user"' in line))["content"]) == 90_000
     before = target.read_bytes()
     with pytest.raises(NotFound):
-        annals._write_stream(Way(bench), "session.export", "local:nobody", str(target))
+        annals.write_stream(Way(bench), "session.export", "local:nobody", str(target))
     assert target.read_bytes() == before and [p.name for p in target.parent.iterdir()] == ["ann.jsonl"]
 
 
@@ -456,7 +457,7 @@ def test_export_is_one_private_file_whole_or_not_at_all(bench: Bench, tmp_path: 
 def test_folder_of_files_is_read_as_far_as_it_can_be(bench: Bench, tmp_path: Path) -> None:
     bench.desk.answer("one")
     folder = tmp_path / "sessions" / "user"
-    annals._write_stream(Way(bench), "session.export", "local:ann", str(folder / "good.jsonl"))
+    annals.write_stream(Way(bench), "session.export", "local:ann", str(folder / "good.jsonl"))
     (folder / "bad.jsonl").write_bytes(b"\xff\xfe nonsense\n{half\n")
     (folder / "notes.txt").write_text("not ours")
     found = annals.files([str(tmp_path / "sessions")])
@@ -476,7 +477,7 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     bench.call("run.act", prompt="one", model="double", alias="first")
     bench.call("run.fork", run="first", alias="fork")
     target = tmp_path / "ann.jsonl"
-    annals._write_stream(Way(bench), "session.export", bench.runs.sessions()[0]["id"], str(target))
+    annals.write_stream(Way(bench), "session.export", bench.runs.sessions()[0]["id"], str(target))
     session = bench.runs.sessions()[0]["id"]
     new_store(home.database).close()
     home.config.write_text("")

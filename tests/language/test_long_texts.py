@@ -1,5 +1,6 @@
 """Texts that others write take time in proportion to their length: what took minutes, or froze every thread, in 4,000 letters."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +10,16 @@ import pytest
 from appliance.agent.planning import effect_plans
 from appliance.channels import preferred_channel
 from appliance.channels.connectors.slack import plain_text
+from appliance.errors import BadInput
 from appliance.knowledge import indexer, note_lines
 from appliance.language import sentences, support
+from appliance.language.languages import Languages
+from appliance.language.times import time_expression
 from appliance.memory import memory_document
 from appliance.text import markdown
 
 N = 20_000
+LANGUAGES = Languages()
 GAP = " " * N
 TEXTS: dict[str, tuple[Callable[[str], Any], str]] = {
     "a heading of a note": (note_lines.read, f"# a{GAP}b #"),
@@ -30,6 +35,19 @@ TEXTS: dict[str, tuple[Callable[[str], Any], str]] = {
     "a channel": (preferred_channel.PREFERRED.search, "\n" * N + "x"),
     "marks of Slack": (plain_text, "<" * N + "<a|" * N),
 }
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [("fr", "rappelle-moi " + "le " * 60), ("es", "recuérdame " + "el " * 60), ("de", "erinnere mich " + "der " * 60),
+     ("en", "remind me " + "the " * 2000), ("en", "remind me " + "@" * 2000)],
+)  # fmt: skip
+def test_a_word_of_two_kinds_said_often_does_not_double_the_work_of_reading_a_time(language: str, words: str) -> None:
+    lexicon = next(one for one in LANGUAGES.all if one.name == language).lexicon
+    began_s = time.process_time()
+    with contextlib.suppress(BadInput):
+        time_expression.split(words, lexicon, 1_772_704_800_000)
+    assert time.process_time() - began_s < 2.0  # 15 of them took minutes
 
 
 @pytest.mark.parametrize("name", TEXTS)

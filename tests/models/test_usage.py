@@ -116,7 +116,7 @@ def test_of_each_person_the_newest_thousand_are_kept_and_the_sums_of_all(store: 
 @pytest.mark.covers("R-201")
 def test_a_turn_keeps_everything_that_a_finish_says() -> None:
     kept = {item.name for item in fields(TurnCost)}
-    assert kept == {item.name for item in fields(Finish)} - {"tool_calls", "reasoning"}
+    assert kept == {item.name for item in fields(Finish)} - {"tool_calls", "reasoning", "sureness"}
 
 
 # -- words -------------------------------------------------------------------------------------------------

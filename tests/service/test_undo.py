@@ -519,7 +519,7 @@ def test_history_that_is_too_much_to_send_says_what_it_leaves_out(bench: Bench) 
     for number in range(80):
         bench.entries.set("memory://long", f"{number:05} " * 1300)
 
-    shown = EntryMethods(bench.entries, bench.runs, *[None] * 4)  # type: ignore[arg-type]
+    shown = EntryMethods(bench.entries, bench.runs, *[None] * 5)  # type: ignore[arg-type]
     found = shown.history("memory://long", 100, patch=True)
     assert len(found) == 80 and found[0]["patch"] and found[-1]["is_cut"] and not found[-1]["patch"]
     assert sum(len(change["patch"]) for change in found) <= 400_000

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from spoken import spoken
 from stores import new_store
 from test_database import child, killed
 from test_inbox import Glass, Quiet, Speech, Voice, echo
@@ -191,7 +192,7 @@ def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
     begun, go = threading.Event(), threading.Event()
 
     def speech(ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
-        said.append(ask.messages[-1].content.rpartition("\n")[2])
+        said.append(spoken(ask.messages[-1].content))
         begun.set()
         assert go.wait(60)
         yield Piece("Done.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 from record_tools import replace
+from spoken import spoken
 from stores import new_store
 from test_database import child, killed, until
 
@@ -691,7 +692,7 @@ def test_outputs_of_predecessors_are_in_the_first_message(desk: Callable[..., De
     two = here.add("write a report", "About the owls.", blocked_by=(one,))
     assert here.tick() and here.tasks.get(two).status == "complete"
     text = first_message(here)
-    assert text.startswith("Task: write a report\n\nAbout the owls.")
+    assert spoken(text).startswith("Task: write a report\n\nAbout the owls.")
     assert f"{PREDECESSORS}:\n[task {one}: count owls]\nx" in text
 
 
@@ -701,7 +702,7 @@ def test_texts_of_a_task_and_fitting_notes_are_in_the_first_message(desk: Callab
     here.done(name="owls of the barn", context_ids=("note://barn", "note://nowhere"))
     text = first_message(here)
     assert "[note://barn]\nFive owls live in the barn." in text and "note://nowhere" in text
-    assert text.startswith("Notes:"), "what search found comes first"
+    assert spoken(text).startswith("Notes:"), "what search found comes first"
 
 
 def test_a_worker_is_told_how_to_end_and_has_its_own_menu(desk: Callable[..., Desk]) -> None:

@@ -267,7 +267,7 @@ class Effects:
             said = said_facts.meant(what, said_facts.told(scene, partial(said_facts.cue, self._router)), self._ignored)
             return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent)
         if len(found) > 1:
-            return ask_which(intent, [f"- {text}" for _, text in found[:8]])
+            return ask_which(intent, [f"- {text} [{display(ref)}]" for ref, text in found[:8]])
         ref, text = found[0]
 
         def told(outcome: Outcome) -> Plan:

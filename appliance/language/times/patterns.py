@@ -13,6 +13,8 @@ from typing import Any
 
 from appliance.language.times.tokenizer import Token
 
+# A choice of single tokens that repeats: the first that fits is taken for good, or a token of two kinds would double the work.
+REPEATED = re.compile(r"\([^()\[\]\s]+\)(?=\*)")
 PART = re.compile(r"\s+|[\[\]()|*]|[!~]*[a-z_]+(?:=[\w#-]+)?")
 
 
@@ -79,9 +81,13 @@ def compiled(pattern: str) -> tuple["re.Pattern[str]", dict[str, str]]:
 
 
 def _pieces(pattern: str, names: dict[str, str], numbers: Iterator[int]) -> Iterator[str]:
+    repeated = {found.start() for found in REPEATED.finditer(pattern)}
     for found in PART.finditer(pattern):
         one = found[0]
         if one.isspace():
+            continue
+        if found.start() in repeated:
+            yield "(?>"
             continue
         if one in "[](|)*":
             yield {"[": "(?:", "]": ")?", "(": "(?:", ")": ")", "|": "|", "*": "*"}[one]

@@ -2,7 +2,7 @@
 
 The file (TOML or JSON) holds `turns`, an optional `title` and an optional `otherwise`. A turn:
 
-    match          regular expression looked for in the last message of the user; ^ and $ are those of any of its lines
+    match          regular expression looked for in the last message of the user, without the line that says when it was sent
     text | chunks  what to say, whole (cut every `chunk_size` characters) or piece by piece
     delay_s        wait before the first piece; chunk_delay_s: before every later one
     reasoning      thoughts, sent before the text
@@ -33,6 +33,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piec
 TITLE = "A short talk"
 OTHERWISE = "I have nothing more to say; my script has ended."
 CHARS_PER_TOKEN = 2
+SENT = re.compile(r"\A\[\w+ \d{4}-\d\d-\d\d \d\d:\d\d [^\n]*\]\n")  # as `prompt.message_context` writes it
 
 
 class Turn(Struct, frozen=True):
@@ -136,7 +137,7 @@ class Scripted:
 
 
 def _last_of_user(messages: tuple[Message, ...]) -> str:
-    return next((m.content for m in reversed(messages) if m.role == "user"), "")
+    return SENT.sub("", next((m.content for m in reversed(messages) if m.role == "user"), ""))
 
 
 def _pause_for(seconds: float, end_s: float, cancel: Cancel) -> None:
@@ -237,7 +238,7 @@ def _parse_pattern(table: _Checked) -> re.Pattern[str] | None:
     if "match" not in table.raw:
         return None
     try:
-        return re.compile(table.raw["match"], re.MULTILINE)
+        return re.compile(table.raw["match"])
     except re.error as error:
         table.fail("match", f"not a regular expression: {error}")
 
