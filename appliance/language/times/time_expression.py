@@ -31,7 +31,7 @@ STARS = re.compile(r"(?:^|\s)(?:\*|\*/\d+)(?:\s|$)")  # of cron, with too many f
 MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
 MACROS |= {"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
 MAX_CHARS = 500
-MAX_TOKENS = 200  # of a sentence: each is looked at with all behind it
+MAX_TOKENS = 200  # of a sentence that may be about time: each is looked at with all behind it
 MAX_MENDED = 100  # words of a sentence whose spelling is looked at
 MAX_SHOWN = 100  # characters of what was not understood
 MAX_CUTS = 12  # places at which a text may be two
@@ -326,8 +326,8 @@ class _Sentence:
     def __init__(self, said: str, lexicon: Lexicon, now_ms: int, zone: str, is_ahead: bool, is_early: bool) -> None:
         self._said, self._lexicon, self._now_ms, self._zone = said, lexicon, now_ms, zone
         self._tokens = reduced(tokens(said, lexicon))
-        if len(self._tokens) > MAX_TOKENS:
-            raise BadInput(f"a sentence of {len(self._tokens)} words", hint="say what and when in fewer, and the rest in a note")
+        if (count := sum(token.kinds.keys() != {"plain"} for token in self._tokens)) > MAX_TOKENS:
+            raise BadInput(f"{count} words that may be about time", hint="say what and when in fewer, and the rest in a note")
         self._is_ahead, self._is_early = is_ahead, is_early
         self._default = ""  # what an alarm is for, where nothing is said
         self._gone: set[int] = set()  # tokens that ask for the reminder
