@@ -23,6 +23,7 @@ MAX_PARTS = 20_000  # in an archive
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024  # of all parts that are read of one document
 MAX_SHEET_CHARS = 8_000_000  # of a sheet, more than an entry may hold
 MAX_REPEATS = 1000  # of a row or cell that is written once with a number
+MAX_FORMAT_CHARS = 255  # of a format of numbers, as Excel has it
 CHUNK = 1 << 16
 PLAIN_TYPES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the only ones that unpack in steps of a given size
 BUILT_IN_DATES = frozenset((*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)))
@@ -354,7 +355,7 @@ def _number_formats(archive: _Archive, part: str, epoch: datetime) -> list[Calla
             codes[int(given.get("numFmtId", 0))] = given.get("formatCode", "")
         elif event == "start" and name == "xf" and is_in:
             number = int(given.get("numFmtId", 0))
-            code = QUOTED_FORMAT.sub("", codes.get(number, "")).partition(";")[0].lower()
+            code = QUOTED_FORMAT.sub("", codes.get(number, "")[:MAX_FORMAT_CHARS]).partition(";")[0].lower()
             if number in BUILT_IN_DATES or (code not in ("", "general") and re.search("[dmyhs]", code)):
                 found.append(lambda value: _date(value, epoch))
             elif number in BUILT_IN_PERCENT or "%" in code:
@@ -431,7 +432,7 @@ def _slides(archive: _Archive, main: str) -> Iterator[str]:
     parts = archive.related(main, "slide")
     for event, name, given in archive.events(main):
         if event == "start" and name == "sldId":
-            part = parts.get(next((v for k, v in given.items() if k.endswith(":id")), ""))
+            part = parts.pop(next((v for k, v in given.items() if k.endswith(":id")), ""), None)  # each is read once
             for page in (part, *archive.related(part, "notesSlide").values()) if part else ():
                 yield from _slide(archive, page)
 
@@ -537,7 +538,7 @@ def _epub(archive: _Archive) -> tuple[str, Iterator[str]]:
             files[given.get("id", "")] = path
         elif event == "start" and name == "itemref":
             order.append(given.get("idref", ""))
-    chapters = [files[key] for key in order if files.get(key) in archive.names]
+    chapters = dict.fromkeys(files[key] for key in order if files.get(key) in archive.names)  # each is read once
     return _title(archive, package), (
         html_text.page(b"".join(archive.chunks(part)), has_frame=False)[1] + "\n" for part in chapters
     )
