@@ -95,6 +95,7 @@ def test_the_answer_of_the_bundled_model_streams_into_the_page(box: Box) -> None
         browser.type("#text", "Write two sentences about owls." + ENTER)
         newest = "return [...document.querySelectorAll('#log .assistant')].at(-1)?.textContent ?? ''"
         seen: list[str] = []
+        until(lambda: bool(core.call("thread.list", limit=1)), "the message has come")
         while not seen or core.call("thread.list", limit=1)[0]["status"] in (100, 102):
             text = str(browser.run(newest))
             seen += [text] if text and text not in seen else []
