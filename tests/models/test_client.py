@@ -43,8 +43,11 @@ class Service:
 
     @method("plan")
     def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
-        """One route."""
+        """One route; one that lingers answers the first question alone."""
         self.correlations.append(call.correlation)
+        if self.behaviour == "linger" and len(self.correlations) > 1:
+            call.cancel.wait(60)
+            raise Cancelled("stopped")
         return [to_plain(ROUTE)]
 
     @method("measure")
@@ -167,10 +170,9 @@ def test_routes_of_another_pool_or_of_a_while_ago_are_asked_for_now(path: Path, 
 
 
 def test_a_broker_that_leaves_after_it_was_asked_ahead_is_asked_anew(path: Path) -> None:
-    service = Service()
-    listener = broker(path, service)
+    listener = broker(path, Service("linger"))
     made: list[Listener] = []
-    using = models(path, Reviver(lambda reason: None if made else made.append(broker(path, service))))
+    using = models(path, Reviver(lambda reason: None if made else made.append(broker(path, Service()))))
     using.plan()
     using.plan_ahead()
     listener.close()
