@@ -43,7 +43,7 @@ from appliance.agent.planning.answer_thresholds import (
 )
 from appliance.agent.planning.effect_plans import Effects
 from appliance.agent.planning.effect_references import Effect, References, again, last_effect, pointing
-from appliance.agent.planning.note_plans import NotePlans, Unread, describe_unread
+from appliance.agent.planning.note_plans import Files, Names, NotePlans
 from appliance.agent.planning.plans import (
     SAMPLING,
     SOURCE,
@@ -75,7 +75,6 @@ from appliance.prompt.packet import strip_notes
 from appliance.records import Message, Outcome, Tier
 
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
-SAID = 0.6  # for what the person said before in the same conversation
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
@@ -96,10 +95,15 @@ class Guide:
     """Makes plans."""
 
     def __init__(
-        self, router: Router, finder: Finder, entries: Entries, now: Callable[[], datetime], unread: Unread = tuple
+        self,
+        router: Router,
+        finder: Finder,
+        entries: Entries,
+        now: Callable[[], datetime],
+        unread: Names = tuple,
+        files: Files = tuple,
     ) -> None:
-        """`unread` names the files that could not be read: an answer that finds nothing says so."""
-        self._unread = unread
+        """`unread` names the files that could not be read: an answer that finds nothing says so. `files` may be sent."""
         self._router = router
         self._finder = finder
         self._entries = entries
@@ -108,7 +112,7 @@ class Guide:
         self._references = References(now, self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(said_facts.cue, router))
-        self._notes = NotePlans(entries, self.effects.notes)
+        self._notes = NotePlans(entries, self.effects.notes, finder, unread, files)
         self._rows = RowPlans(finder, now)
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
@@ -358,7 +362,7 @@ class Guide:
 
     def _say_nothing(self, found: Evidence, language: Language) -> Say:
         said = language.say("nothing", words=", ".join(found.words[:6])) if found.words else language.say("nothing_plain")
-        return Say("\n\n".join(filter(None, (said, describe_unread(self._unread(), language)))))
+        return Say("\n\n".join(filter(None, (said, self._notes.describe_unread(language)))))
 
     def _quote_nearest(self, found: Evidence, language: Language) -> Say:
         """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
@@ -468,9 +472,6 @@ class Guide:
 
     # -- notes ------------------------------------------------------------------------------------
 
-    def _read_note(self, scene: Scene, intent: Intent) -> Plan:
-        return self._notes.read_note(scene, intent) or self._describe_subject(scene, intent)
-
     def _describe_subject(self, scene: Scene, intent: Intent) -> Plan:
         """What the notes say about something: the sentences that name it, by note."""
         query, language = intent.parts["query"], intent.language
@@ -564,8 +565,7 @@ class Guide:
         return Grounded(chat, "", (text,), "", chosen)
 
 
-Maker = Callable[[Guide, Scene, Intent], Plan | None]
-MAKERS: Mapping[str, Maker] = {
+MAKERS: Mapping[str, Callable[[Guide, Scene, Intent], Plan | None]] = {
     "help": lambda self, scene, intent: Say(intent.language.say("help")),
     **dict.fromkeys(COURTESIES, Guide._say_courtesy),
     "list_note": Guide._list_note,
@@ -580,13 +580,14 @@ MAKERS: Mapping[str, Maker] = {
         lambda self, scene, intent: self.effects.done_perhaps(intent, lambda: self._plan_answer(scene)),
     ),
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
+    "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
     "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self._plan_answer(scene),
     "my_name": lambda self, scene, intent: (
         said_facts.told_again(scene, self._cue, intent) or own_names.say_person(self._entries, intent) or self._plan_answer(scene)
     ),
     "who": lambda self, scene, intent: own_names.say_assistant(self._entries, intent),
-    "read_note": Guide._read_note,
+    "read_note": lambda self, scene, intent: self._notes.read_note(scene, intent) or self._describe_subject(scene, intent),
     "search": Guide._describe_subject,
     "about": Guide._describe_subject,
     "tell_of": Guide._describe_subject,

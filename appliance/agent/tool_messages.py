@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import BadInput, Conflict, NotFound, TooLarge, Unavailable
-from appliance.ingest.box_refs import SCHEME, owner_of
-from appliance.ingest.watcher import walk
+from appliance.ingest.box_refs import SCHEME
+from appliance.ingest.notes import Folder
 from appliance.knowledge.entries import Entries
 from appliance.policy.gate import Gate
 from appliance.policy.mounts import Who
@@ -25,7 +25,6 @@ from appliance.policy.rules import CORE as CORE  # the default target
 from appliance.policy.rules import Request
 from appliance.sandbox.session_files import INSIDE, read_attachment, write_inside
 from appliance.sessions.outbox import Notification, Outbox
-from appliance.store import visibility
 from appliance.text.references import scheme_of
 
 OUTGOING = "outgoing"  # in the folder of a conversation
@@ -60,8 +59,8 @@ class Posted(Struct, frozen=True):
 class OutgoingFiles:
     """Finds files that are to be sent, of those that the present context may see, for the folder of a conversation."""
 
-    def __init__(self, box: Path, entries: Entries, folder: Callable[[str], Path]) -> None:
-        self._box = box.resolve()
+    def __init__(self, box: Folder, entries: Entries, folder: Callable[[str], Path]) -> None:
+        self._box = box
         self._entries = entries
         self._folder = folder
 
@@ -82,7 +81,7 @@ class OutgoingFiles:
             )
             hint = "name one of them" if named else "files to send lie in the folder box/, and in /work/ of the conversation"
             raise (Conflict if named else NotFound)(message, hint=hint)
-        return read_attachment(self._box, named[0])
+        return read_attachment(self._box.root, named[0])
 
     def keep(self, session: str, name: str, data: bytes) -> str:
         """Put a file where the channels of a conversation find it; its name there."""
@@ -99,11 +98,11 @@ class OutgoingFiles:
         return f"{INSIDE}{OUTGOING}/{name}"
 
     def _named(self, what: str) -> list[str]:
-        """The file of the box with this path, else those whose path has all these words."""
-        paths = [path for path in map(Path, walk(self._box).files) if owner_of(self._box, path) in ("", visibility.current())]
-        names = sorted(path.relative_to(self._box).as_posix() for path in paths)
-        words = set(WORD.findall(what.casefold()))
-        return [what] if what in names else [one for one in names if words and words <= set(WORD.findall(one.casefold()))]
+        """The file of the box with this path, else those whose path and title have all these words."""
+        words, files = set(WORD.findall(what.casefold())), self._box.list_files()
+        if what in dict(files):
+            return [what]
+        return [name for name, title in files if words and words <= set(WORD.findall(f"{name} {title}".casefold()))]
 
 
 class Postbox:

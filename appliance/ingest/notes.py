@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from appliance.errors import BadInput, Conflict, Unavailable
 from appliance.ingest import extract, prompt_documents, watcher
@@ -117,6 +118,14 @@ class Folder:
         with self._guard:
             names = [name for name in sorted(self._problems) if not guess_mime(name, False).startswith(WORDLESS)]
         return [name for name in names if visibility.seen(owner_of(self.root, self.root / name))]
+
+    def list_files(self) -> list[tuple[str, str]]:
+        """The files that the present context may see: path in the folder and title, "" where nothing was read of one."""
+        whose = ("", visibility.current())
+        paths = [path for path in map(Path, watcher.walk(self.root).files) if owner_of(self.root, path) in whose]
+        titles = {line.ref: line.title for line in self._entries.list_lines(SCHEME, limit=len(paths) + 1)}
+        names = sorted(path.relative_to(self.root).as_posix() for path in paths)
+        return [(name, titles.get(normalize("NFC", SCHEME + name), "")) for name in names]
 
     def describe_unread(self) -> str:
         """The same in a sentence, "" for none."""

@@ -57,6 +57,7 @@ ORDER = (
         "note",
         "append_bare",
         "all_notes",
+        "send_file",
         "read_note",
         "search",
     ),
@@ -97,7 +98,7 @@ EFFECTS = frozenset(
         *LAST,
         *REMINDING,
         *("recurring", "remember", "task", "drop_task", "done", "cancel", "priority", "priority_up", "priority_down", "forget"),
-        *("note", "append", "append_bare", "collect_note", "digest_note"),
+        *("note", "append", "append_bare", "collect_note", "digest_note", "send_file"),
     )
 )
 MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things

@@ -20,7 +20,7 @@ EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it t
 
 
 def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str], folder: Folder) -> WorkGuide:
-    """The guide of a home; `zone` names the time zone of the box, `folder` knows what could not be read."""
+    """The guide of a home; `zone` names the time zone of the box, `folder` knows its files and what could not be read."""
     languages = Languages(home)
 
     def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -32,4 +32,4 @@ def guide(home: Path, search: Search, entries: Entries, models: Models, zone: Ca
 
     finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
     now = lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))  # noqa: E731
-    return WorkGuide(Router(languages, embed), finder, entries, now, lambda: folder.unread)
+    return WorkGuide(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files)

@@ -10,15 +10,22 @@ from stores import new_store
 from appliance.agent.planning import questions_back
 from appliance.agent.planning.named_notes import NamedNotes
 from appliance.agent.planning.note_plans import MOST_LISTED, SHOWN_CHARS, NotePlans
-from appliance.agent.planning.plans import Say, Scene
+from appliance.agent.planning.plans import Do, Say, Scene
 from appliance.knowledge.entries import Entries
+from appliance.knowledge.evidence import Finder
 from appliance.knowledge.index import Passages
+from appliance.knowledge.search import Search
 from appliance.language.languages import Languages
 from appliance.language.router import Router
 from appliance.records import Message
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())
+FILES = [
+    *(("manuals/Boiler manual.pdf", "Vaillant"), ("manuals/boiler bill 2025.pdf", ""), ("garten.jpg", ""), ("x7.pdf", "Dryer")),
+    *(("tax/2024.pdf", ""), ("tax/2025.pdf", ""), ("Heizung Anleitung.pdf", ""), ("chaudière notice.pdf", ""), ("USER.md", "")),
+    *(("notes/boiler.md", "Boiler"), ("caldera.pdf", ""), ("notes/long.md", "Chronicle"), ("recipes/apple-cake.md", "")),
+]
 NOTES = {
     "box://notes/boiler.md": ("Boiler", "---\ntags: [home]\n---\n# Boiler\n\nThe pressure is 1.4 bar.\n"),
     "box://recipes/apple-cake.md": ("Grandmother's cake", "# Grandmother's cake\n\n4 eggs.\n"),
@@ -39,11 +46,28 @@ def entries(tmp_path: Path) -> Iterator[Entries]:
     yield made
 
 
+def plans_of(entries: Entries) -> NotePlans:
+    """Plans over these entries, with a folder of files."""
+    words = LANGUAGES.function_words(), LANGUAGES.pointing_words(), LANGUAGES.alike_words
+    finder = Finder(Search(entries._store, Passages(entries._store)), entries, lambda texts: (), *words)
+    return NotePlans(entries, NamedNotes(entries, words[0]), finder, tuple, lambda: FILES)
+
+
+def sent(entries: Entries, text: str, *before: Message) -> str:
+    """The file that a message has sent, or the question back; "" for a message that has none sent."""
+    intent = questions_back.answered(Scene("tiny", text, before), ROUTER) or ROUTER.cue(text)
+    plan = plans_of(entries).send_file(intent) if intent is not None and intent.name == "send_file" else None
+    if isinstance(plan, Do):
+        assert plan.call.name == "message" and list(plan.call.arguments) == ["file"]
+        return str(plan.call.arguments["file"])
+    return plan.text if isinstance(plan, Say) else ""
+
+
 def said(entries: Entries, text: str, *before: Message) -> str | None:
     """What is answered to a message that asks for notes as wholes; None when it does not, or names none."""
     scene = Scene("tiny", text, before)
     intent = questions_back.answered(scene, ROUTER) or ROUTER.cue(text)
-    plans = NotePlans(entries, NamedNotes(entries, LANGUAGES.function_words()))
+    plans = plans_of(entries)
     made = {"all_notes": plans.list_notes, "read_note": plans.read_note}.get(intent.name if intent is not None else "")
     if made is None or intent is None or (plan := made(scene, intent)) is None:
         return None
@@ -118,3 +142,47 @@ def test_without_notes_it_says_how_to_write_one(tmp_path: Path) -> None:
     store = new_store(tmp_path / "empty.db")
     told = said(Entries(store, Passages(store).index), "Which notes do I have?")
     assert told is not None and told.startswith("You have no notes yet.")
+
+
+@pytest.mark.covers("S-108")
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("Send me the boiler manual", "manuals/Boiler manual.pdf"),
+        ("could you send us the boiler manual, please?", "manuals/Boiler manual.pdf"),
+        ("Please forward the boiler manual to me", "manuals/Boiler manual.pdf"),
+        ("I need the boiler manual as a file", "manuals/Boiler manual.pdf"),
+        ("give me the boiler bill as an attachment", "manuals/boiler bill 2025.pdf"),
+        ("send me the manual of the dryer", "x7.pdf"),
+        ("Send me the note with the pressure", "notes/boiler.md"),
+        ("Schick mir bitte die Anleitung der Heizung", "Heizung Anleitung.pdf"),
+        ("Kannst du mir die Heizungsanleitung schicken?", "Heizung Anleitung.pdf"),
+        ("Schick uns das Foto vom Garten", "garten.jpg"),
+        ("Envoie-moi la notice de la chaudière", "chaudière notice.pdf"),
+        ("Peux-tu m'envoyer le manuel de la chaudière ?", "chaudière notice.pdf"),
+        ("¿Puedes enviarme el manual de la caldera?", "caldera.pdf"),
+    ],
+)
+def test_a_file_that_is_asked_for_is_sent(entries: Entries, text: str, file: str) -> None:
+    assert sent(entries, text) == file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Send me the manual of the oven", "Send the boiler manual to Bob", "Send Bob the boiler manual", "Send me the user"),
+        *("Send me an email about the boiler", "Send me a reminder at 5pm", "Schick Bob die Anleitung der Heizung eine Mail"),
+    ],
+)
+def test_what_names_no_file_or_is_for_others_sends_none(entries: Entries, text: str) -> None:
+    assert sent(entries, text) == ""
+
+
+@pytest.mark.covers("S-108")
+def test_of_several_files_it_asks_back_which(entries: Entries) -> None:
+    asked = "Send me the tax file"
+    told = sent(entries, asked)
+    assert told == "Which one do you mean?\n- tax/2024.pdf\n- tax/2025.pdf"
+    before = with_questions((Message("user", asked), Message("assistant", told)), ROUTER)
+    for answer, file in (("the second one", "tax/2025.pdf"), ("tax/2024.pdf", "tax/2024.pdf"), ("2024", "tax/2024.pdf")):
+        assert sent(entries, answer, *before) == file

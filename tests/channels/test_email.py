@@ -90,17 +90,17 @@ def test_a_mail_is_answered_in_its_thread_and_the_next_one_continues_it(post: Po
 
 
 @pytest.mark.covers("S-118")
-def test_a_file_that_is_asked_for_comes_with_a_mail(post: Post) -> None:
-    folder = post.rig.core.base.home.box / "manuals"
-    folder.mkdir()
-    (folder / "Boiler manual.pdf").write_bytes(b"%PDF-1.4 boiler")
-    post.server.put(mail("Send me the boiler manual.", sender=FRIEND, Subject="Heating"))
-    post.wait(2)
+@pytest.mark.parametrize(("tier", "said"), [("tiny", "Sent the file Boiler manual.pdf"), ("able", "It is on its way.")])
+def test_a_file_that_is_asked_for_comes_with_a_mail(post: Post, tier: str, said: str) -> None:
+    post.rig.put_manual()
+    with post.rig.tier(tier):
+        post.server.put(mail("Send me the boiler manual.", sender=FRIEND, Subject="Heating"))
+        post.wait(2)
     with_file = next(one.mail for one in post.sink.mails if list(one.mail.iter_attachments()))
     [part] = with_file.iter_attachments()
     assert (part.get_filename(), part.get_content_type()) == ("Boiler manual.pdf", "application/pdf")
     assert part.get_content() == b"%PDF-1.4 boiler" and with_file.get_content_type() == "multipart/mixed"
-    assert "It is on its way." in [one.text.strip() for one in post.sink.mails]
+    assert any(one.text.strip().startswith(said) for one in post.sink.mails)
 
 
 @pytest.mark.covers("S-114", "A-184", "E-289")

@@ -19,6 +19,7 @@ from process import ROOT, clean_environ, until
 from stores import new_home
 
 from appliance.clock import new_id
+from appliance.runtime import config_edit
 from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
@@ -49,6 +50,23 @@ class Rig:
     """A core and what is asked of it in tests of channels."""
 
     core: Core
+
+    @contextmanager
+    def tier(self, name: str) -> Iterator[None]:
+        """Let the program decide for the model, as before a tiny one."""
+        for one in (name, "auto"):
+            config_edit.set_text(self.core.base.home, {}, "models", "tier", one)
+            self.core.reload()
+            if one == name:
+                yield
+
+    def put_manual(self) -> bytes:
+        """Put a manual into the folder; its bytes."""
+        data = b"%PDF-1.4 boiler"
+        path = self.core.base.home.box / "manuals" / "Boiler manual.pdf"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        return data
 
     def messages(self) -> list[str]:
         """Everything that people said and was stored."""

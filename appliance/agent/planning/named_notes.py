@@ -5,6 +5,7 @@ A note is meant when its title or file holds every word that names it, and no ot
 
 import re
 from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from appliance.language.note_titles import bare_title, without_compound
 BOX = "box://"
 # The home's own documents are no notes: those of roles, skills and people, and the prompts, with names in capitals.
 NO_NOTES = re.compile(r"^box://(?:roles|skills|users|groups)/|^box://(?:[^/]+/)*(?:[A-Z]{3,}|SKILL)\.md$")
+SIGNS = re.compile(r"[\W_]+")  # between the words of a path
 MOST_NOTES = 5000  # that are looked through
 LEAST_NEAR = 0.5  # of the words that name a note, for one to be asked about
 COMPOUND = 4  # letters of a word that may be part of a compound
@@ -58,6 +60,22 @@ class NamedNotes:
             near = near or some
         return [], near
 
+    def files(self, said: str, language: Language, files: Sequence[tuple[str, str]]) -> list[str]:
+        """The paths of files whose name, folder or title holds every word; the one alone that is called just so.
+
+        What only says that it is a file ("manual", "photo") may be missing in its name.
+        """
+        listed = [(path, f"{title} {SIGNS.sub(' ', path)}") for path, title in files if not NO_NOTES.search(BOX + path)]
+        if said in dict(listed):
+            return [said]
+        words = word_forms.content_words(said, self._ignored) or word_forms.content_words(said, ())
+        for these in (words, [word for word in words if word not in language.words["files"]]):
+            found = [path for path, name in listed if these and all(_names(word, name) for word in these)]
+            if found:
+                same = [path for path in found if _plain(SIGNS.sub(" ", PurePosixPath(path).stem)) == " ".join(these)]
+                return same if len(same) == 1 else found
+        return []
+
     def _scored(self, title: str, notes: Sequence[Note]) -> tuple[list[Note], list[Note]]:
         words = word_forms.content_words(title, self._ignored) or word_forms.content_words(title, ())
         if not words:
@@ -81,6 +99,11 @@ def _has(stem: str, name: str) -> bool:
     if word_forms.has_stem(stem, name):
         return True
     return len(stem) >= COMPOUND and any(stem in word_forms.strip_accents(word) for word in words_in(name))
+
+
+def _names(word: str, name: str) -> bool:
+    """Whether a name has a word, or the words of a compound."""
+    return _has(word_forms.stem(word), name) or word_forms.is_compound(word, name)
 
 
 def _plain(text: str) -> str:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from appliance.agent.planning.named_notes import NamedNotes
-from appliance.agent.planning.plans import Plan, Say, Scene, ask_which
+from appliance.agent.planning.named_notes import BOX, NamedNotes
+from appliance.agent.planning.plans import Do, Plan, Say, Scene, answer_of, ask_which, tool_call
 from appliance.knowledge.entries import Entries
+from appliance.knowledge.evidence import Finder
 from appliance.language.languages import Language
 from appliance.language.router import Intent
 from appliance.text import markdown
@@ -14,21 +15,26 @@ MOST_ASKED = 8  # of which one may be meant
 SHOWN_CHARS = 1500  # of a note
 
 MOST_UNREAD = 3  # files named that could not be read
-Unread = Callable[[], Sequence[str]]  # the names of files that could not be read
-
-
-def describe_unread(names: Sequence[str], language: Language) -> str:
-    """Which files of the folder could not be read, "" for none."""
-    listed = ", ".join(names[:MOST_UNREAD]) + (", …" if len(names) > MOST_UNREAD else "")
-    return language.say("unread", count=str(len(names)), names=listed) if names else ""
+Names = Callable[[], Sequence[str]]  # of files
+Files = Callable[[], Sequence[tuple[str, str]]]  # path and title of files
 
 
 class NotePlans:
     """Makes them."""
 
-    def __init__(self, entries: Entries, notes: NamedNotes) -> None:
+    def __init__(self, entries: Entries, notes: NamedNotes, finder: Finder, unread: Names, files: Files) -> None:
+        """`unread` names the files that could not be read, `files` those that may be sent."""
+        self._unread = unread
         self._entries = entries
         self._notes = notes
+        self._finder = finder
+        self._files = files
+
+    def describe_unread(self, language: Language) -> str:
+        """Which files of the folder could not be read, "" for none."""
+        names = self._unread()
+        listed = ", ".join(names[:MOST_UNREAD]) + (", …" if len(names) > MOST_UNREAD else "")
+        return language.say("unread", count=str(len(names)), names=listed) if names else ""
 
     def list_notes(self, scene: Scene, intent: Intent) -> Plan:
         """The notes that there are, the newest first."""
@@ -46,6 +52,19 @@ class NotePlans:
         if len(found) > 1:
             return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
         return Say(intent.language.say("note_stays", file=found[0].ref.replace("://", "/"))) if found else None
+
+    def send_file(self, intent: Intent) -> Plan | None:
+        """Send the file that is named, or that alone says all that names it; None for none, a question back for several."""
+        query, files = intent.parts["query"], self._files()
+        found = self._notes.files(query, intent.language, files)
+        if not found:
+            calling = intent.language.words["files"] | intent.language.words["notes"]
+            about = " ".join(word for word in query.split() if word.lower() not in calling)
+            told = {one.ref.removeprefix(BOX) for one in self._finder.find_evidence(about).best if one.coverage >= 1}
+            found = [path for path, _ in files if path in told]
+        if len(found) > 1:
+            return ask_which(intent, [f"- {path}" for path in found[:MOST_ASKED]])
+        return Do(tool_call("message", file=found[0]), lambda outcome: answer_of(outcome, intent)) if found else None
 
     def read_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """What the note says that is named; None when none is named so, a question back when several are."""

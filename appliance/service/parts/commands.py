@@ -62,7 +62,7 @@ class CommandParts:
         events.subscribe(CommandStopped, self._tell)
         events.subscribe(LoopStored, self._loop_stored)
         events.subscribe(SessionDeleted, lambda deleted: self.bench.forget(deleted.session))
-        self.postbox = Postbox(queue.outbox, gate, person, OutgoingFiles(base.home.box, entries, self.bench.folder))
+        self.postbox = Postbox(queue.outbox, gate, person, OutgoingFiles(knowledge.folder, entries, self.bench.folder))
         base.hooks.add(VETO, self.executions.check)
         base.hooks.add(ACCEPTED, self.executions.accepted)
         self.methods = CommandOutput(runs, self.streams, self.executions, ledger)
