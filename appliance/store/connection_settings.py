@@ -40,7 +40,7 @@ def _temporary_in_memory(db: apsw.Connection) -> None:
 
 
 def _small_cache(db: apsw.Connection) -> None:
-    # Each thread has a connection, and the system keeps the file's pages anyway.
+    # There are several connections, and the system keeps the file's pages anyway.
     db.pragma("cache_size", -CACHE_KB)
 
 

@@ -2,9 +2,10 @@
 
 Besides `store.sql_console` the only module that knows APSW. Reads fetch every row before they return, so no cursor
 is left parked. Writes are IMMEDIATE transactions that either happen whole or not at all; nothing waits for
-a model or a person inside one. Each thread has its own connection. Nobody may open, hash or copy the live
-file by other means: closing any descriptor on it drops this process's locks. Not promised: that a NORMAL
-commit survives a power cut. Ask for `durable=True` before anything is acknowledged, sent, started or billed.
+a model or a person inside one. A thread has a connection for as long as a statement or a transaction lasts.
+Nobody may open, hash or copy the live file by other means: closing any descriptor on it drops this process's
+locks. Not promised: that a NORMAL commit survives a power cut. Ask for `durable=True` before anything is
+acknowledged, sent, started or billed.
 """
 
 import errno
@@ -25,7 +26,7 @@ from appliance.store import connection_settings, database_copy, disk_faults, dur
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
 from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
 
-MOST_SPARE = 8  # connections of ended threads that wait for new ones
+MOST_IDLE = 8  # open connections that nobody uses: each holds the schema, its statements and CACHE_KB of pages
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
 READ_TIMEOUT_MS = 5000
 TRANSLATED = (apsw.Error, UnicodeDecodeError, UnicodeEncodeError)
@@ -71,8 +72,8 @@ class Store:
         self._mmap_mb = mmap_mb
         self._local = threading.local()
         self._guard = threading.Lock()
-        self._connections: dict[int, apsw.Connection] = {}  # by the thread that works with it
-        self._spare: list[apsw.Connection] = []
+        self._working: dict[int, apsw.Connection] = {}  # by the thread that works with it
+        self._idle: list[apsw.Connection] = []  # the last one used is used next: its pages are the newest
         self._written: tuple[Callable[[], None], ...] = ()
         self._has_log = True
         self.is_read_only = False  # opened so, because the disk takes no writes
@@ -107,8 +108,8 @@ class Store:
             if os.access(path.parent, os.X_OK):
                 part.unlink(missing_ok=True)
         store = cls.open(path, migrations=migrations)
-        with store._translate_errors():
-            store._thread_connection()  # the first one gives the file its log
+        with store._translate_errors(), store._connection():
+            pass  # the first one gives the file its log
         return store
 
     @classmethod
@@ -164,24 +165,27 @@ class Store:
         With `run`, what it changed in undoable tables is kept as a changeset of that run, in the same transaction.
         `is_hurried` gives up after a second of waiting for another writer: for what can be done later.
         """
-        db = self._thread_connection()
-        if db.in_transaction:
+        with self._connection() as db:
+            if not db.in_transaction:
+                yield from self._transaction(db, run, durable or durability.is_asked(), is_hurried)
+                return
             if durable and not self._local.is_durable:
                 raise RuntimeError("a durable write joined one that is not: make the outer one durable")
             if run and run != self._local.run:
                 raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name the run in the outer one")
             yield self._execute_sql
-            return
+
+    def _transaction(self, db: apsw.Connection, run: str, is_durable: bool, is_hurried: bool) -> Iterator[Callable[..., list[Row]]]:
+        """The outermost `write` of a thread."""
         if self.is_read_only:
             raise self._read_only()
-        durable = durable or durability.is_asked()
-        self._local.is_durable, self._local.run = durable, run
+        self._local.is_durable, self._local.run = is_durable, run
         later: list[Callable[[], None]] = []
         self._local.later = later
         session = None
         try:
             with self._translate_errors():
-                db.pragma("synchronous", "full" if durable else "normal")
+                db.pragma("synchronous", "full" if is_durable else "normal")
                 session = self._record_session(db) if run else None
                 self._begin_immediate(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
             yield self._execute_sql
@@ -204,12 +208,12 @@ class Store:
     @contextmanager
     def overwriting(self) -> Iterator[None]:
         """Overwrite what is deleted on this connection with zeros, for the length of a with block; not inside a write."""
-        db = self._thread_connection()
-        db.pragma("secure_delete", 1)
-        try:
-            yield
-        finally:
-            db.pragma("secure_delete", 0)
+        with self._connection() as db:
+            db.pragma("secure_delete", 1)
+            try:
+                yield
+            finally:
+                db.pragma("secure_delete", 0)
 
     def blank_changesets(self, text: str) -> None:
         """Within a write, empty every changeset that holds a text: what it changed cannot be taken back any more."""
@@ -226,14 +230,15 @@ class Store:
 
     def after(self, work: Callable[[], None]) -> None:
         """Have something done in this thread when the present write is committed, and not when it is not; else at once."""
-        if self._thread_connection().in_transaction:
+        if self._is_writing():
             self._local.later.append(work)
         else:
             work()
 
     def _execute_sql(self, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
         try:
-            return self._thread_connection().execute(sql, bindings).fetchall()
+            with self._connection() as db:
+                return db.execute(sql, bindings).fetchall()
         except TRANSLATED as error:
             raise self._translated(error) from error
 
@@ -316,10 +321,10 @@ class Store:
 
         What was changed since is left alone: with such clashes nothing is changed at all.
         """
-        db, clashes = self._thread_connection(), []
-        if not db.in_transaction:
+        clashes: list[Clash] = []
+        if not self._is_writing():
             raise RuntimeError("taking back outside of a write")
-        with self._translate_errors():
+        with self._translate_errors(), self._connection() as db:
             db.execute("SAVEPOINT taking_back")
             for one, seq in self._newest_first((*beside, run)):
                 clashes += self._invert_changeset(db, self._read_changeset(one, seq))
@@ -385,10 +390,9 @@ class Store:
 
     def interrupt(self, thread: int) -> None:
         """Stop the query that another thread is in (by threading ident); its transaction is rolled back."""
-        with self._guard:
-            db = self._connections.get(thread)
-        if db is not None:
-            db.interrupt()
+        with self._guard:  # it cannot be given to another thread meanwhile
+            if thread in self._working:
+                self._working[thread].interrupt()
 
     def problems(self, *, is_quick: bool = False, limit_s: float | None = None) -> list[str]:
         """What SQLite's own checks find; empty when all is well. Whether the search index fits the entries: `passages`.
@@ -399,8 +403,8 @@ class Store:
         fresh = Store(self.path, busy_delays_ms=self._busy_delays_ms)
         fresh.is_read_only = self.is_read_only
         try:
-            with fresh._translate_errors():
-                return integrity.problems(fresh._thread_connection(), is_quick=is_quick, limit_s=limit_s)
+            with fresh._translate_errors(), fresh._connection() as db:
+                return integrity.problems(db, is_quick=is_quick, limit_s=limit_s)
         except (Unavailable, Cancelled):
             raise
         except OwlError as error:
@@ -428,13 +432,13 @@ class Store:
 
     def snapshot(self, path: Path, progress: database_copy.Progress = database_copy.unheard) -> None:
         """A private copy of the whole database at `path`, of one moment although others write meanwhile."""
-        with self._translate_errors():
-            database_copy.write(self._thread_connection(), path, progress)
+        with self._translate_errors(), self._connection() as db:
+            database_copy.write(db, path, progress)
 
     def facts(self) -> database_copy.Facts:
         """The version, and how many rows there are of what people know."""
-        with self._translate_errors():
-            return database_copy.Facts(self.version, database_copy.count(self._thread_connection()))
+        with self._translate_errors(), self._connection() as db:
+            return database_copy.Facts(self.version, database_copy.count(db))
 
     @property
     def version(self) -> int:
@@ -444,25 +448,44 @@ class Store:
     def close(self) -> None:
         """Close every connection of every thread; the last one folds the log into the file."""
         with self._guard:
-            connections = [*self._connections.values(), *self._spare]
-            self._connections, self._spare = {}, []
+            connections = [*self._working.values(), *self._idle]
+            self._working, self._idle = {}, []
         for db in connections:
             _close_connection(db)
-        self._local = threading.local()
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _thread_connection(self) -> apsw.Connection:
-        db: apsw.Connection | None = getattr(self._local, "db", None)
-        if db is None:
-            self._collect_connections()
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        """The connection that this thread works with, else one of the pool until the end of the block.
+
+        With one for each thread a busy core held 32, of half a MB each and more as the database grew (2026-11-28). Some stay open:
+        a new one reads the whole schema, and twenty opened and closed a second left fragments in the heap (2026-11-23).
+        """
+        thread = threading.get_ident()
+        db = self._working.get(thread)
+        if db is not None:
+            yield db
+            return
+        with self._guard:
+            db = self._idle.pop() if self._idle else None
+        db = db or self._open_connection()
+        with self._guard:
+            self._working[thread] = db
+        try:
+            yield db
+        finally:
             with self._guard:
-                db = self._spare.pop() if self._spare else None
-            db = db or self._open_connection()
-            self._local.db = db
-            with self._guard:
-                self._connections[threading.get_ident()] = db
-        return db
+                is_open = self._working.pop(thread, None) is db  # else the store was closed meanwhile
+                is_kept = is_open and len(self._idle) < MOST_IDLE and not db.in_transaction
+                if is_kept:
+                    self._idle.append(db)
+            if not is_kept:
+                _close_connection(db)
+
+    def _is_writing(self) -> bool:
+        db = self._working.get(threading.get_ident())
+        return db is not None and db.in_transaction
 
     def _open_connection(self) -> apsw.Connection:
         """A new connection with all settings."""
@@ -490,22 +513,6 @@ class Store:
         is_fixed = not self.path.with_name(self.path.name + "-shm").exists()
         uri = f"file:{quote(str(self.path))}?mode=ro{'&immutable=1' if is_fixed else ''}"
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-
-    def _collect_connections(self) -> None:
-        """Keep connections of threads that have ended for others; one of those threads may have had this thread's ident.
-
-        A new one reads the whole schema, and so many were opened and closed, twenty a second in a busy core, that the heap
-        grew by their fragments (2026-11-23).
-        """
-        with self._guard:
-            alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
-            left = [self._connections.pop(ident) for ident in [*self._connections] if ident not in alive]
-            sound = [db for db in left if not db.in_transaction]
-            room = MOST_SPARE - len(self._spare)
-            self._spare += sound[:room]
-        for db in left:
-            if db not in sound[:room]:
-                _close_connection(db)
 
     def _migrate_schema(self, *, is_new: bool = False) -> None:
         found, latest = self._identify_version(), len(self._migrations)
