@@ -108,8 +108,7 @@ class Store:
             if os.access(path.parent, os.X_OK):
                 part.unlink(missing_ok=True)
         store = cls.open(path, migrations=migrations)
-        with store._translate_errors(), store._connection():
-            pass  # the first one gives the file its log
+        store.rows("SELECT 1")  # the first connection gives the file its log
         return store
 
     @classmethod
@@ -166,39 +165,36 @@ class Store:
         `is_hurried` gives up after a second of waiting for another writer: for what can be done later.
         """
         with self._connection() as db:
-            if not db.in_transaction:
-                yield from self._transaction(db, run, durable or durability.is_asked(), is_hurried)
+            if db.in_transaction:
+                if durable and not self._local.is_durable:
+                    raise RuntimeError("a durable write joined one that is not: make the outer one durable")
+                if run and run != self._local.run:
+                    raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name it in the outer one")
+                yield self._execute_sql
                 return
-            if durable and not self._local.is_durable:
-                raise RuntimeError("a durable write joined one that is not: make the outer one durable")
-            if run and run != self._local.run:
-                raise RuntimeError(f"a write of run {run} joined one that is not recorded for it: name the run in the outer one")
-            yield self._execute_sql
-
-    def _transaction(self, db: apsw.Connection, run: str, is_durable: bool, is_hurried: bool) -> Iterator[Callable[..., list[Row]]]:
-        """The outermost `write` of a thread."""
-        if self.is_read_only:
-            raise self._read_only()
-        self._local.is_durable, self._local.run = is_durable, run
-        later: list[Callable[[], None]] = []
-        self._local.later = later
-        session = None
-        try:
-            with self._translate_errors():
-                db.pragma("synchronous", "full" if is_durable else "normal")
-                session = self._record_session(db) if run else None
-                self._begin_immediate(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
-            yield self._execute_sql
-            with self._translate_errors():
+            if self.is_read_only:
+                raise self._read_only()
+            durable = durable or durability.is_asked()
+            self._local.is_durable, self._local.run = durable, run
+            later: list[Callable[[], None]] = []
+            self._local.later = later
+            session = None
+            try:
+                with self._translate_errors():
+                    db.pragma("synchronous", "full" if durable else "normal")
+                    session = self._record_session(db) if run else None
+                    self._begin_immediate(db, self._busy_delays_ms[:3] if is_hurried else self._busy_delays_ms)
+                yield self._execute_sql
+                with self._translate_errors():
+                    if session is not None:
+                        self._keep_changeset(db, run, session.changeset())
+                    db.execute("COMMIT")
+            except BaseException:
+                self._roll_back(db)
+                raise
+            finally:
                 if session is not None:
-                    self._keep_changeset(db, run, session.changeset())
-                db.execute("COMMIT")
-        except BaseException:
-            self._roll_back(db)
-            raise
-        finally:
-            if session is not None:
-                session.close()
+                    session.close()
         self.disk_fault = None
         for heard in self._written:
             heard()
@@ -459,8 +455,8 @@ class Store:
     def _connection(self) -> Iterator[apsw.Connection]:
         """The connection that this thread works with, else one of the pool until the end of the block.
 
-        With one for each thread a busy core held 32, of half a MB each and more as the database grew (2026-11-28). Some stay open:
-        a new one reads the whole schema, and twenty opened and closed a second left fragments in the heap (2026-11-23).
+        With one for each thread a busy core held 34, of half a MB each (2026-11-28). Some stay open: a new one reads the whole
+        schema, and twenty opened and closed a second left fragments in the heap (2026-11-23).
         """
         thread = threading.get_ident()
         db = self._working.get(thread)
@@ -484,8 +480,7 @@ class Store:
                 _close_connection(db)
 
     def _is_writing(self) -> bool:
-        db = self._working.get(threading.get_ident())
-        return db is not None and db.in_transaction
+        return (db := self._working.get(threading.get_ident())) is not None and db.in_transaction
 
     def _open_connection(self) -> apsw.Connection:
         """A new connection with all settings."""

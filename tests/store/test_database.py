@@ -772,7 +772,7 @@ def _open_files(path: Path) -> int:
 
 
 def test_a_closed_store_holds_no_file_and_opens_again_when_asked(store: Store) -> None:
-    crowd = [threading.Thread(target=store.value, args=("SELECT 1",)) for _ in range(10)]
+    crowd = [threading.Thread(target=store.value, args=("SELECT COUNT(*) FROM mutes",)) for _ in range(10)]
     for thread in crowd:
         thread.start()
     for thread in crowd:
