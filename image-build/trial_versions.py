@@ -17,7 +17,7 @@ from appliance.service.updates import bundle
 from appliance.store.migrations import LATEST
 
 WEEK_MS = 7 * 86_400_000
-ONE_TABLE_MORE = '    ("CREATE TABLE trial_{n} (id INTEGER PRIMARY KEY) STRICT",),\n)\n\nLATEST = '
+ONE_TABLE_MORE = '    "CREATE TABLE trial_{n} (id INTEGER PRIMARY KEY) STRICT;",\n)\n\nLATEST = '
 Edit = Callable[[str], str]
 
 

@@ -24,7 +24,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFault, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
 from appliance.store import connection_settings, database_copy, disk_faults, durability, integrity, sql_console, storage_errors
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
-from appliance.store.migrations import APPLICATION_ID, DERIVED, MIGRATIONS, SETTLING, UNDOABLE
+from appliance.store.migrations import APPLICATION_ID, BEFORE_FIRST, DERIVED, FIRST, MIGRATIONS, SETTLING, UNDOABLE, statements
 
 MOST_IDLE = 8  # open connections that nobody uses: each holds the schema, its statements and CACHE_KB of pages
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
@@ -39,7 +39,7 @@ REASONS = {
 }
 
 Row = tuple[Any, ...]
-Migrations = Sequence[Sequence[str]]
+Migrations = Sequence[str]
 
 
 class Clash(Struct, frozen=True):
@@ -510,7 +510,7 @@ class Store:
         return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
     def _migrate_schema(self, *, is_new: bool = False) -> None:
-        found, latest = self._identify_version(), len(self._migrations)
+        found, latest = self._identify_version(), FIRST - 1 + len(self._migrations)
         if not found and not is_new:
             raise StoreError(f"database {self.path} is empty: it has lost everything in it", hint=storage_errors.AFTER_DAMAGE)
         if found > latest:
@@ -518,15 +518,17 @@ class Store:
                 f"database {self.path} is of version {found}, this owlbox knows up to {latest}",
                 hint="update owlbox, or take a backup made by this version: owlbox backup list, owlbox restore FILE",
             )
+        if 0 < found < FIRST:
+            raise StoreError(f"database {self.path} is of version {found}, from before 0.1.0", hint=BEFORE_FIRST)
         if self.is_read_only and found < latest:
             raise self._read_only()
         if 0 < found < latest:
             self.snapshot(database_copy.before_migration(self.path.parent / "backups", found + 1))
-        for number in range(found + 1, latest + 1):
+        for number in range(max(found + 1, FIRST), latest + 1):
             with self.write(durable=True) as execute:
                 if int(execute("PRAGMA user_version")[0][0]) >= number:
                     continue  # another process was quicker
-                for statement in self._migrations[number - 1]:
+                for statement in statements(self._migrations[number - FIRST]):
                     execute(statement)
                 execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 execute(f"PRAGMA user_version = {number}")

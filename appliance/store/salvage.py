@@ -18,7 +18,7 @@ import apsw
 
 from appliance.store.connection_settings import SETTINGS
 from appliance.store.database import Store
-from appliance.store.migrations import MIGRATIONS, SETTLING
+from appliance.store.migrations import MIGRATIONS, SETTLING, up_to
 
 DERIVED = ("chunks", "pending", "server_offers", "server_tools")
 LAST = 2**63 - 1
@@ -43,7 +43,7 @@ def salvage(old: Path, new: Path) -> dict[str, Count]:
     if not source.execute("SELECT 1 FROM sqlite_schema WHERE name = 'entries'").fetchall():
         raise apsw.CorruptError("it has lost its tables")
     version = int(str(source.pragma("user_version")))
-    store = Store.create(new, migrations=MIGRATIONS[:version] if 0 < version <= len(MIGRATIONS) else MIGRATIONS)
+    store = Store.create(new, migrations=up_to(version) or MIGRATIONS)
     store.close()
     target = apsw.Connection(str(new), flags=apsw.SQLITE_OPEN_READWRITE)
     for setting in SETTINGS:

@@ -16,10 +16,10 @@ import apsw
 
 from appliance.store import disk_faults, integrity
 from appliance.store.connection_settings import SETTINGS
-from appliance.store.migrations import MIGRATIONS
+from appliance.store.migrations import up_to
 
 State = Literal["ok", "empty", "missing", "corrupt"]
-CHANGE = re.compile(r"\s*(CREATE(?: VIRTUAL)? TABLE|DROP TABLE)\s+(\w+)")
+CHANGE = re.compile(r"^(CREATE(?: VIRTUAL)? TABLE|DROP TABLE)\s+(\w+)", re.MULTILINE)
 MAPPED_BYTES = 1 << 40  # all of it: a tenth less is spent on reading. A page that cannot be read ends the process, as damage may
 EACH = "--each"  # without the check of the whole file: the last one was ended by it
 
@@ -67,12 +67,11 @@ def check(path: Path, limit_s: float | None, *, is_each: bool = False) -> dict[s
 def list_expected(version: int) -> list[str]:
     """The tables that a database of a version has, as the migrations say."""
     names: dict[str, None] = {}
-    for statement in (statement for migration in MIGRATIONS[:version] for statement in migration):
-        if found := CHANGE.match(statement):
-            if found[1].startswith("DROP"):
-                names.pop(found[2], None)
-            else:
-                names[found[2]] = None
+    for deed, name in CHANGE.findall("\n".join(up_to(version))):
+        if deed.startswith("DROP"):
+            names.pop(name, None)
+        else:
+            names[name] = None
     return list(names)
 
 

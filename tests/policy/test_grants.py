@@ -31,7 +31,6 @@ from appliance.records import ToolCall
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.store.released_migrations import RELEASED
 from appliance.text.fences import foreign, is_origin, told
 from appliance.work.tasks import NewTask, Tasks
 
@@ -401,23 +400,4 @@ def test_a_thread_without_marks_pays_one_read_for_what_acts_and_none_for_the_res
         store.reads = 0
         assert checkpoint.before(toolbox, known[name], ToolCall("c", name, arguments), caller) is None
         assert store.reads == reads, name
-    store.close()
-
-
-def test_marks_of_an_older_database_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "owlbox.db"
-    old = Store.create(path, migrations=RELEASED)
-    with old.write() as execute:
-        execute(
-            "INSERT INTO sessions (id, channel, sender_id, person, context, status, created_ms, last_active_ms) "
-            "VALUES ('local:ada', 'local', 'ada', 'ada', 'user:ada', 'idle', 1, 1)"
-        )
-        execute(
-            "INSERT INTO runs (id, session, kind, status, metadata, created_ms, updated_ms) "
-            """VALUES ('r1', 'local:ada', 'chat', 200, '{"origins": {"web": 7, "command": 9}}', 1, 1)"""
-        )
-    old.close()
-    store = Store.open(path)
-    runs = Runs(store, this_process().encode())
-    assert set(runs.marks.of("run:r1")) == {Mark("web"), Mark("command")} and runs.marks.since("r1") == 7
     store.close()

@@ -252,10 +252,10 @@ def test_a_backup_of_a_newer_version_is_refused(box: Box) -> None:
         store.snapshot(path)
     copy = Store(path)
     with copy.write() as execute:
-        execute("PRAGMA user_version = 99")
+        execute("PRAGMA user_version = 999")
     copy.close()
     done = box.run("restore", "newer.db")
-    assert done.returncode == 1 and "version 99" in done.stderr and "update owlbox" in done.stderr
+    assert done.returncode == 1 and "version 999" in done.stderr and "update owlbox" in done.stderr
 
 
 def test_a_damaged_database_makes_no_backup(box: Box) -> None:

@@ -185,7 +185,7 @@ def test_a_home_of_another_user(runtime: Path, words: list[str]) -> None:
 DATABASES: dict[str, tuple[Callable[[Path], Any], int, list[str]]] = {
     "damaged": (lambda path: scribble(path), 1, ["owlbox.db", "damaged", "backups"]),
     "something else": (lambda path: path.write_text("Dear diary\n" * 500), 1, ["owlbox.db", "not a database", "backups"]),
-    "newer": (lambda path: change(path, "PRAGMA user_version = 99"), 1, ["owlbox.db", "version 99", "update owlbox"]),
+    "newer": (lambda path: change(path, "PRAGMA user_version = 999"), 1, ["owlbox.db", "version 999", "update owlbox"]),
     "another program's": (lambda path: change(path, "PRAGMA application_id = 7"), 1, ["another application", "--home"]),
     "gone": (lambda path: path.unlink(), 3, ["owlbox.db", "owlbox init --force"]),
 }

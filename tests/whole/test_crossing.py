@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +27,6 @@ from appliance.errors import BadInput, Cancelled, OwlError
 from appliance.records import Ask, Inbound, RunSettings, Terms, ToolCall, to_plain
 from appliance.runtime.methods import LocalCall, Method, find_methods
 from appliance.runtime.subscriptions import Notice
-from appliance.store.database import Store
-from appliance.store.migrations import MIGRATIONS
 from appliance.store.visibility import only, seen, showing
 from appliance.work.jobs import Order
 from appliance.work.tasks import NewTask
@@ -377,27 +374,3 @@ def test_what_people_write_themselves_is_the_houses(crossing: Crossing) -> None:
     for run in (crossing.ada, crossing.ben):
         assert "no shoes" in crossing.call("search", {"query": "carpet"}, run).message
     assert os.getuid() == LocalCall(lambda kind, value: None).uid
-
-
-def test_a_database_of_before_tells_whose_its_entries_are(tmp_path: Path) -> None:
-    at = next(number for number, statements in enumerate(MIGRATIONS) if any("COLUMN audience" in one for one in statements))
-    old = Store.create(tmp_path / "owlbox.db", migrations=MIGRATIONS[:at])
-    with old.write() as execute:
-        execute(
-            "INSERT INTO sessions (id, channel, sender_id, person, context, status, process, created_ms, last_active_ms) "
-            "VALUES ('local:ada', 'local', 'ada', 'ada', 'user:ada', 'active', '', 1, 1)"
-        )
-        execute(
-            "INSERT INTO runs (id, session, kind, title, status, created_ms, updated_ms, alias) "
-            "VALUES ('r1', 'local:ada', 'chat', '', 200, 1, 1, 'r1')"
-        )
-        for path, run in (("memory://hers", "r1"), ("memory://ours", None)):
-            execute(
-                "INSERT INTO entries (scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms, uid) "
-                "VALUES ('project:1', ?1, '', 'x', '{}', 'h', 'model', ?2, 1, 1, ?1)",
-                (path, run),
-            )
-    old.close()
-    new = Store.open(tmp_path / "owlbox.db")
-    assert new.rows("SELECT path, audience FROM entries ORDER BY path") == [("memory://hers", "user:ada"), ("memory://ours", "")]
-    new.close()

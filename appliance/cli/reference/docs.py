@@ -75,7 +75,7 @@ from appliance.sessions.transcripts import Transcripts
 from appliance.skills.catalog import Skills
 from appliance.skills.environments import SkillEnvironments
 from appliance.skills.skill_service import SkillService
-from appliance.store.migrations import LATEST, MIGRATIONS
+from appliance.store.migrations import FIRST, LATEST, MIGRATIONS
 from appliance.text import tokens
 from appliance.web.git_fetch import SkillFetch
 from appliance.work.jobs import Jobs
@@ -340,12 +340,8 @@ def _argument_rows(sign: Signature) -> list[str]:
 
 def _write_tables() -> str:
     lines = ["# Tables\n", MADE, f"The database is of version {LATEST}; `PRAGMA user_version` says so in the file.\n"]
-    for number, statements in enumerate(MIGRATIONS, 1):
-        lines.append(f"## Migration {number}\n\n```sql")
-        for statement in statements:
-            first, *rest = statement.split("\n")
-            lines.append("\n".join([first, *(line.removeprefix("        ") for line in rest)]) + ";")
-        lines.append("```")
+    for number, text in enumerate(MIGRATIONS, FIRST):
+        lines.append(f"## Version {number}\n\n```sql\n{text.rstrip()}\n```")
     return "\n".join(lines) + "\n"
 
 
