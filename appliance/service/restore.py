@@ -22,10 +22,9 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.service import backups, home_setup, staging
 from appliance.service.backups import BOX, DATABASE, Progress
-from appliance.store import database_copy, storage_errors
+from appliance.store import database_copy, migrations, storage_errors
 from appliance.store.database import Store
 from appliance.store.database_copy import Facts
-from appliance.store.migrations import BEFORE_FIRST, FIRST, LATEST
 
 HEAD_BYTES = 4096
 SQLITE, ZIP = b"SQLite format 3\0", b"PK\3\4"
@@ -189,9 +188,6 @@ def _checked(path: Path) -> Facts:
 
 
 def _require_known(path: Path, version: int) -> None:
-    if version > LATEST:
-        raise StoreError(f"the database in {path} is of version {version}, this owlbox knows up to {LATEST}", hint="update owlbox")
-    if 0 < version < FIRST:
-        raise StoreError(f"the database in {path} is of version {version}, from before 0.1.0", hint=BEFORE_FIRST)
+    migrations.require_known(path, version)
     if version < 1:
         raise StoreError(f"the database in {path} is of version {version}, which there is not", hint=database_copy.ANOTHER)

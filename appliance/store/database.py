@@ -24,7 +24,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Cancelled, DiskFault, DiskReadOnly, NotFound, OwlError, StoreError, Unavailable
 from appliance.store import connection_settings, database_copy, disk_faults, durability, integrity, sql_console, storage_errors
 from appliance.store.connection_settings import SETTINGS, WITH_LOG
-from appliance.store.migrations import APPLICATION_ID, BEFORE_FIRST, DERIVED, FIRST, MIGRATIONS, SETTLING, UNDOABLE, statements
+from appliance.store.migrations import APPLICATION_ID, DERIVED, FIRST, MIGRATIONS, SETTLING, UNDOABLE, require_known, statements
 
 MOST_IDLE = 8  # open connections that nobody uses: each holds the schema, its statements and CACHE_KB of pages
 BUSY_DELAYS_MS = (100, 200, 400, 800, 1600, 3200, 6400, 12800)  # about 25 s in total (B-003)
@@ -513,13 +513,7 @@ class Store:
         found, latest = self._identify_version(), FIRST - 1 + len(self._migrations)
         if not found and not is_new:
             raise StoreError(f"database {self.path} is empty: it has lost everything in it", hint=storage_errors.AFTER_DAMAGE)
-        if found > latest:
-            raise StoreError(
-                f"database {self.path} is of version {found}, this owlbox knows up to {latest}",
-                hint="update owlbox, or take a backup made by this version: owlbox backup list, owlbox restore FILE",
-            )
-        if 0 < found < FIRST:
-            raise StoreError(f"database {self.path} is of version {found}, from before 0.1.0", hint=BEFORE_FIRST)
+        require_known(self.path, found, latest)
         if self.is_read_only and found < latest:
             raise self._read_only()
         if 0 < found < latest:

@@ -7,6 +7,8 @@ statements, run one after another. Databases of versions below `FIRST` were made
 import re
 from pathlib import Path
 
+from appliance.errors import StoreError
+
 APPLICATION_ID = 0x4F574C42  # "OWLB", in the file's header
 # Tables whose changes are recorded per run, so that a run can be taken back.
 UNDOABLE = ("entries", "blobs", "tasks", "task_deps", "schedules")
@@ -21,8 +23,6 @@ SETTLING = (
 )
 
 FIRST = 100
-BEFORE_FIRST = "export what it holds with the owlbox that made it (owlbox export FILE), then import that into a new home"
-
 MIGRATIONS: tuple[str, ...] = (Path(__file__).with_name("schema.sql").read_text("utf-8"),)
 
 LATEST = FIRST - 1 + len(MIGRATIONS)
@@ -39,3 +39,14 @@ def statements(text: str) -> list[str]:
 def up_to(version: int) -> tuple[str, ...]:
     """The migrations that a database of a version has had."""
     return MIGRATIONS[: max(0, version - FIRST + 1)]
+
+
+def require_known(path: Path, version: int, latest: int = LATEST) -> None:
+    """Refuse the database of a file when no migration leads from its version to this one; 0 has none yet."""
+    told = f"the database in {path} is of version {version}"
+    if version > latest:
+        hint = "update owlbox, or take a backup made by this version: owlbox backup list, owlbox restore FILE"
+        raise StoreError(f"{told}, this owlbox knows up to {latest}", hint=hint)
+    if 0 < version < FIRST:
+        hint = "export what it holds with the owlbox that made it (owlbox export FILE), then import that into a new home"
+        raise StoreError(f"{told}, from before 0.1.0", hint=hint)
