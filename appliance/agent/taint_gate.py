@@ -6,7 +6,6 @@ there to decide, it is refused and its person gets a letter. A grant lets it pas
 Who runs what was accepted is `agent.released_calls`. Not promised: that nothing leaves which a person has let pass.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -17,11 +16,12 @@ from msgspec.structs import replace
 from appliance.agent.approvals import APPROVED
 from appliance.agent.command_runs import Executions
 from appliance.agent.dispatch import actor_of
-from appliance.agent.taint_tracking import HELP, Origins, Sight, is_elsewhere
+from appliance.agent.taint_tracking import HELP, Origins, Sight, is_elsewhere, named_paths
 from appliance.agent.toolbox import Caller, Toolbox
 from appliance.agent.toolbox import Mark as ToolMark
 from appliance.errors import OwlError
 from appliance.knowledge.action_log import subject_of
+from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.verbs import Verbs
 from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
@@ -40,7 +40,6 @@ READERS = ("read", "context_read")  # tools that show one entry
 PEOPLE = ("chat", "ask")  # kinds of runs whose messages people wrote
 TASKS = "task"  # the channel of a task's briefing, which nobody typed
 CORE = "core"  # the person of the conversation, as a target
-FIRST_CHARS, LAST_CHARS = 3000, 1000  # of the arguments that a person is shown: what is put before hides no end
 MAX_EVENTS = 2000  # newest ones of a run that are looked at
 
 
@@ -173,8 +172,12 @@ class Checkpoint:
             outcome = self._decide(toolbox, reach, judged, caller, since)
             if outcome is not None:
                 return outcome
-        if not mark.is_read_only and (is_judged or reach is None or reach.kind != "document"):  # else a person was shown it
-            self._keep_words(call, caller)
+        if not mark.is_read_only:
+            text = "\n".join(text for text, _ in taint.leaves(call.arguments) if isinstance(text, str))
+            if caller.is_vouched and reach is not None and reach.kind == "document":
+                self._runs.marks.forget_words(text)
+            else:  # before it is written: whoever kills us then leaves a file behind
+                self.answered(text, caller.run)
         return None
 
     def _decide(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Outcome | None:
@@ -190,16 +193,18 @@ class Checkpoint:
             return self._held_calls.propose(held, call, caller)
         return self._held_calls.refuse(held, call, caller)
 
-    def _keep_words(self, call: ToolCall, caller: Caller) -> None:
-        """Know again what a marked run is about to write, before it is written: whoever kills us then leaves a file behind."""
-        marks = [one for one in self._runs.marks.of(f"run:{caller.run}") if one.origin not in INSIDE]
-        texts = [text for text, _ in taint.leaves(call.arguments) if isinstance(text, str) and text.strip()] if marks else []
-        if not texts:
-            return
-        run = self._runs.any(caller.run)
-        events, person = self._runs.record.path(run.head, kinds=("message",), limit=MAX_EVENTS), self._person_of(run)
-        own = "\n".join(typed(event) for event in events if _is_own(event, run, person))
-        self._runs.marks.keep_lines(texts, marks, own)
+    def answered(self, text: str, run: str) -> str:
+        """A filter that changes nothing: what a marked run says or is about to write is known again, whoever saves it where."""
+        marks = [one for one in self._runs.marks.of(f"run:{run}") if one.origin not in INSIDE]
+        if marks and text.strip():
+            self._runs.marks.keep_words(text, marks, self._own_words(self._runs.any(run)))
+        return text
+
+    def _own_words(self, run: Run) -> str:
+        """What is no stranger's: what the person typed, and what stands unmarked in entries that the run was shown."""
+        events, person = self._runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS), self._person_of(run)
+        own = [typed(event) for event in events if _is_own(event, run, person)]
+        return "\n".join([*own, *self._runs.marks.clean_texts(named_paths(events), PROJECT)])
 
     def after(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
         """What came of a call, with its origin."""
@@ -309,9 +314,7 @@ def typed(event: Event) -> str:
 
 def text_of(held: Held, call: ToolCall) -> str:
     """What a person has to know to decide."""
-    given = escape_invisible(json.dumps(call.arguments, ensure_ascii=False), "exact")
-    if (hidden := len(given) - FIRST_CHARS - LAST_CHARS) > 0:
-        given = f"{given[:FIRST_CHARS]}\n[… {hidden} characters that are not shown …]\n{given[-LAST_CHARS:]}"
+    given = taint.shown(call.arguments)
     target, because = escape_invisible(held.target, "exact"), escape_invisible(held.because, "exact")
     lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({target})."]
     lines.append(f"Held because this thread was shown texts of strangers: {because}")

@@ -20,7 +20,7 @@ from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
 from appliance.prompt.packet_types import Scene, Stage
-from appliance.records import Marked, Outcome, Part, Terms, ToolCall
+from appliance.records import Event, Marked, Outcome, Part, Terms, ToolCall
 from appliance.skills.catalog import Skills
 from appliance.store import visibility
 from appliance.text.fences import is_origin
@@ -237,6 +237,12 @@ def _named_refs(arguments: Mapping[str, Any]) -> list[str]:
         if isinstance(name := arguments.get(drive), str) and name:
             found.append(f"{name}:/{str(arguments.get(path) or '').lstrip('/')}")
     return found
+
+
+def named_paths(events: Iterable[Event]) -> list[str]:
+    """The stored paths that calls and texts of a conversation name."""
+    refs = (ref for one in events for ref in (*_named_refs(one.input or {}), *SHOWN.findall(one.content), *_find_refs(one.content)))
+    return [path for ref in itertools.islice(dict.fromkeys(refs), MAX_REFS) if (path := _stored_path(ref))]
 
 
 def is_elsewhere(arguments: Mapping[str, Any]) -> bool:

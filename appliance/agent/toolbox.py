@@ -25,7 +25,7 @@ from appliance.agent.tool_results import Reply, cut, outcome_of
 from appliance.agent.tool_rules import ToolRules as ToolRules
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
-from appliance.policy import modes
+from appliance.policy import modes, taint
 from appliance.policy.modes import FREE
 from appliance.policy.policy_file import Policy
 from appliance.policy.taint import Reach
@@ -160,6 +160,7 @@ class Caller(Struct, frozen=True):
     log: str = ""
     deadline_s: float = 60.0
     is_cleared: bool = False  # a person has said yes to this very call
+    is_vouched: bool = False  # and was shown every letter of it
 
 
 class Guard(Protocol):
@@ -402,7 +403,9 @@ class Toolbox:
     ) -> Outcome:
         """The result of a call, good or bad; `is_cleared` for one that a person has said yes to."""
         started_s = monotonic_s()
-        outcome = self._dispatch_call(self.meant(call), Caller(run, cancel, session, terms, log, is_cleared=is_cleared))
+        is_vouched = is_cleared and not taint.is_cut(call.arguments)
+        caller = Caller(run, cancel, session, terms, log, is_cleared=is_cleared, is_vouched=is_vouched)
+        outcome = self._dispatch_call(self.meant(call), caller)
         outcome = replace(outcome, duration_ms=round((monotonic_s() - started_s) * 1000))
         if run and self._overflow is not None and not outcome.is_error:
             outcome = replace(outcome, message=self._overflow.shorten(run, outcome.message, outcome.origin))

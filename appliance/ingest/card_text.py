@@ -49,6 +49,17 @@ def read(text: str) -> str:
     return "\n".join(_sections(text)).strip() + "\n"
 
 
+def organizer(text: str) -> str | None:
+    """Who sent or organizes what stands in a calendar, "" where it does not say; None for a calendar or contacts of one's own.
+
+    An invitation has a method, or somebody who organizes it; PUBLISH is that of a calendar which a person exported.
+    """
+    facts = list(_facts(text))
+    found = next((_value(fact) for fact in facts if fact.name == "ORGANIZER"), None)
+    is_sent = any(fact.name == "METHOD" and fact.value.strip().upper() != "PUBLISH" for fact in facts)
+    return found or "" if is_sent else found
+
+
 def _sections(text: str) -> Iterator[str]:
     kind, inner = "", 0
     facts: list[Fact] = []

@@ -18,7 +18,7 @@ import sys
 from typing import BinaryIO
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from appliance.errors import BadInput
 from appliance.ingest import card_text, office_text, rtf_text
@@ -41,7 +41,7 @@ FORMS = {
 }
 ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings.split()}
 # A number goes up when a form is read in another way, so that what was read before is read again.
-VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {"html": 2, "mail": 2}
+VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {"html": 3, "mail": 3, "card": 2}
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of a document whose text is wanted although it is too large to be kept itself
 LIMITS = {"bytes": MAX_BLOB_BYTES, "html": MAX_BLOB_BYTES} | dict.fromkeys(("pdf", "mail", "office"), MAX_FILE_BYTES)
 OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how Word, Excel and Outlook files began until 2007, and those with a password do
@@ -49,6 +49,9 @@ OLD_NOTE = "a document of an old office program, kept as bytes: save it as docx,
 HEAD_CHARS = 20_000  # in which a title is looked for
 CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+SAVED = re.compile(rb"<!--\s*(?:saved from url=\(\d+\)|Page saved with SingleFile\s+url:\s*)(\S{1,2000})")  # by a browser
+HEAD_BYTES = 4096  # in which it says so
+MAX_AUTHOR = 300  # characters
 CPU_S = 30  # for one file, in the child
 UNTITLED = ("untitled", "(anonymous)")  # what programs that make PDFs write for none
 MAX_ATTACHMENTS, MAX_PARTS = 200, 5000  # named of one mail, and looked at
@@ -58,7 +61,11 @@ FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, R
 
 
 class Reading(Struct, frozen=True):
-    """What a file says; `text` is None when its bytes are all there is. `reader` names form, version and library."""
+    """What a file says; `text` is None when its bytes are all there is. `reader` names form, version and library.
+
+    `origin` is that of untrusted text, where a file of this kind says that somebody else wrote it: a mail, an invitation, a saved
+    page. `author` is who that was, as far as it says.
+    """
 
     text: str | None
     mime: str
@@ -66,6 +73,8 @@ class Reading(Struct, frozen=True):
     title: str = ""
     description: str = ""
     note: str = ""
+    origin: str = ""
+    author: str = ""
 
 
 def form_of(name: str, head: bytes) -> str:
@@ -124,7 +133,9 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
         return _read_converted(name, data, form, charset)
     if form == "html":
         title, text = html_text.page(data, charset)
-        return _check_reading(Reading(text, "text/html", reader, title), name)
+        saved = SAVED.search(data[:HEAD_BYTES])
+        origin, author = ("web", saved[1].decode("utf-8", "replace")) if saved else ("", "")
+        return _check_reading(Reading(text, "text/html", reader, title, origin=origin, author=author), name)
     if form == "mail":
         return _check_reading(_read_mail(data, reader), name)
     try:
@@ -205,7 +216,9 @@ def _read_mail(data: bytes, reader: str) -> Reading:
         lines.append(f"Attachment: {file.file_name or 'unnamed'} ({file.kind}, {file.size_bytes} bytes)")
     lines += [f"Attachment: … and {found.left_out} more"] if found.left_out else []
     text = "\n".join(lines) + "\n\n" + found.text + "\n"
-    return Reading(text, "message/rfc822", reader, found.head.text("subject"), " · ".join(lines[1:3]))
+    page = found.head.get("snapshot-content-location")  # of a page that a browser saved
+    origin, author = ("web", page) if page else ("mail", f"from {sender}" if (sender := found.head.text("from")) else "")
+    return Reading(text, "message/rfc822", reader, found.head.text("subject"), " · ".join(lines[1:3]), "", origin, author)
 
 
 def _read_page(data: bytes, charset: str) -> str:
@@ -213,20 +226,26 @@ def _read_page(data: bytes, charset: str) -> str:
 
 
 def _read_converted(name: str, data: bytes, form: str, charset: str) -> Reading:
-    title, mime = "", guess_mime(name, False)
+    title, mime, organizer = "", guess_mime(name, False), None
     try:
         if form == "office":
             if data.startswith(OLD_OFFICE):
                 raise ValueError("it has a password, or is of an old program: save it without one, or as docx, xlsx or PDF")
             title, text = office_text.read(data, MAX_BODY_BYTES)
+        elif form == "rtf":
+            text = rtf_text.read(data)
         else:
-            text = rtf_text.read(data) if form == "rtf" else card_text.read(html_text.decoded(data, charset))
+            plain = html_text.decoded(data, charset)
+            text, organizer = card_text.read(plain), card_text.organizer(plain)
     except FAULTS as error:
         why = " ".join(str(error).split())[:200] or type(error).__name__
         return as_bytes(name, f"cannot be read, kept as bytes: {why}", mime, reader_of(form))
     if not text.strip():
         return as_bytes(name, "a document without any text, kept as bytes", mime, reader_of(form))
-    return _check_reading(Reading(text, mime, reader_of(form), title or _find_heading(text)), name)
+    reading = Reading(text, mime, reader_of(form), title or _find_heading(text))
+    if organizer is not None:
+        reading = replace(reading, origin="mail", author=f"from {organizer}" if organizer else "")
+    return _check_reading(reading, name)
 
 
 def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
@@ -277,6 +296,8 @@ def _check_reading(found: Reading, name: str) -> Reading:
         " ".join(title.split())[: MAX_CHARACTERS["title"]],
         description.strip()[: MAX_CHARACTERS["description"]],
         found.note,
+        found.origin,
+        " ".join(found.author.encode("utf-8", "replace").decode().split())[:MAX_AUTHOR],
     )
 
 

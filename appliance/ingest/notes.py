@@ -27,6 +27,7 @@ from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.knowledge import entries
 from appliance.knowledge.contents import guess_mime
 from appliance.knowledge.entries import Draft, Entries, Entry
+from appliance.knowledge.entry_marks import AUTHOR, ORIGIN
 from appliance.store import visibility
 from appliance.text import markdown
 
@@ -256,13 +257,16 @@ class Folder:
         is_converted = _is_converted(reading.reader)
         attributes: dict[str, Any] = {"size_bytes": found.size_bytes, "mtime_ns": found.mtime_ns, "mark": found.mark}
         attributes |= {"reader": reading.reader, "mime": reading.mime if is_converted else _guess_mime(path)}
+        attributes |= {ORIGIN: reading.origin, AUTHOR: reading.author} if reading.origin else {}
         if ref != SCHEME + _shown_name(self.root, path):
             attributes["file"] = _shown_name(self.root, path)  # the name on disk spells the same letters in another way
         if prompt_documents.is_shipped(_shown_name(self.root, path)):
             attributes["is_document"] = prompt_documents.is_in_prompts(_shown_name(self.root, path))
             attributes["is_blank"] = _is_blank(text)
         title = " ".join((reading.title or path.name).split())[:TITLE_CHARS] if is_converted else _find_title(path, text)
-        return Draft(ref, title, text, attributes, owner_of(self.root, path))
+        has_source = is_converted and reading.reader.partition("/")[0] not in ("pdf", "office")  # which are no text inside
+        source = found.data[: entries.MAX_BODY_BYTES].decode("utf-8", "replace") if has_source else ""
+        return Draft(ref, title, text, attributes, owner_of(self.root, path), source)
 
     def _note_problem(self, name: str, reason: str) -> None:
         """Remember a problem, or that it is over; each is logged once."""

@@ -19,9 +19,9 @@ from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, PathConflict, Refused
 from appliance.knowledge.change_log import CLIENT, By, Change, Changes, Execute, changed, patch
 from appliance.knowledge.contents import FOLDER, MAX_BODY_BYTES, Content, Entry, attributes_text, check, digest, is_same, merged
+from appliance.knowledge.entry_marks import EntryMarks, hash_shown
 from appliance.knowledge.schemes import check_scope
-from appliance.policy.taint import INSIDE, OUTSIDE, Mark, of_path
-from appliance.policy.taint_marks import Marks
+from appliance.policy.taint import Mark
 from appliance.runtime.events import Events
 from appliance.runtime.hook_points import Change as Kind
 from appliance.runtime.hook_points import EntryNews
@@ -49,7 +49,6 @@ COLUMNS = (
     "id, scope, path, title, body, attributes, hash, writer, run, created_ms, updated_ms, "
     "uid, description, mime, source_url, is_textual, indexed_ms"
 )
-KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
 MAX_CODE = chr(0x10FFFF)  # sorts after everything that may follow a prefix
 MAX_HELD = 32_000_000  # characters of texts that are kept in memory for the history of an undo
 EMPTY = digest(b"")
@@ -74,6 +73,7 @@ class Draft(Struct, frozen=True):
     body: str
     attributes: Mapping[str, Any]
     audience: str = ""  # the context that may see it, "" for everybody
+    source: str = ""  # what stands in a file whose text is read out of it
 
 
 class Entries:
@@ -82,7 +82,7 @@ class Entries:
     def __init__(self, store: Store, index: Index | None = None, events: Events | None = None) -> None:
         """`EntryNews` is published of what changed, once it is committed."""
         self._store = store
-        self._marks = Marks(store)
+        self.marks = EntryMarks(store)
         self._changes = Changes(store)
         self._index = index
         self._events = events or Events()
@@ -216,7 +216,8 @@ class Entries:
             if there is not None and is_same(there, made) and self._stored_bytes(there) == data:
                 return there
             self._save_row(execute, replace(made, indexed_ms=None), by, data)
-            return self.inherit(self._record_change(execute, path, scope, by, there, patch(kept.body, found.body, path)), found)
+            difference = patch(kept.body, found.body, path)
+            return self.marks.inherit(self._record_change(execute, path, scope, by, there, difference), found)
 
     def move(self, source: str, target: str, by: By = CLIENT, *, scope: str = PROJECT, is_overwrite: bool = False) -> Entry:
         """The same entry under another path, with its id, uid, birth and views; a folder without what is in it."""
@@ -233,26 +234,12 @@ class Entries:
             renamed = f"rename from {found.path}\nrename to {path}\n"
             self._changes.add(execute, scope, found.path, changed(by, found.hash, "", 0, renamed))
             self._announce_change(found.path, scope, by, "moved")
-            return self.inherit(self._record_change(execute, path, scope, by, there, renamed), found)
+            return self.marks.inherit(self._record_change(execute, path, scope, by, there, renamed), found)
 
-    def inherit(self, made: Entry, source: Entry) -> Entry:
-        """The entry itself, marked as what it was made of: within the transaction that made it."""
-        mark = of_path(source.path)
-        if mark is not None:
-            self._marks.add(f"entry:{made.id}", mark.origin, mark.source)
-        self._marks.inherit(f"entry:{made.id}", f"entry:{source.id}")
-        return made
-
-    def trust(self, ref: str, *, scope: str = PROJECT) -> tuple[Mark, ...]:
-        """Take the marks of strangers off an entry and its text, for which a person answers; which ones they were.
-
-        Refused for what says by its path that it is somebody else's.
-        """
-        found = self.get(ref, scope=scope)
-        if scheme_of(found.path) in KNOWN_BY_NAME:
-            hint = "owlbox skill trust" if found.path.startswith("skill:") else "write what you trust as a note of your own"
-            raise Refused(f"{found.path} is a copy of what others wrote", hint=hint)
-        return self._marks.trust(f"entry:{found.id}", found.body)
+    def trust(self, ref: str, shown: str, *, scope: str = PROJECT) -> tuple[Mark, ...]:
+        """Take the marks of strangers off an entry as a person was shown it (`EntryMarks.trust`); which ones they were."""
+        with self._store.write(durable=True):
+            return self.marks.trust(self.get(ref, scope=scope), shown)
 
     def remove(self, ref: str, by: By = CLIENT, *, scope: str = PROJECT) -> None:
         """Remove an entry; NotFound when there is none."""
@@ -305,6 +292,7 @@ class Entries:
                     execute("UPDATE entries SET indexed_ms = NULL WHERE id = ? AND indexed_ms IS NOT NULL", (new.id,))
                     if self._index is not None:
                         self._index(execute, new)
+                    self.marks.recognize(new, old)
             for entry in (new or old for old, new in pairs):
                 if entry is not None:
                     self._announce_change(entry.path, entry.scope, by, "restored")
@@ -336,7 +324,7 @@ class Entries:
                     self._remove_row(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
-            self._keep_marks([*written, *(draft.path for draft in drafts)], written, run, scope)
+            self._keep_marks(drafts, written, run, scope)
 
     def under(self, prefix: str, *, scope: str = PROJECT) -> list[str]:
         """The stored paths of an entry and of everything in it as a folder, sorted."""
@@ -383,6 +371,7 @@ class Entries:
         return {
             "ref": found.path,
             "title": found.title,
+            "description": found.description,
             "lines": lines[line - 1 : line - 1 + limit],
             "line": line,
             "total_lines": len(lines),
@@ -392,7 +381,8 @@ class Entries:
             "writer": found.writer,
             "created_ms": found.created_ms,
             "updated_ms": found.updated_ms,
-            "marks": [mark.text for mark in self._marks.of(f"entry:{found.id}")],
+            "marks": [mark.text for mark in self.marks.of(found)],
+            "hash": hash_shown(found) if line == 1 and len(lines) <= limit else "",
         }
 
     def count(self) -> int:
@@ -475,18 +465,19 @@ class Entries:
                 (entry.scope, entry.path, blob),
             )
 
-    def _record_change(self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str) -> Entry:
+    def _record_change(
+        self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str, source: str = ""
+    ) -> Entry:
         """The entry as it now is, after its change has been put into the history."""
         after = self.get(path, scope=scope)
         told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
         self._changes.add(execute, scope, path, told)
         is_text = before is not None and before.hash != after.hash
         self._announce_change(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
-        if (is_text or before is None) and not scope.startswith("run:") and scheme_of(path) not in KNOWN_BY_NAME:
-            self._marks.recognize(f"entry:{after.id}", after.body)
+        if is_text or before is None or (before.title, before.description) != (after.title, after.description):
+            self.marks.recognize(after, before, source)
         if by.marks:
-            self._marks.take(f"entry:{after.id}", by.marks)
-            self._marks.keep_text(after.body, self._marks.of(f"entry:{after.id}"))
+            self.marks.take(after, by.marks)
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))
@@ -500,15 +491,14 @@ class Entries:
         if self._events.has(EntryNews):
             self._store.after(partial(self._events.publish, EntryNews(path, kind, by.run, scope, by.writer)))
 
-    def _keep_marks(self, paths: Iterable[str], written: Sequence[str], run: str, scope: str) -> None:
+    def _keep_marks(self, drafts: Sequence[Draft], written: Sequence[str], run: str, scope: str) -> None:
         """Mark mirrored entries as the run that wrote them, and know the texts of marked ones again."""
-        if not (written and self._marks.of(f"run:{run}")) and not self._marks.has_entries():
-            return
-        for found in filter(None, (self.find(path, scope=scope) for path in dict.fromkeys(paths))):
-            if found.path in written:
-                self._marks.inherit(f"entry:{found.id}", f"run:{run}")
-            if marks := self._marks.of(f"entry:{found.id}"):
-                self._marks.keep_text(found.body, marks)
+        sources = dict.fromkeys(written, "") | {draft.path: draft.source for draft in drafts}
+        for path, source in sources.items() if self.marks.is_needed(run if written else "") else ():
+            if (found := self.find(path, scope=scope)) is not None:
+                if path in written:
+                    self.marks.written(found, run)
+                self.marks.take(found, (), source)
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)
@@ -518,6 +508,7 @@ class Entries:
             text = attributes_text(draft.path, draft.attributes)
             if text != attributes_text(draft.path, before.attributes):
                 execute("UPDATE entries SET attributes = ? WHERE id = ?", (text, before.id))
+                self.marks.of_author(replace(before, attributes=dict(draft.attributes)), before.attributes)
                 self._announce_change(draft.path, scope, by, "attributes")
             return
         self._save_row(execute, replace(after, attributes=dict(draft.attributes)), by, None)
@@ -525,7 +516,7 @@ class Entries:
             execute("UPDATE entries SET audience = ? WHERE scope = ? AND path = ?", (draft.audience, scope, draft.path))
         # A new file's text is in the file; what a text was before is nowhere else.
         difference = patch(old.body, draft.body, draft.path) if before else ""
-        self._record_change(execute, draft.path, scope, by, before, difference)
+        self.marks.of_author(self._record_change(execute, draft.path, scope, by, before, difference, draft.source), {})
 
     def _stored_bytes(self, entry: Entry) -> bytes | None:
         """The bytes that are kept of an entry, None when there are none."""

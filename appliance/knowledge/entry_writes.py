@@ -91,7 +91,7 @@ class EntryWrites:
             )
             if verb == "mv":
                 self.remove(actor, source, verb)
-            return self._entries.inherit(made, source)
+            return self._entries.marks.inherit(made, source)
         act = self._entries.copy if verb == "cp" else self._entries.move
         made = act(source.path, target, by, scope=scope, is_overwrite=is_overwrite)
         if actor.run:

@@ -408,7 +408,7 @@ class Verbs:
                 self._views.wrote(actor, moved.id)
         else:
             made = self.writes.put(actor, path, there, self.writes.whole(entry), verb, like=entry.path)
-            moved = self._entries.inherit(made, entry)
+            moved = self._entries.marks.inherit(made, entry)
             if verb == "mv":
                 self._take_away(actor, entry, verb)
         self._show_entry(actor, moved.id, visibility, None)

@@ -8,6 +8,7 @@ some of them asked learns which. What commands and files of the working folder s
 go on. Pure: strings in, verdicts out. Not promised: that a choice among few things carries nothing.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from msgspec import Struct
 from appliance.errors import BadInput, Refused
 from appliance.text import urls
 from appliance.text.fences import told
+from appliance.text.invisible import escape_invisible
 
 Kind = Literal["exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin"]
 KINDS: Mapping[str, str] = {
@@ -51,6 +53,7 @@ MAX_ASKED = 16  # pages and searches for each message of the person, whatever th
 CALL_BITS = 4  # at least, of a call of a server's tool: four a message
 MAX_SAID = 3  # words of the person that a call tells a server before it counts which ones, and where, as a choice
 MAX_NAMED = 3  # sources that a text names
+FIRST_CHARS, LAST_CHARS = 3000, 1000  # of the arguments that a person is shown: what is put before hides no end
 TOOL = "tool"  # the argument of a call that names the server's tool
 LINK = re.compile(r"https?://[^\s<>\"'`\\^{|}]+", re.IGNORECASE)
 AFTER = ".,;:!?)]}*_>'\""  # what stands behind a link in a text and is no part of it
@@ -194,6 +197,19 @@ def canonical(reach: Reach, arguments: Mapping[str, Any]) -> dict[str, Any]:
             is_address = value.strip().lower().startswith(("http:", "https:"))
             given[name] = " ".join(value.split()) if reach.kind == "search" else urls.parse(value).url if is_address else value
     return given
+
+
+def shown(arguments: Mapping[str, Any]) -> str:
+    """The arguments of a call, as a person is shown them before they decide."""
+    given = escape_invisible(json.dumps(arguments, ensure_ascii=False), "exact")
+    if (hidden := len(given) - FIRST_CHARS - LAST_CHARS) > 0:
+        return f"{given[:FIRST_CHARS]}\n[… {hidden} characters that are not shown …]\n{given[-LAST_CHARS:]}"
+    return given
+
+
+def is_cut(arguments: Mapping[str, Any]) -> bool:
+    """Whether a person is shown only a part of them."""
+    return len(escape_invisible(json.dumps(arguments, ensure_ascii=False), "exact")) > FIRST_CHARS + LAST_CHARS
 
 
 def url_of(text: str) -> str:

@@ -1,27 +1,26 @@
 """Marks: where untrusted text entered a run, an entry, a task or a schedule, and in which page, mail or server's answer.
 
-Owns the `marks` table. A subject is `KIND:ID`, such as `run:018f…`, `entry:12`, `task:3`, `schedule:7`, `place:FOLDER` or
-`text:HASH`. Once marked it stays so, until a person trusts it, and whatever comes of it is marked as well: entries that a
-marked run writes and tasks that it makes are marked by triggers, in the transaction that writes them. What a marked run
-writes is also known by the hashes of its text and of its longer lines, so that a file that was renamed, copied, restored or
-edited is marked when it is read again. Knows nothing about what follows from a mark: `taint` does.
-Not promised: short lines alone, and words that a person writes anew, are not known again.
+Owns the tables `marks` and `marked_words`. A subject is `KIND:ID`, such as `run:018f…`, `entry:12`, `task:3`, `schedule:7`,
+`place:FOLDER` or `words:NUMBER`. Once marked it stays so, until a person trusts it, and whatever comes of it is marked as well:
+entries that a marked run writes and tasks that it makes are marked by triggers, in the transaction that writes them. What a
+marked run writes or says is also known by the hashes of its words (`text.word_hashes`), each with the number of its marks, so that
+a file that was renamed, copied, restored, converted or edited is marked when it is read again. Knows nothing about what follows
+from a mark: `taint` does. Not promised: short lines alone, and words that a person writes anew, are not known again.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
-from appliance.policy.taint import Mark
+from appliance.policy.taint import Mark, of_path
 from appliance.records import Marked
 from appliance.store.database import Store
+from appliance.text import word_hashes
 from appliance.text.fences import is_origin
 
 MAX_SOURCE = 500  # characters
-LEAST_LINE = 16  # letters and digits of a line that is known again by itself: shorter ones stand in many texts
-MAX_LINES = 2000  # of a text that are kept
+WORDS = "words:"  # of the subjects that are the marks of texts, by number
 CARRIED = "marks"  # where the input of an event and the metadata of a letter hold theirs
 
 
@@ -73,34 +72,59 @@ class Marks:
 
     def keep_text(self, text: str, marks: Iterable[Mark]) -> None:
         """Mark a text as a whole, wherever it stands from now on, however it is set."""
-        self._keep([_plain_text(text)], marks)
+        self._keep(word_hashes.whole(text), marks)
 
-    def keep_lines(self, texts: Iterable[str], marks: Iterable[Mark], own: str) -> None:
-        """Mark the longer lines of texts that are about to be written, wherever they stand; not those that a person said, `own`."""
-        known = _plain_text(own)
-        lines = [line for text in texts for line in _long_lines(text) if line not in known]
-        self._keep(lines[:MAX_LINES], marks, durable=True)
+    def keep_words(self, text: str, marks: Iterable[Mark], own: str = "") -> None:
+        """Mark the words of a text that is about to be written or said, wherever they stand; not those that stand in `own`."""
+        self._keep(word_hashes.kept(text, own), marks, durable=True)
 
-    def _keep(self, texts: Sequence[str], marks: Iterable[Mark], *, durable: bool = False) -> None:
-        with self._store.write(durable=durable):
-            for subject in _text_subjects(texts):
-                for mark in marks:
-                    self.add(subject, mark.origin, mark.source)
+    def _keep(self, hashes: set[int], marks: Iterable[Mark], *, durable: bool = False) -> None:
+        pairs = sorted({(mark.origin, mark.source) for mark in marks}) if hashes else []
+        if not pairs:
+            return
+        (number,) = word_hashes.whole(json.dumps(pairs))
+        with self._store.write(durable=durable) as execute:
+            for origin, source in pairs:
+                self.add(f"{WORDS}{number}", origin, source)
+            execute("INSERT OR IGNORE INTO marked_words SELECT value, ? FROM json_each(?)", (number, json.dumps(sorted(hashes))))
 
-    def recognize(self, target: str, text: str) -> None:
-        """Mark a subject that holds a text or a line which was marked earlier."""
-        if self._store.row("SELECT 1 FROM marks WHERE subject >= 'text:' AND subject < 'text;' LIMIT 1") is not None:
-            self.inherit(target, *_text_subjects([_plain_text(text), *_long_lines(text)]))
+    def recognize(self, target: str, *texts: str, own: str = "") -> None:
+        """Mark a subject that holds words which were marked earlier, and do not stand in `own`."""
+        if self._store.row("SELECT 1 FROM marked_words LIMIT 1") is None:
+            return
+        hashes = set().union(*map(word_hashes.found, texts))
+        if own and self._sources(hashes):
+            hashes -= word_hashes.found(own)
+        self.inherit(target, *self._sources(hashes))
 
-    def trust(self, subject: str, text: str) -> tuple[Mark, ...]:
-        """Take the marks off a subject and the text that it holds: a person answers for it; which ones they were."""
+    def _sources(self, hashes: set[int]) -> list[str]:
+        """The subjects whose words these are."""
+        sql = "SELECT DISTINCT source FROM json_each(?) CROSS JOIN marked_words ON hash = value"
+        return [f"{WORDS}{number}" for (number,) in self._store.rows(sql, (json.dumps(list(hashes)),))]
+
+    def trust(self, subject: str, *texts: str) -> tuple[Mark, ...]:
+        """Take the marks off a subject and the texts that it holds: a person answers for it; which ones they were."""
         with self._store.write(durable=True) as execute:
             found = self.of(subject)
-            execute(
-                "DELETE FROM marks WHERE subject IN (SELECT value FROM json_each(?))",
-                (json.dumps([subject, *_text_subjects([_plain_text(text), *_long_lines(text)])]),),
-            )
+            execute("DELETE FROM marks WHERE subject = ?", (subject,))
+            self.forget_words(*texts)
         return found
+
+    def forget_words(self, *texts: str) -> None:
+        """No words of these texts are known again: a person answers for them."""
+        hashes = set().union(*map(word_hashes.found, texts))
+        with self._store.write() as execute:
+            execute("DELETE FROM marked_words WHERE hash IN (SELECT value FROM json_each(?))", (json.dumps(list(hashes)),))
+
+    def clean_texts(self, paths: Iterable[str], scope: str) -> list[str]:
+        """The texts of those of these entries that are not marked, and of the documents of prompts that are not."""
+        rows = self._store.rows(
+            "SELECT e.path, e.body FROM entries e WHERE e.scope = ?2 AND (e.attributes ->> 'is_document' IS 1 "
+            "OR e.path IN (SELECT value FROM json_each(?1))) AND NOT EXISTS (SELECT 1 FROM marks WHERE subject = 'entry:' || e.id) "
+            "AND length(e.body) < 200000 LIMIT 200",
+            (json.dumps(list(paths)), scope),
+        )
+        return [str(body) for path, body in rows if of_path(str(path)) is None]
 
     def entries(self, paths: Iterable[str], scope: str) -> dict[str, tuple[Mark, ...]]:
         """The marks of those of these entries that have any, by stored path or, where one was asked for, by uid."""
@@ -136,21 +160,6 @@ class Marks:
     def has_entries(self) -> bool:
         """Whether any entry is marked."""
         return self._store.row("SELECT 1 FROM marks WHERE subject >= 'entry:' AND subject < 'entry;' LIMIT 1") is not None
-
-
-def _text_subjects(texts: Iterable[str]) -> list[str]:
-    """Plain texts as subjects; those without a letter are none."""
-    return [f"text:{hashlib.sha256(one.encode('utf-8', 'replace')).hexdigest()[:32]}" for one in dict.fromkeys(texts) if one]
-
-
-def _long_lines(text: str) -> list[str]:
-    """The lines that are long enough to be known again by themselves."""
-    return [line for line in map(_plain_text, text.splitlines()) if len(line) >= LEAST_LINE]
-
-
-def _plain_text(text: str) -> str:
-    """The letters and digits of a text in their order, small: how it is set, listed, quoted or wrapped is not part of it."""
-    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def read_marks(value: object) -> Marked:

@@ -747,6 +747,14 @@ CREATE TRIGGER runs_marked AFTER INSERT ON marks WHEN new.subject LIKE 'run:%' B
     WHERE id = substr(new.subject, 5);
 END;
 
+-- writer: policy/taint_marks.py
+-- The hashes of words that others had in what was written or said: `marks` has the marks of words:SOURCE.
+CREATE TABLE marked_words (
+    hash INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    PRIMARY KEY (hash, source)
+) STRICT, WITHOUT ROWID;
+
 -- writer: policy/grants.py
 CREATE TABLE grants (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -80,7 +80,7 @@ def document_create(
     caller: Caller,
 ) -> str:
     """Write a new document for prompts; it counts from the next message."""
-    path = documents.create(name, content, loading, caller.run, is_vouched=caller.is_cleared)
+    path = documents.create(name, content, loading, caller.run, is_vouched=caller.is_vouched)
     return _note_change(path.stem, f"created {path.name}, {len(content.split())} words, loaded {loading}", runs, caller)
 
 
@@ -96,7 +96,7 @@ def document_edit(
     """Change lines of a document of the prompts; refused when its front matter is not right afterwards."""
     if not patches:
         raise BadInput("no patch is given", outcome="invalid_arguments")
-    path = documents.edit(name, patches, caller.run, is_vouched=caller.is_cleared)
+    path = documents.edit(name, patches, caller.run, is_vouched=caller.is_vouched)
     return _note_change(path.stem, f"changed {path.name}", runs, caller)
 
 
@@ -108,7 +108,7 @@ def document_delete(name: Name, *, documents: Documents, runs: Runs, caller: Cal
 
 
 def _write_document(name: str, content: str, documents: Documents, runs: Runs, caller: Caller) -> str:
-    documents.replace(name, content, caller.run, is_vouched=caller.is_cleared)
+    documents.replace(name, content, caller.run, is_vouched=caller.is_vouched)
     return _note_change(name, f"{name}.md {'has' if content.strip() else 'is empty:'} {len(content.split())} words", runs, caller)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from needs import needs
 from test_taint import filled
 
 from appliance.clock import CancelToken
-from appliance.errors import Refused
+from appliance.errors import BadInput, Conflict, Refused
+from appliance.knowledge.change_log import By
+from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import PROJECT
 from appliance.policy.audit_log import Asked
 from appliance.records import ToolCall
@@ -67,6 +70,12 @@ def read_again(border: Border) -> None:
 
 def marks_of(border: Border, ref: str) -> list[str]:
     return [mark.origin for mark in border.core.runs.marks.entries([ref], PROJECT).get(ref, ())]
+
+
+def trust(border: Border, ref: str) -> list[str]:
+    """As a person does who has read all of it."""
+    table = find_methods(*border.core.offered)
+    return table["entry.trust"].call(LocalCall(), ref=ref, hash=table["entry.view"].call(LocalCall(), ref=ref)["hash"])
 
 
 def is_marked(border: Border, tool: str, **given: Any) -> bool:
@@ -153,7 +162,7 @@ def test_a_memory_that_stands_in_the_document_is_marked(border: Border) -> None:
     finally:
         path.write_text("# Memory\n")
         read_again(border)
-        border.core.entries.trust("box://MEMORY.md")
+        trust(border, "box://MEMORY.md")
 
 
 # -- how the file gets about ---------------------------------------------------------------------------
@@ -272,15 +281,35 @@ def test_a_person_takes_the_mark_away_and_the_text_is_theirs(border: Border) -> 
     shutil.copy(box / "notes/edited.md", box / "notes/trusted.md")
     read_again(border)
     assert table["entry.view"].call(LocalCall(), ref="box://notes/trusted.md")["marks"]
-    taken = table["entry.trust"].call(LocalCall(), ref="box://notes/trusted.md")
+    taken = trust(border, "box://notes/trusted.md")
     assert len(taken) == 1 and "/page" in taken[0] and marks_of(border, "box://notes/trusted.md") == []
-    assert [line.detail["marks"] for line in border.core.policy.ledger.listing(Asked(kind="entry_trusted"))] == [taken]
+    noted = [line.detail for line in border.core.policy.ledger.listing(Asked(kind="entry_trusted"))]
+    assert {"ref": "box://notes/trusted.md", "marks": taken} in noted
     (box / "notes/trusted.md").rename(box / "notes/trusted-2.md")
     read_again(border)
     assert marks_of(border, "box://notes/trusted-2.md") == [] and marks_of(border, "box://notes/edited.md") == ["web"]
     border.core.entries.set("url://example.org", "words")
     with pytest.raises(Refused):
-        table["entry.trust"].call(LocalCall(), ref="url://example.org")
+        trust(border, "url://example.org")
+
+
+def test_only_what_a_person_was_shown_is_trusted(border: Border) -> None:
+    """Somebody writes between the look and the word; a part that was shown has no hash."""
+    entries, table = border.core.entries, find_methods(*border.core.offered)
+    look = partial(table["entry.view"].call, LocalCall(), ref="agent://seen")
+    trusted = partial(table["entry.trust"].call, LocalCall(), ref="agent://seen")
+    entries.put("agent://seen", Content(body="one\ntwo", title="Seen"), By(marks=(("web", "evil"),)))
+    seen = look()["hash"]
+    assert look(limit=1)["hash"] == look(line=2)["hash"] == ""
+    for changed in (Content(body="one\nthree"), Content(body="one\ntwo", title="Do as it says")):
+        entries.put("agent://seen", changed)
+        with pytest.raises(Conflict, match="not as you were shown it") as told:
+            trusted(hash=seen)
+        assert "entry view agent://seen" in told.value.hint and marks_of(border, "agent://seen") == ["web"]
+    for wrong in ("", look()["hash"][:15]):
+        with pytest.raises(BadInput):
+            trusted(hash=wrong)
+    assert trusted(hash=look()["hash"][:16]) == ["page evil"] and marks_of(border, "agent://seen") == []
 
 
 # -- documents of prompts ------------------------------------------------------------------------------
@@ -310,7 +339,7 @@ def test_a_document_that_nobody_saw_before_it_was_written_marks_whoever_is_shown
         read_again(border)
         assert core.runs.get(border.say("[hoot] Hello.", "ada").run).origins == ("web",)
     finally:
-        core.entries.trust(f"box://{name}")
+        trust(border, f"box://{name}")
         path.unlink() if before is None else path.write_bytes(before)
         read_again(border)
     assert core.runs.get(border.say("[hoot] Hello.", "ada").run).origins == ()

@@ -124,7 +124,7 @@ def main() -> None:
     call("entry.cp", ref="memory://tea", target="memory://cup")
     call("entry.mv", ref="memory://cup", target="memory://mug")
     call("entry.rm", ref="memory://mug")
-    call("entry.trust", ref="memory://tea")
+    call("entry.trust", ref="memory://tea", hash=call("entry.view", ref="memory://tea")["hash"])
     for method, more in (("entry.resolve", {"is_accepted": True}), ("run.resolve", {"action": "reject"})):
         core.verbs.perform(Actor("model", run, *core.runs.moment(run)), "set", {"ref": "plan.md", "body": method})
         [waiting] = table.call("entry.waiting", {"run": run})

@@ -70,7 +70,7 @@ class EntryMethods:
         line: Annotated[int, Range(1, 10_000_000), "first line to show"] = 1,
         limit: Annotated[int, Range(1, 100_000), "how many lines"] = 1000,
     ) -> dict[str, Any]:
-        """Some lines of an entry, with `total_lines` and what is known about it."""
+        """Some lines of an entry, with `total_lines` and what is known about it; `hash` is that of all, "" of a part."""
         return self._entries.view(ref, line, limit)
 
     @method("entry.set", access="own")
@@ -144,9 +144,9 @@ class EntryMethods:
         return self._act_as_person(run, "update", {"text": text, "status": status})
 
     @method("entry.trust")
-    def trust(self, ref: str, *, call: Call) -> list[str]:
-        """Take the marks of strangers off an entry whose text you have read; in words, which ones they were."""
-        taken = [mark.text for mark in self._entries.trust(ref)]
+    def trust(self, ref: str, hash: Annotated[str, "what entry.view says, or its first 16 digits"], *, call: Call) -> list[str]:
+        """Take the marks of strangers off an entry as you have read it; in words, which ones. A conflict when it has changed."""
+        taken = [mark.text for mark in self._entries.trust(ref, hash)]
         self._ledger.note("entry_trusted", actor=caller_name(call), detail={"ref": ref, "marks": taken})
         return taken
 

@@ -75,6 +75,7 @@ def _add_verbs(command: Command, known: Any) -> None:
     waiting.add_argument("--limit", type=int, default=100)
     made = command("trust", trust, "take the marks of strangers off an entry that you have read", known)
     made.add_argument("ref", help="its reference, as `entry list` shows it")
+    made.add_argument("hash", help="of what you have read, as `entry view` shows it")
     for name, text in (("accept", "let a change happen that waits"), ("reject", "refuse a change that waits")):
         made = command(name, decide, text, known)
         made.set_defaults(is_accepted=name == "accept")
@@ -105,13 +106,16 @@ def view(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "entry.view", {"ref": args.ref, "line": args.line, "limit": args.limit})
     told = show(args, found, "\n".join(found["lines"]))
     if found["marks"] and not args.json:
-        marks = escape_invisible("; ".join(found["marks"]), "exact")
-        say(f"(texts of strangers are in it: {marks}; owlbox entry trust takes the mark off)", sys.stderr)
+        step = f"owlbox entry trust {args.ref} {found['hash'][:16]}" if found["hash"] else "a look at all of it, and entry trust,"
+        title = ": ".join(filter(None, (found["title"], found["description"])))
+        marks = f"texts of strangers are in it: {'; '.join(found['marks'])}; {step} takes the mark off"
+        for line in (f"its title: {title}", marks):
+            say(f"({escape_invisible(line, 'exact')})", sys.stderr)
     return told
 
 
 def trust(args: argparse.Namespace, home: Home) -> int:
-    taken = once(home, "entry.trust", {"ref": args.ref})
+    taken = once(home, "entry.trust", {"ref": args.ref, "hash": args.hash})
     return show(args, taken, f"{args.ref} is yours now, not {'; '.join(taken)}" if taken else f"{args.ref} has no marks")
 
 

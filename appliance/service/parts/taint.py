@@ -35,6 +35,7 @@ class TaintParts:
         base.hooks.add(hook_points.USER, self.origins.packet, LAST)
         base.hooks.add(hook_points.SYSTEM, self.origins.documents, LAST)
         base.hooks.add(hook_points.RESPONSE, self.origins.quoted, LAST)
+        base.hooks.add(hook_points.RESPONSE, self.checkpoint.answered, LAST)
         base.events.subscribe(MessageAccepted, self._note_message)
         base.events.subscribe(TaskRunBegun, self._note_task)
 

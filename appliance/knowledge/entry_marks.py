@@ -1,0 +1,87 @@
+"""Which entries hold words of strangers: marked when they are written, copied, moved, restored or mirrored, until they are trusted.
+
+Says which texts are looked at and by what; the marks themselves, and the hashes by which words are known again, are
+`policy.taint_marks`. Each method is called within the transaction of the change that it follows.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from appliance.errors import BadInput, Conflict, Refused
+from appliance.knowledge.contents import Entry, digest
+from appliance.policy.taint import INSIDE, OUTSIDE, Mark, of_path
+from appliance.policy.taint_marks import Marks
+from appliance.records import Marked
+from appliance.store.database import Store
+from appliance.text.references import scheme_of
+
+KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
+LEAST_HASH = 16  # digits that a person gives of what they were shown
+ORIGIN, AUTHOR = "origin", "author"  # attributes of a file that says by its kind who wrote it
+
+
+class EntryMarks:
+    """Marks entries."""
+
+    def __init__(self, store: Store) -> None:
+        self._marks = Marks(store)
+
+    def of(self, entry: Entry) -> tuple[Mark, ...]:
+        """The marks of an entry."""
+        return self._marks.of(f"entry:{entry.id}")
+
+    def recognize(self, entry: Entry, before: Entry | None, source: str = "") -> None:
+        """Mark an entry that holds words of strangers, also in the `source` it is read from; not for what stood there unmarked."""
+        if not entry.scope.startswith("run:") and scheme_of(entry.path) not in KNOWN_BY_NAME:
+            own = "" if before is None or self.of(before) else before.body
+            self._marks.recognize(f"entry:{entry.id}", entry.body, entry.title, entry.description, source, own=own)
+
+    def take(self, entry: Entry, marks: Marked, source: str = "") -> None:
+        """Mark an entry with what it was made of, and know its text again as a whole."""
+        self._marks.take(f"entry:{entry.id}", marks)
+        if found := self.of(entry):
+            self._marks.keep_text(entry.body, found)
+            self._marks.keep_text(source, found)
+
+    def of_author(self, entry: Entry, before: Mapping[str, Any]) -> None:
+        """Mark an entry whose file says by its kind that somebody else wrote it, once for each text and author."""
+        origin, author = (str(entry.attributes.get(name) or "") for name in (ORIGIN, AUTHOR))
+        if origin and (origin, author) != (before.get(ORIGIN), before.get(AUTHOR, "")):
+            self._marks.take(f"entry:{entry.id}", [(origin, author)])
+
+    def is_needed(self, run: str) -> bool:
+        """Whether anything is marked that entries could be marked by: the run that writes them, or others."""
+        return self._marks.has_entries() or bool(run and self._marks.of(f"run:{run}"))
+
+    def inherit(self, made: Entry, source: Entry) -> Entry:
+        """The entry itself, marked as what it was made of."""
+        mark = of_path(source.path)
+        if mark is not None:
+            self._marks.add(f"entry:{made.id}", mark.origin, mark.source)
+        self._marks.inherit(f"entry:{made.id}", f"entry:{source.id}")
+        return made
+
+    def written(self, entry: Entry, run: str) -> None:
+        """Mark an entry whose text a run wrote."""
+        self._marks.inherit(f"entry:{entry.id}", f"run:{run}")
+
+    def trust(self, entry: Entry, shown: str) -> tuple[Mark, ...]:
+        """Take the marks off an entry and its text, for which a person answers; which ones they were.
+
+        `shown` is what `hash_shown` said of the entry that the person read: Conflict when it is another by now. Refused for what
+        says by its path that it is somebody else's.
+        """
+        if scheme_of(entry.path) in KNOWN_BY_NAME:
+            hint = "owlbox skill trust" if entry.path.startswith("skill:") else "write what you trust as a note of your own"
+            raise Refused(f"{entry.path} is a copy of what others wrote", hint=hint)
+        view = f"owlbox entry view {entry.path} shows it and its hash"
+        if len(shown) < LEAST_HASH:
+            raise BadInput(f"{shown!r} is no hash of a text: it has {LEAST_HASH} digits or more", hint=view)
+        if not hash_shown(entry).startswith(shown):
+            raise Conflict(f"{entry.path} is not as you were shown it: nothing was changed", hint=f"read it again: {view}")
+        return self._marks.trust(f"entry:{entry.id}", entry.body, entry.title, entry.description)
+
+
+def hash_shown(entry: Entry) -> str:
+    """The hash of all that a person is shown of an entry."""
+    return digest("\0".join((entry.title, entry.description, entry.hash)).encode())
