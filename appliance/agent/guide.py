@@ -6,7 +6,6 @@ audit and undo hold; the tool's own words are the answer. What the notes do not 
 Thresholds were calibrated on about 300 questions in four languages (docs/small-models.md, 2026-11).
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
@@ -26,8 +25,6 @@ from appliance.agent.planning import (
     talk_history,
 )
 from appliance.agent.planning.answer_thresholds import (
-    DEFINITE,
-    DEFINITION,
     KNOWN,
     LEAST,
     LEAST_NEAR_WORDED,
@@ -39,6 +36,7 @@ from appliance.agent.planning.answer_thresholds import (
     SURE_WORLD,
     WORDED,
     is_answer,
+    is_definite,
     least_near,
 )
 from appliance.agent.planning.effect_plans import Effects
@@ -65,9 +63,10 @@ from appliance.agent.planning.plans import (
 from appliance.agent.planning.quotes import quote
 from appliance.agent.planning.row_plans import RowPlans
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.evidence import GENERIC, Evidence, Finder, Sentence
+from appliance.knowledge.evidence import Evidence, Finder, Sentence
 from appliance.language import message_parts, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
+from appliance.language.language_files import all_words, expression, says
 from appliance.language.languages import Language, words_in
 from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
@@ -80,14 +79,8 @@ SHORT_QUESTION = 7  # words of one that may follow up what was said before
 MOST_LISTED = 30
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
-ANYBODY = re.compile(  # "how do I ..." asks how it is done, and means nobody
-    r"^\W*(?:(?:so|and|ok|hey|und|et|y)\W+)?(?:how (?:do|can|could|should|would) (?:i|we|you|one)|how to"
-    r"|wie (?:kann|soll|muss) (?:ich|man|wir)|comment (?:puis-je|je peux|peut-on|faire pour)|cómo (?:puedo|se puede|hago))\b",
-    re.IGNORECASE,
-)
 POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
 REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
-FOR_ME = re.compile(r"^(\w+)[ -](?:me|us|mir|uns|moi|nous) ")
 POINTING = 80  # characters of a request that only points to the text it is about
 
 
@@ -231,7 +224,7 @@ class Guide:
             return self._plan_answer(scene)
         kind = kind_of(question)
         named = set(word_forms.content_words(question, self.ignored)) - (kind.words if kind is not None else frozenset())
-        named -= GENERIC
+        named -= all_words("generic")
         texts = [question] if named or not rest else []
         texts += [f"{question.rstrip('?')}, {rest}?"] if rest else []
         if rest and set(words_in(question)) & language.words["again"]:
@@ -263,7 +256,7 @@ class Guide:
         asks = form != "talk"
         if is_question and (worked_out := self._rows.make(scene, language)) is not None:
             return worked_out
-        own = set(words_in(ANYBODY.sub("", scene.text))) & language.words["own"]
+        own = set(words_in(expression("asks_how_anybody").sub("", scene.text))) & language.words["own"]
         own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody
         follows = asks and self._is_followup(scene, words, language)
         subjects = scene.subjects if follows else ()
@@ -278,13 +271,13 @@ class Guide:
             is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
             return self._quote_best(scene, found, language) if is_told and not own else self._talk(scene, kind, language)
         is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
-        is_past = bool(set(words) & (language.words["past"] | {"did", "had"}))  # what we did is no matter of everybody
+        is_past = bool(set(words) & language.words["past"])  # what we did is no matter of everybody
         is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past)
         if follows and set(words) & language.words["theirs"]:
             found = question_forms.of_same(found, scene, self.ignored)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
-        is_worded = bool(DEFINITE.search(scene.text)) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
+        is_worded = is_definite(scene.text) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
         if kind == "world" and (found.known or is_worded):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
         if follows and kind == "world" and question_forms.is_of_last(found, words, language):
@@ -292,7 +285,7 @@ class Guide:
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
-        kind = "world" if DEFINITION.match(scene.text) and not DEFINITE.search(scene.text) and not is_own else kind
+        kind = "world" if says("asks_definition", scene.text) and not is_definite(scene.text) and not is_own else kind
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
         if is_of_subject or is_answer(found, kind, words, language):
             is_sure = found.certainty >= SURE or not found.best[0].ref
@@ -302,12 +295,12 @@ class Guide:
         is_spoken = kind == "talk" and (is_you or form != "question") and not own
         if is_spoken:
             return self._talk(scene, kind, language)
-        points_back = bool(set(words) & language.words["again"] - language.words["at"])
+        points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
         least = least_near(scene, found, kind, language) if is_general else NEAREST
         is_near = found.note_score >= least
         if is_near and is_general:
-            is_thing = bool(DEFINITE.search(scene.text)) and (
+            is_thing = is_definite(scene.text) and (
                 found.best[0].nearness >= NEAR["world"] or (not found.best[0].missing and len(found.words) > 1)
             )
             is_near = bool(own or found.known or is_thing)
@@ -343,7 +336,7 @@ class Guide:
 
     def _last_statement(self, scene: Scene) -> str:
         """What the person said just before, where a question that names nothing asks for the kind of thing it holds."""
-        words = set(word_forms.content_words(scene.text, self.ignored)) - {"sorry"}
+        words = set(word_forms.content_words(scene.text, self.ignored))
         kind, last = kind_of(scene.text), scene.last_question.strip()
         is_meant = kind is not None and last and not last.endswith("?") and len(words) <= 1 and kind.holds(last)
         return last if is_meant and self._router.cue(last) is None else ""
@@ -422,7 +415,7 @@ class Guide:
     def _say_beyond(self, scene: Scene, intent: Intent) -> Plan:
         """What no small model can do on this box; a deed may become a task."""
         language, said = intent.language, intent.language.say(intent.name)
-        task = FOR_ME.sub(r"\1 ", language.without_opening(scene.text).strip(" .!?"))
+        task = language.expression("for_me").sub(r"\1 ", language.without_opening(scene.text).strip(" .!?"))
         if intent.name in ("beyond_web", "beyond_home") or "?" in scene.text:
             return Say(said)
         return ask_back(language, "sure_task", f"{said} ", task=task)
@@ -541,7 +534,7 @@ class Guide:
         if intent.name == "spelling" and scene.tier == "tiny":
             days = (intent.language.phrases[key].split() for key in ("weekdays", "months") if key in intent.language.phrases)
             names = [day for one in days for day in one]
-            right = spelling.mended(intent.parts["text"], intent.language.name, names, self._finder.is_known)
+            right = spelling.mended(intent.parts["text"], intent.language, names, self._finder.is_known)
             if right != intent.parts["text"]:
                 return Say(closed(right))
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))

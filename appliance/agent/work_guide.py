@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from appliance.agent import reports
 from appliance.agent.guide import Guide
 from appliance.agent.planning import errands
-from appliance.agent.planning.answer_thresholds import DEFINITE, LEAST
+from appliance.agent.planning.answer_thresholds import LEAST, is_definite
 from appliance.agent.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
 from appliance.language import extract_summary, router, word_forms, work_request
 from appliance.language.languages import Language
@@ -209,7 +209,7 @@ class WorkGuide(Guide):
         """What the notes answer a question with; nobody looks at it, so all that is asked for must be there."""
         kind = self._router.kind(query, language)
         found = self._finder.find_evidence(query)
-        least = LEAST["world"] if kind == "world" and not DEFINITE.search(query) else LEAST["notes"]
+        least = LEAST["world"] if kind == "world" and not is_definite(query) else LEAST["notes"]
         if not found.best or found.score < least or found.best[0].coverage < FOUND:
             return self._say_missing(query, language)
         return self._quote_best(replace(scene, tier="tiny"), found, language)

@@ -20,9 +20,10 @@ from appliance.knowledge import note_lines
 from appliance.knowledge.entries import Entries, Entry
 from appliance.knowledge.search import Hit, Looks, Search
 from appliance.language import sentences
-from appliance.language.answer_kinds import ROLE, TITLES, WHEN, Kind, compiled, kind_of
+from appliance.language.answer_kinds import Kind, holds_time, kind_of, people
+from appliance.language.language_files import all_words, month_names, says
 from appliance.language.question_words import QuestionWords
-from appliance.language.support import NOT
+from appliance.language.support import denies
 from appliance.language.word_forms import (
     LEAST_PART,
     WORD,
@@ -75,32 +76,10 @@ SUBJECT = 0.12  # for the note that the talk is about
 TICK = "[x] "  # before an item whose box is ticked
 LEAST_LISTED, MOST_LISTED = 2, 24  # items of a list that is an answer as a whole
 LISTED = 0.5  # of what the question names, which title and heading of such a list have
-COUNTING = re.compile(r"\b(?:how many|wie ?viele|combien d|cuánt[oa]s)\b", re.IGNORECASE)
-OPEN = re.compile(
-    r"\b(?:still|left|missing|else|open|remaining|noch|fehl\w+|offen\w*|encore|manque\w*|reste\w*|todavía|falta\w*)\b",
-    re.IGNORECASE,
-)
-WHO = re.compile(r"^\W*(?:and |so |und |et |y )?(?:who|wer|wem|wen|qui|quién|quiénes)\b", re.IGNORECASE)
-# "What is the ... of ...": the thing itself must be there, while a verb such as "collected" may be left out.
-NAMING = re.compile(
-    r"^\W*(?:and |so |und |et |y )?(?:what|who|which|was|wer|wie|quel\w*|qui|cuál|quién|qué)"
-    r"(?:['’]s| is| are| was| were| ist| sind| war| est| sont| es| son| lautet| heißt)\b",
-    re.IGNORECASE,
-)
 OF = re.compile(r"['’]s? (\w[\w-]*)\W*$")  # what is asked of somebody: "when is Tom's birthday"
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-GENERIC = frozenset(
-    """
-    number name place code address time date nummer adresse numero nom nombre direccion exact current full whole person contact
-    """.split()
-)
-NOBODYS = frozenset("next last first due new old".split())
 YEAR = re.compile(r"(?:19|20)\d\d$")
 FILE_ENDING = re.compile(r"(?<=\w)\.[a-z]{2,5}$")  # of a title that is the name of a file
-MONTHS = frozenset(
-    "january february march april may june july august september october november december januar februar marz mai juni juli "
-    "oktober dezember".split()
-)
 
 
 class Sentence(Struct, frozen=True):
@@ -364,7 +343,7 @@ class Finder:
         counts = self._search.passages.frequencies(words)
         total = max(1, self._search.passages.counts().chunks)
         # What is asked for says some words of the question itself: an age says "old", an amount "cost".
-        told = [word for word in words if (kind is None or word not in kind.words) and not OPEN.fullmatch(word)]
+        told = [word for word in words if (kind is None or word not in kind.words) and not says("still_open", word)]
         words = told if len(told) > 1 else words
         weights = {word: math.log(1 + total / (1 + counts.get(word, 0))) for word in words}
         if len(told) == 1 and counts.get(told[0]):  # "Fritzis phone number": what it is about counts most
@@ -373,12 +352,15 @@ class Finder:
         acronyms = {w for w in words if counts.get(w) and len(w) > 1 and w.isalpha() and re.search(rf"\b{w.upper()}\b", shouted)}
         stems = {word: stem(word) for word in words}
         # A word of everyday life is no name, though German writes it with a capital letter.
-        names = frozenset(w for w in words if w not in MONTHS and is_name(question, w) and stems[w] not in self._alike) | acronyms
+        names = (
+            frozenset(w for w in words if w not in month_names() and is_name(question, w) and stems[w] not in self._alike)
+            | acronyms
+        )
         likely = frozenset(w for w in words if w not in names and (YEAR.match(w) or self._is_always_name(w, stems[w], found)))
-        asked = _Question(question, words, stems, weights, (), names, likely, bool(NAMING.match(question)), kind)
+        asked = _Question(question, words, stems, weights, (), names, likely, says("asks_name_of", question), kind)
         said = [match[0].lower() for match in WORD.finditer(question)]
         pairs = [pair for one, two in zip(said, said[1:]) for pair in ((one, two), (two, one))]
-        days = [(day, month) for day, month in pairs if day.isdigit() and strip_accents(month) in MONTHS]
+        days = [(day, month) for day, month in pairs if day.isdigit() and strip_accents(month) in month_names()]
         asked.day = "|".join(rf"(?<!\d){day}\w{{0,2}}\.? {month}|{month} {day}(?!\d)" for day, month in days)
         parts: dict[tuple[str, str], list[str]] = {}
         for one in found:
@@ -389,7 +371,7 @@ class Finder:
 
     def _is_always_name(self, word: str, stemmed: str, found: Sequence[Sentence]) -> bool:
         """Whether the sentences found have a word with a capital letter only."""
-        if not word.isalpha() or len(word) < LEAST_PART or stemmed in self._alike or word in MONTHS:
+        if not word.isalpha() or len(word) < LEAST_PART or stemmed in self._alike or word in month_names():
             return False
         forms = {word, word.removesuffix("s")}
         said = [match for one in found for match in WORD.finditer(one.names) if match[0][:1].lower() == word[0]]
@@ -475,7 +457,7 @@ class Finder:
 
         It does so when what it names stands in the title or the heading, and no item has more of it than another.
         """
-        is_counting = asked.kind is not None and asked.kind.name == "number" and bool(COUNTING.search(asked.text))
+        is_counting = asked.kind is not None and asked.kind.name == "number" and bool(says("counting", asked.text))
         pool = sorted(best, key=lambda one: -(one.score + (MISFIT if is_counting and one.score < 0 else 0.0)))
         top = pool[0] if pool else None
         if top is None or not top.is_item or (asked.kind is not None and not is_counting):
@@ -495,7 +477,7 @@ class Finder:
         if said < LISTED * sum(asked.weights.values()):
             return best
         states = {one.whole: one.is_done for one in items}
-        if OPEN.search(asked.text) and any(state is False for state in states.values()):
+        if says("still_open", asked.text) and any(state is False for state in states.values()):
             wholes = [whole for whole in wholes if states[whole] is False]
         count = f"{len(wholes)} " if is_counting else ""
         score = top.score + (MISFIT if top.score < 0 else 0.0)
@@ -507,11 +489,11 @@ class Finder:
         """Whether a sentence, or its title, has a word that may be somebody and that the question did not have."""
         known = set(asked.stems.values())
         known |= {stem(strip_accents(other)) for word in asked.words for other in self._everyday.get(word, ())}
-        if any(stem(strip_accents(match[0].lower())) not in known for match in compiled(ROLE).finditer(one.text)):
+        if any(stem(strip_accents(word.lower())) not in known for word in people(one.text)):
             return True
         words = (strip_accents(match[0].lower()) for match in WORD.finditer(one.names) if match[0][0].isupper())
-        words = (word for word in words if word not in self._ignored and word not in MONTHS | NOBODYS)
-        return any(stem(word) not in known and stem(word) not in self._alike and not compiled(WHEN).search(word) for word in words)
+        words = (word for word in words if word not in self._ignored and word not in all_words("nobodys"))
+        return any(stem(word) not in known and stem(word) not in self._alike and not holds_time(word) for word in words)
 
     def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
         """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""
@@ -544,15 +526,15 @@ class Finder:
         score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
         if one.ref:
             score -= self._measure_all_misfit(asked, one)
-        if NOT.search(asked.text) and NOT.search(one.text):
+        if denies(asked.text) and denies(one.text):
             score += DENIED
-        if asked.kind is not None and WHO.match(asked.text) and not self._adds_somebody(asked, one):
+        if asked.kind is not None and says("asks_who", asked.text) and not self._adds_somebody(asked, one):
             score -= NOBODY
         of = OF.search(asked.text)
         if asked.is_naming or (of is not None and strip_accents(of[1].lower()) in missing):
-            score -= UNNAMED * sum(word not in GENERIC and word not in asked.names for word in missing)
+            score -= UNNAMED * sum(word not in all_words("generic") and word not in asked.names for word in missing)
         elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
-            score -= UNSAID * sum(word not in GENERIC and word not in asked.names for word in missing)
+            score -= UNSAID * sum(word not in all_words("generic") and word not in asked.names for word in missing)
         score -= NAMELESS * sum(word in asked.names for word in missing) + LIKELY * sum(word in asked.likely for word in missing)
         if asked.day and not re.search(asked.day, with_spelled_dates(f"{one.names} {one.whole}"), re.IGNORECASE):
             score -= ANOTHER_DAY
@@ -578,7 +560,7 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 def _names_only(question: str, words: Sequence[str]) -> bool:
     """Whether a question names somebody and nothing else."""
-    return bool(words) and all(word in TITLES or is_name(question, word) for word in words)
+    return bool(words) and all(word in all_words("titles") or is_name(question, word) for word in words)
 
 
 def _is_held(word: str, hits: Sequence[Hit]) -> bool:

@@ -25,17 +25,10 @@ from appliance.knowledge.index import REEMBED, Passages, packed
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.vss_index import Vss
 from appliance.language.answer_kinds import kind_of
+from appliance.language.language_files import all_words
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 
-STOP_WORDS = frozenset(
-    """
-    a about after all also am an and any are as at be been but by can could did do does for from get had has have he her
-    him his how i if in into is it its just like me more my no not of off on or our out she so some tell than that the
-    their them then there these they this to too up us was we were what when where which who why will with would you
-    your hi hello hey please thanks
-    """.split()
-)
 SNIPPET_CHARS = 300
 DEPTH = 100  # of each list that counts (B-106)
 POOL = 200  # of each list that is looked at
@@ -140,7 +133,8 @@ def words_of(query: str, limit: int = 32) -> list[str]:
     """The words of a query that carry meaning, in order, each once, at most `limit`."""
     text = unicodedata.normalize("NFC", query)
     words = "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text).split()
-    return list(dict.fromkeys(w.lower() for w in words if w.lower() not in STOP_WORDS and (len(w) > 1 or w.isdigit())))[:limit]
+    stop = all_words("stop")
+    return list(dict.fromkeys(w.lower() for w in words if w.lower() not in stop and (len(w) > 1 or w.isdigit())))[:limit]
 
 
 class Search:

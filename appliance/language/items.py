@@ -8,14 +8,13 @@ import re
 from collections.abc import Collection, Sequence
 
 from appliance.language.languages import Language, words_in
-from appliance.language.todo_lines import DEED
+from appliance.language.todo_lines import is_deed
 
 MOST_ITEMS = 20
 MOST_WORDS = 8  # of one item among several
 SHORT = 4  # words of each of two that are only linked by "and"
 LEAST_TASKS = 3  # parts of an enumeration of tasks
 EDGE = ' ,;.!\t\n"“”„«»'
-FIRST, LAST_VERB = re.compile(r"\w{2,}(?:er|ir|re|ar)"), re.compile(r"\w{3,}en")  # infinitives: "payer ...", "... machen"
 LAST = -1
 QUOTED = re.compile(r"[\"“„«][^\"“”„«»]+[\"”“»]")
 
@@ -37,7 +36,7 @@ def tasks(text: str, language: Language, *, is_several: bool = False) -> list[st
     if link := language.phrases.get("also_duty"):
         text = re.sub(rf"\s+(?:{link})\s*\b", " ; ", text, flags=re.IGNORECASE)
     found = _parts(text, language)
-    is_several = is_several or ";" in text or all(map(_is_deed, found))
+    is_several = is_several or ";" in text or all(_is_deed(one, language) for one in found)
     if len(found) < 2 or max(len(one.split()) for one in found) > MOST_WORDS:
         return [text.strip(EDGE)]
     first, rest = len(found[0].split()), [len(one.split()) for one in found[1:]]
@@ -56,7 +55,7 @@ def without_article(text: str, language: Language) -> str:
         if len(words) > 1 and words[0].lower() in language.words["articles"]:  # "de la farine"
             words = words[1:]
     bare = " ".join(words)
-    return re.sub(r"^(?:de l|d)['’](?=\w)", "", bare, flags=re.IGNORECASE) or bare
+    return language.expression("partitive").sub("", bare) or bare
 
 
 def says_several(text: str, language: Language) -> bool:
@@ -64,11 +63,13 @@ def says_several(text: str, language: Language) -> bool:
     return bool(set(words_in(text)) & language.words["several"])
 
 
-def _is_deed(text: str) -> bool:
+def _is_deed(text: str, language: Language) -> bool:
     """Whether a text says what is to be done: it begins with such a verb, or has an infinitive where its language puts it."""
     words = words_in(text)
-    is_infinitive = bool(words) and (FIRST.fullmatch(words[0]) or LAST_VERB.fullmatch(words[-1]))
-    return len(words) > 1 and (DEED.match(text) is not None or bool(is_infinitive))
+    if len(words) < 2:
+        return False
+    first, last = language.expression("infinitive_first"), language.expression("infinitive_last")  # "payer ...", "... machen"
+    return is_deed(text) or first.fullmatch(words[0]) is not None or last.fullmatch(words[-1]) is not None
 
 
 def _parts(text: str, language: Language) -> list[str]:

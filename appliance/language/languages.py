@@ -18,28 +18,27 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.language import sentence_templates
+from appliance.language.language_files import expression, read_shipped, shipped_names
 from appliance.language.sentence_templates import Sentence, make_sentence
 from appliance.language.times.lexicon import Lexicon
 
 LEAST_PLAIN = 3  # letters that a word of a question has more than, which is known without its accents as well
-SHIPPED = ("en", "de", "fr", "es")
 FOLDER = "sentences"  # of the home
 UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
 FAR = 3  # function words by which another language must lead, so that a text is not in this one
 # Lists that every language has.
 WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter", "now", "theirs"),
-    *("real", "at", "timelike", "past", "tail", "leading", "definite", "everybody", "work"),
+    *("real", "past", "tail", "leading", "definite", "everybody", "work"),
     *("lists", "notes", "files", "about", "that", "todo", "tasks", "all", "several", "ordinals", "around", "links", "articles"),
 )
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
-    *("days", "units", "rows"),
+    *("days", "units", "rows", "expressions", "kinds"),
 )
 TEXTS = ("text", "translation", "polite", "spelling", "summary")  # of these the last words belong to the text
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-ELISIONS = re.compile(r"^(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)['’](?=\w)")
 
 
 class Language(Struct, frozen=True, dict=True):
@@ -62,6 +61,7 @@ class Language(Struct, frozen=True, dict=True):
     places: Mapping[str, str] = {}  # cities and countries as the language calls them: the name of a zone, or a country's code
     days: Mapping[str, str] = {}  # days of the calendar by their names, as `dates` reads them
     units: Mapping[str, str] = {}  # units of `units` by their words
+    expressions: Mapping[str, str] = {}
     rows: Mapping[str, tuple[str, ...]] = {}  # phrases that ask something of rows, by what they ask
 
     @cached_property
@@ -159,6 +159,11 @@ class Language(Struct, frozen=True, dict=True):
         for found in (*self.patterns.values(), *self.refusals.values()):
             for one in found:
                 _ = one.expression
+        for name, given in self.expressions.items():
+            try:
+                re.compile(given)
+            except re.error as error:
+                raise BadInput(f"expressions: {name!r} is no regular expression: {error}") from None
 
     def _compile_template(self, template: str, before: str, after: str) -> Sentence:
         return make_sentence(template, self.rules, before, after, self._expanded)
@@ -168,9 +173,18 @@ class Language(Struct, frozen=True, dict=True):
         word = text.strip().lower()
         return next((level for level, words in self.levels.items() if word in words), "")
 
+    def expression(self, name: str) -> "re.Pattern[str]":
+        """One of the regular expressions of its file; one that matches nothing where it has none."""
+        return _compile(self.expressions.get(name, "(?!)"))
+
     def say(self, phrase: str, **parts: str) -> str:
         """One of the program's own sentences in this language."""
         return self.phrases[phrase].format(**parts)
+
+
+@lru_cache(maxsize=256)
+def _compile(given: str) -> "re.Pattern[str]":
+    return re.compile(given, re.IGNORECASE)
 
 
 def _literal_words(template: str) -> list[str]:
@@ -180,7 +194,7 @@ def _literal_words(template: str) -> list[str]:
 
 def words_in(text: str) -> list[str]:
     """The words of a text in small letters, in order, without the short forms that French puts before them."""
-    return [ELISIONS.sub("", word.lower().replace("’", "'")) for word in WORD.findall(text)]
+    return [expression("elision").sub("", word.lower().replace("’", "'")) for word in WORD.findall(text)]
 
 
 class Languages:
@@ -189,7 +203,7 @@ class Languages:
     def __init__(self, home: Path | None = None) -> None:
         """`home` is a folder with a folder of files of its own."""
         self.problems: list[str] = []
-        names = list(SHIPPED)
+        names = list(shipped_names())
         folder = home / FOLDER if home is not None else None
         own = sorted(path.stem for path in folder.glob("*.toml")) if folder is not None and folder.is_dir() else []
         self.all = [self._load_language(name, folder) for name in dict.fromkeys([*names, *own])]
@@ -229,7 +243,7 @@ class Languages:
             try:
                 own = tomllib.loads(path.read_text(encoding="utf-8"))
                 _check_tables(own)
-                made = _build_language(name, _read_shipped(name), own)
+                made = _build_language(name, read_shipped(name), own)
                 made.check()
                 return made
             except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, BadInput) as error:
@@ -240,15 +254,7 @@ class Languages:
 @lru_cache(maxsize=64)
 def _shipped_language(name: str) -> Language:
     """A language without a person's own sentences; what is made of its templates is made once a process."""
-    return _build_language(name, _read_shipped(name), {})
-
-
-def _read_shipped(name: str) -> dict[str, Any]:
-    """The file of a language that ships, {} for any other."""
-    if name not in SHIPPED:
-        return {}
-    source = resources.files("appliance") / "language" / "languages" / f"{name}.toml"
-    return tomllib.loads(source.read_text(encoding="utf-8"))
+    return _build_language(name, read_shipped(name), {})
 
 
 def _read_alike() -> str:
@@ -290,6 +296,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
         days={key.lower(): str(value) for rows in both("days") for key, value in rows.items()},
         units={key.lower(): str(value) for rows in both("units") for key, value in rows.items()},
+        expressions={key: str(value) for rows in both("expressions") for key, value in rows.items()},
         rows={key: tuple(_names(str(value))) for rows in both("rows") for key, value in rows.items()},
     )
 

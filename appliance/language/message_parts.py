@@ -12,16 +12,13 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from appliance.language import sentences
+from appliance.language.language_files import says
 from appliance.language.languages import Language, words_in
 from appliance.language.sentence_templates import plain_words
 
 AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for
 CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[-–—]+(?=\s)")
-PASTED = re.compile(  # quoted lines, the head of a mail, the mark of one that is passed on
-    r"^[ \t]*(?:>|(?:from|subject|sent|von|betreff|gesendet|objet|envoyé|asunto|enviado)[ \t]*:|-{3,}[ \t]*\w)"
-    r"|\A\s*(?:fwd?|wg|tr|rv)[ \t]*:",
-    re.IGNORECASE | re.MULTILINE,
-)
+PASTED = re.compile(r"^[ \t]*(?:>|-{3,}[ \t]*\w)", re.MULTILINE)  # quoted lines, the mark of a mail that is passed on
 MOST_PLACES = 16
 MOST_INNER = 5  # places between which a request may stand
 LEAST_WORDS = 3
@@ -62,7 +59,7 @@ def readings(said: str, language: Language) -> Iterator[Reading]:
 
 def is_pasted(said: str) -> bool:
     """Whether a message holds a mail or lines of one, as people paste and forward them."""
-    return PASTED.search(said) is not None
+    return PASTED.search(said) is not None or says("pasted", said)
 
 
 def without_courtesies(said: str, language: Language) -> str:

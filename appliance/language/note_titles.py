@@ -1,7 +1,5 @@
 """How a person names a note that something is added to: "the garden note", "my note about the car", "Einkaufsliste". Pure."""
 
-import re
-
 from appliance.language.languages import Language, words_in
 
 COMPOUND = 4  # letters of a word that a compound begins with: "Garten" in "Gartennotiz"
@@ -30,7 +28,7 @@ def bare_title(title: str, language: Language) -> str:
     while len(kept) > 1 and kept[-1].lower().strip(EDGE) in generic:
         kept.pop()
     text = " ".join(kept) or title
-    return re.sub(r"^(?:l|d)['’](?=\w)", "", text).strip(EDGE)
+    return language.expression("elision").sub("", text).strip(EDGE)
 
 
 def without_compound(title: str, language: Language) -> str:

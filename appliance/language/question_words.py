@@ -7,8 +7,8 @@ in the index how many passages have a word.
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from appliance.language.edit_distance import distance
+from appliance.language.language_files import all_words
 from appliance.language.word_forms import (
-    JOINTS,
     LEAST_COMPOUND,
     LEAST_PART,
     WORD,
@@ -86,7 +86,9 @@ class QuestionWords:
         if len(word) < LEAST_COMPOUND or not word.isalpha() or stem(word) in self._alike or count([word]).get(word):
             return ""
         splits = [(word[:at], word[at:]) for at in range(LEAST_PART, len(word) - LEAST_PART + 1)]
-        firsts = {first: (first, *(first[: -len(joint)] for joint in JOINTS if first.endswith(joint))) for first, _ in splits}
+        firsts = {
+            first: (first, *(first[: -len(joint)] for joint in all_words("joints") if first.endswith(joint))) for first, _ in splits
+        }
         counts = count([*(one for found in firsts.values() for one in found), *(last for _, last in splits)])
 
         def is_known(one: str) -> bool:

@@ -6,7 +6,6 @@ nearest examples with the embedding model that is loaded anyway: talk, a questio
 things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
 """
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from operator import mul
@@ -119,15 +118,6 @@ MOST_NAMED = 9  # words of it
 MOST_ASKED = 14  # words of what is asked for with its name alone, "tell me the code of the garage"
 MOST_TITLE, MOST_BARE = 6, 4  # words that name a note, and one with nothing else said: "shopping list: milk"
 MOST_CHANGED = 7  # words of what is to be different
-CLOCK = re.compile(
-    r"(?:(?:at|um|à|a las?|las?) )?\d{1,2}(?:[:.h ]\d{2})?\s?(?:[ap]\.?m\.?|uhr|h|heures?|o'clock)?(?: \d{2})?", re.IGNORECASE
-)
-PARTICIPLES = {  # "need" is no past
-    "en": re.compile(r"\w+(?<!e)ed"),
-    "de": re.compile(r"\w{0,7}ge\w{2,}(?:t|en)|\w{3,}iert"),
-    "fr": re.compile(r"\w{2,}(?:é|ée|és|ées)"),
-    "es": re.compile(r"\w{2,}[ai]d[oa]s?"),
-}
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
 Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
@@ -344,15 +334,16 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return False
     if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):
         return False
-    if any(parts.get(key, "").startswith((":", "for me ")) for key in ("clause", "fact")):
+    facts = [parts[key] for key in ("clause", "fact") if key in parts]
+    if any(one.startswith(":") or language.expression("no_fact").match(one) for one in facts):
         return False
     if name == "remind_at":
         first = words_in(parts["when"])[:1]
-        return parts["when"][:1].isdigit() or bool(first and first[0] in language.words["at"])
+        return parts["when"][:1].isdigit() or bool(first and first[0] in language.lexicon.leading)
     if name == "timer":
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else
-        return bool(CLOCK.fullmatch(parts["moment"])) or dates.is_moment(parts["moment"], language)
+        return dates.is_moment(parts["moment"], language)
     if name in ("change_it", "more_it", "also_it"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
@@ -362,8 +353,7 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
             return False
         did = words_in(parts["deed"])[:1]
-        known = PARTICIPLES.get(language.name)
-        is_past = bool(did) and known is not None and known.fullmatch(did[0]) is not None
+        is_past = bool(did) and language.expression("participle").fullmatch(did[0]) is not None
         most = 1 if "what" in parts else MOST_CHANGED
         return (is_past or bool(set(did) & language.words["past"])) and len(words_in(parts["deed"])) <= most
     if name == "note" and "title" in parts and ":" in text:
@@ -402,7 +392,7 @@ def _says_anything(text: str) -> bool:
 
 def says_when(text: str, language: Language) -> bool:
     """Whether a text may name a time: it has a number or a word for one."""
-    return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.words["timelike"])
+    return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.lexicon.naming)
 
 
 def _is_put_to_assistant(words: Sequence[str], language: Language) -> bool:

@@ -1,26 +1,13 @@
 """Where sentences end: texts as people write them, with titles, abbreviations, initials, ordinals, numbers and lists.
 
-Pure. Knows the abbreviations of four languages; a sentence that ends with one of them is joined with the next, which reads
+Pure. Knows the abbreviations of the language files; a sentence that ends with one of them is joined with the next, which reads
 worse than it means. No grammar is parsed: a full stop followed by a space ends a sentence unless something speaks against it.
 """
 
 import re
 
-ABBREVIATIONS = frozenset(
-    """
-    mr mrs ms dr prof st rev hon jr sr gen col capt lt sgt no nos vol pp ed eds fig figs dept approx est incl excl ext min max
-    vs etc e.g i.e cf al ca a.m p.m a.d b.c inc ltd co corp jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri
-    hr hrn fr bzw z.b u.a d.h usw evtl ggf inkl exkl str nr tel bspw vgl sog mind max abs geb gest verh
-    m mm mme mlle me p.ex av env tél réf boul
-    sra srta sres dra ud uds pág av p.ej aprox núm
-    """.split()
-)
-MONTHS = frozenset(
-    """
-    january february march april may june july august september october november december
-    januar jänner februar märz april mai juni juli august september oktober november dezember
-    """.split()
-)
+from appliance.language.language_files import all_words, expression
+
 END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|$)|\n+")
 LAST_WORD = re.compile(r"(?<![\w.'’-])[\w.'’-]*+$")
 NEXT_WORD = re.compile(r"\s*(\w*)")
@@ -91,10 +78,11 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     line = text[text.rfind("\n", first, match.start()) + 1 or first : match.start()]
     before = LAST_WORD.search(line)
     word = before[0].lower() if before else ""
-    if word.isdigit() and (not line.strip(" -*").removesuffix(word).strip() or _next_word(text, match) in MONTHS):
+    is_day = expression("month").fullmatch(_next_word(text, match)) is not None
+    if word.isdigit() and (is_day or not line.strip(" -*").removesuffix(word).strip()):
         return False  # the number of a list item, or of a day in German
     is_initial = len(word) == 1 and word.isalpha() and word not in ("i", "a") and text[match.start() - 1].isupper()
-    return not (word in ABBREVIATIONS or is_initial)
+    return not (word in all_words("abbreviations") or is_initial)
 
 
 def _next_word(text: str, match: "re.Match[str]") -> str:

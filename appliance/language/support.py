@@ -11,34 +11,17 @@ import unicodedata
 from collections.abc import Collection, Sequence
 
 from appliance.language import sentences
+from appliance.language.language_files import alternatives, expression, says
 
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
 BESIDE = 2  # words before a number, one of which says what it is a number of: "the code of the garage is 4471"
 STEM = 5  # letters by which two forms of a word are told to be the same
-CLAUSE = re.compile(r"(?<!\s)\s*+(?:(?:[,;]\s*+)?\b(?:and|und|et|y)\b\s+|;\s*)", re.IGNORECASE)
-COURTEOUS = frozenset(
-    "please sorry thank thanks kindly appreciate hello hi dear could would afraid regret hope mind like bit little quite".split()
-)
-WHOSE = re.compile(r"\b(?:my|mine|our|ours|your|yours|his|her|hers|their|theirs)\b", re.IGNORECASE)
-NEGATION = re.compile(r"\b(?:not|no|never|cannot|without|nothing|nobody)\b|n['’]t\b|\bstop\b", re.IGNORECASE)
-NOT = re.compile(
-    r"\b(?:not|never|no|nothing|nobody|none|cannot|without|neither|nor|kein\w*|nicht|nie|niemals|ohne|pas|jamais|sans|aucune?|rien|nunca|sin"
-    r"|ningun\w*|nada)\b|n['’]t\b",
-    re.IGNORECASE,
-)
-APOLOGY = re.compile(r"\bwould(?:n['’]t| not) (?:you )?mind\b", re.IGNORECASE)
-ADMISSION = re.compile(
-    r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|did not|is not|isn['’]t|not) "
-    r"(?:know|say|mention|given|mentioned|specified|provided|stated|contain)"
-    r"|weiß (?:ich )?nicht|nicht (?:bekannt|erwähnt)|ne sais pas|no (?:lo )?sé|no information|cannot|unknown",
-    re.IGNORECASE,
-)
 
 
 def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Collection[str]) -> bool:
     """True when an answer adds something to the question, and all that it adds stands in one of the texts."""
-    if ADMISSION.search(answer):
+    if says("admission", answer):
         return False
     asked = _stem_words(question)
     new = [match[0] for match in WORD.finditer(answer) if match[0].lower() not in ignored and _stem_word(match[0]) not in asked]
@@ -56,7 +39,7 @@ def keeps_relations(answer: str, texts: Sequence[str], question: str, ignored: C
 
 
 def _has_relations(answer: str, sentence: str, text: str, question: str, ignored: Collection[str]) -> bool:
-    if bool(NOT.search(answer)) != bool(NOT.search(sentence)):
+    if denies(answer) != denies(sentence):
         return False
     said, source = [[_stem_word(word) for word in _new_words(one, ignored)] for one in (answer, sentence)]
     asked, known = _stem_words(question), _stem_words(text)
@@ -95,26 +78,40 @@ def keeps_fact(answer: str, quote: str, question: str, ignored: Collection[str])
 
 def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:
     """True when each clause of an answer says what one sentence of a text says, and of nobody else than that does."""
-    said = [clause for one in sentences.split(answer) for clause in CLAUSE.split(one) if _new_words(clause, ignored)]
+    said = [clause for one in sentences.split(answer) for clause in clauses(one) if _new_words(clause, ignored)]
     known, lines = _stem_words(text), sentences.split_markdown(text)
-    return bool(said) and not ADMISSION.search(answer) and all(_is_told(clause, answer, lines, known, ignored) for clause in said)
+    return bool(said) and not says("admission", answer) and all(_is_told(clause, answer, lines, known, ignored) for clause in said)
 
 
 def is_same_message(answer: str, text: str, ignored: Collection[str]) -> bool:
     """True when an answer says what a text says in other words: its numbers and names, nearly all other words, whose things they
     are and whether it denies them; and hardly anything else but courtesies."""
-    said, meant = _new_words(answer, {*ignored, *COURTEOUS}), _new_words(text, {*ignored, *COURTEOUS})
+    said, meant = (_new_words(expression("courteous").sub(" ", one), ignored) for one in (answer, text))
     answered, known = {_stem_word(one) for one in said}, {_stem_word(one) for one in meant}
     hard = {_stem_word(one) for one in (*said, *meant) if any(letter.isdigit() for letter in one)}
     if not known or not hard <= answered & known:
         return False
     if len(answered & known) < SHARE * len(known) or len(answered & known) < SHARE * len(answered):
         return False
-    return _whose(answer) == _whose(text) and bool(NEGATION.search(APOLOGY.sub("", answer))) == bool(NEGATION.search(text))
+    return _whose(answer) == _whose(text) and _refuses(expression("mild_negation").sub("", answer)) == _refuses(text)
 
 
 def _whose(text: str) -> set[str]:
-    return {match[0].lower() for match in WHOSE.finditer(text)}
+    return {match[0].lower() for match in expression("whose").finditer(text)}
+
+
+def denies(text: str) -> bool:
+    """Whether a text says no to something."""
+    return says("negation", text)
+
+
+def _refuses(text: str) -> bool:
+    return denies(text) or says("denial", text)
+
+
+def clauses(sentence: str) -> list[str]:
+    """The clauses of a sentence of a summary: at "and" and semicolons."""
+    return re.split(rf"(?<!\s)\s*+(?:(?:[,;]\s*+)?\b{alternatives('and')}\b\s+|;\s*)", sentence, flags=re.IGNORECASE)
 
 
 def _is_told(clause: str, answer: str, lines: Sequence[str], known: Collection[str], ignored: Collection[str]) -> bool:

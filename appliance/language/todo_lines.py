@@ -1,51 +1,18 @@
 """The sentences of a text that say what somebody has to do, for models that are too small to be trusted with it.
 
 A sentence counts that is an open box of a list, is marked as to be done, says that something must, should or needs to be done,
-asks for it, or begins with what one is to do. What is done, and what is only wished or asked, does not count. English, German,
-French and Spanish. Pure. Not promised: all of them; a task that is only to be understood from what was said before is not found.
+asks for it, or begins with what one is to do. What is done, and what is only wished or asked, does not count.
+Pure. Not promised: all of them; a task that is only to be understood from what was said before is not found.
 """
 
 import re
 
 from appliance.language import sentences
+from appliance.language.language_files import expression, says
 
 MOST = 20
 OPEN_BOX = re.compile(r"^\s*(?:[-*+]\s*)?\[ \]\s*")
 CLOSED_BOX = re.compile(r"^\s*(?:[-*+]\s*)?\[[xX]\]")
-MARK = re.compile(
-    r"^\W*(?:to[- ]?do|action(?: item)?s?|open|next|aufgaben?|offen|zu erledigen|à faire|pendientes?"
-    r"|por hacer)\s*:\s*",
-    re.IGNORECASE,
-)
-MUST = re.compile(
-    r"\b(?:must|has to|have to|needs? to|should|ought to|is to|are to|remember to|don['’]t forget to|please|could you"
-    r"|can you|would you|agreed to|promised to"
-    r"|will (?!be\b|have\b|not\b)\w+|muss|müssen|musst|soll|sollen|sollte|bitte|kannst du|könntest du|vergiss nicht"
-    r"|wird \w+en\b|übernimmt|kümmert sich"
-    r"|doit|doivent|devez|il faut|merci de|veuillez|peux-tu|pourrais-tu|n['’]oublie pas|debe|deben|hay que|tiene que"
-    r"|tienes que|por favor|puedes|no olvides)\b",
-    re.IGNORECASE,
-)
-BEFORE = re.compile(
-    r"\b(?:until|by|before|bis|avant|antes de(?:l)?|hasta) (?:the )?(?:next |nächsten |am )?(?:mon|tues|wednes|thurs|fri"
-    r"|satur|sun|montag|dienstag|mittwoch|donnerstag"
-    r"|freitag|samstag|sonntag|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|miércoles|jueves|viernes"
-    r"|sábado|domingo|tomorrow|tonight|noon"
-    r"|end of|morgen|ende|demain|mañana|\d)",
-    re.IGNORECASE,
-)
-DEED = re.compile(
-    r"^(?:then |and |also |next,? )?(?:add|answer|arrange|ask|bring|book|build|buy|call|cancel|check|clean|collect"
-    r"|confirm|contact|decide|draft|e-?mail|fetch|file|fill"
-    r"|find|finish|fix|follow|get|give|hand|inform|install|invite|make|mow|move|notify|order|organi[sz]e|pack|paint|pay"
-    r"|phone|pick|plan|plant|post|prepare|print|read"
-    r"|remind|remove|renew|repair|replace|reply|reserve|return|review|schedule|sell|send|set|ship|sign|submit|take|talk"
-    r"|tell|test|update|upload|visit|wash|water|write)"
-    r"\s+(?!(?:is|are|was|were)\b)\w",
-    re.IGNORECASE,
-)
-DONE = re.compile(r"\b(?:done|finished|completed|already|erledigt|schon|déjà|fait|hecho|ya)\b", re.IGNORECASE)
-DUTY = re.compile(r"^\W*(?:if|when|whenever|wenn|falls|si|cuando)\b|\b(?:should be between|should be at)\b", re.IGNORECASE)
 
 
 def find_todos(text: str) -> list[str]:
@@ -57,7 +24,7 @@ def find_todos(text: str) -> list[str]:
         if OPEN_BOX.match(line):
             found.append(OPEN_BOX.sub("", line).strip())
             continue
-        marked = MARK.match(line)
+        marked = expression("todo_mark").match(line)
         for one in sentences.split(line[marked.end() :] if marked else line):
             if marked or _is_todo(one):
                 found.append(one)
@@ -65,8 +32,13 @@ def find_todos(text: str) -> list[str]:
 
 
 def _is_todo(sentence: str) -> bool:
-    if sentence.endswith("?") and not re.match(r"^\W*(?:can|could|would) you\b", sentence, re.IGNORECASE):
+    if sentence.endswith("?") and expression("todo_asked").match(sentence) is None:
         return False
-    if DONE.search(sentence) or DUTY.search(sentence):
+    if says("todo_done", sentence) or says("todo_rule", sentence):
         return False
-    return bool(MUST.search(sentence) or BEFORE.search(sentence) or DEED.match(sentence))
+    return says("todo_must", sentence) or says("todo_before", sentence) or is_deed(sentence)
+
+
+def is_deed(text: str) -> bool:
+    """Whether a text begins with what one is to do."""
+    return expression("todo_deed").match(text) is not None

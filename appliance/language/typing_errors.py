@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from appliance.language.edit_distance import distance
+from appliance.language.language_files import all_words
 from appliance.language.languages import Language
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -22,7 +23,6 @@ LEAST_EXCHANGED = 6  # letters of the word that is meant, for another letter in 
 LONG_LETTERS = 8  # of the word that is meant, for two errors
 MOST_ERRORS = 3  # words of a message
 MOST_WAYS = 3  # in which each of them may be meant
-INFLECTED = ("s", "d", "ed", "r", "n", "en", "er", "es", "ly", "t", "e")
 
 
 class Mended(Struct, frozen=True):
@@ -68,7 +68,7 @@ def with_times(text: str, language: Language) -> str:
 
 
 def _time_meant(text: str, found: "re.Match[str]", language: Language) -> str:
-    word, times = found[0].lower(), language.words["timelike"]
+    word, times = found[0].lower(), language.lexicon.naming
     if word in language.short:
         return language.short[word] if language.short[word] in times else ""
     if len(word) < LEAST_EXCHANGED or word in times or not _may_be_wrong(text, found):
@@ -110,7 +110,7 @@ def _near_words(word: str, language: Language) -> list[str]:
         most = 2 if len(other) >= LONG_LETTERS and other[0] == word[0] else 1
         if abs(len(other) - len(word)) > most:
             continue
-        if any(word == other + ending for ending in INFLECTED) or _is_another_short_word(word, other):
+        if any(word == other + ending for ending in all_words("inflections")) or _is_another_short_word(word, other):
             continue
         if (found := distance(word, other, most)) <= most:
             near.append((found, other))

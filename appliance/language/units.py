@@ -10,7 +10,7 @@ from fractions import Fraction
 from appliance.language import arithmetic
 from appliance.language.languages import Language
 
-NUMBER = r"(?P<number>-?\d{1,12}(?:[.,]\d{1,9})?(?:\s+\d{1,3}/\d{1,3})?|\d{1,3}/\d{1,3}|an?|eine?|une?|una)"
+NUMBER = r"-?\d{1,12}(?:[.,]\d{1,9})?(?:\s+\d{1,3}/\d{1,3})?|\d{1,3}/\d{1,3}"
 # What one of them is in the first unit of its kind, as fractions: these are exact by definition.
 KINDS: Mapping[str, tuple[str, str]] = {
     "kg": ("weight", "1"),
@@ -47,10 +47,11 @@ def converted(text: str, language: Language) -> tuple[str, str]:
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     between, many, are = (language.phrases.get(f"units_{name}", "(?!)") for name in ("into", "many", "are"))
     said = " ".join(arithmetic.without_separators(text, language.signs).lower().strip(" ?.!=¿¡").split())
-    unit = rf"(?P<unit>{known})"
-    found = re.fullmatch(rf"{NUMBER}\s*(?:of an? )?{unit} (?:{between}) (?P<other>{known})", said)
+    unit, amount = rf"(?P<unit>{known})", f"(?P<number>{'|'.join([NUMBER, *map(re.escape, language.lexicon.ones)])})"
+    of = language.phrases.get("units_of", "(?!)")
+    found = re.fullmatch(rf"{amount}\s*(?:{of} )?{unit} (?:{between}) (?P<other>{known})", said)
     if found is None:
-        found = re.fullmatch(rf"(?:{many}) ?(?P<other>{known}) (?:{are}) {NUMBER}\s*{unit}", said)
+        found = re.fullmatch(rf"(?:{many}) ?(?P<other>{known}) (?:{are}) {amount}\s*{unit}", said)
     if found is None:
         return "", ""
     unit, other = names[found["unit"]], names[found["other"]]

@@ -1,6 +1,6 @@
 """Words as a search compares them: without accents and endings, as parts of a compound, as names. Pure.
 
-Rough, for English, German, French and Spanish at once: no word is looked up, so two words of one stem may have nothing to do with
+Rough, for all languages at once: no word is looked up, so two words of one stem may have nothing to do with
 each other. What is compared weighs more than this (`evidence`).
 """
 
@@ -9,40 +9,13 @@ import unicodedata
 from collections.abc import Collection
 from functools import lru_cache
 
-from appliance.language.answer_kinds import TITLES
+from appliance.language.language_files import FIRST, all_words, expression, read_shipped
 
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
-JOINTS = ("es", "en", "er", "s", "n", "e")  # letters between the words of a compound
 PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an ending
 LETTERS = frozenset("BCDFGHJKLMNPQRSTVWXZ")  # that name something by themselves: "bed C"
-ENDINGS = (
-    *(
-        "erinnen",
-        "erin",
-        "ungen",
-        "ments",
-        "ment",
-        "ings",
-        "ing",
-        "edly",
-        "ungs",
-        "ung",
-        "ies",
-        "ied",
-        "ers",
-        "est",
-        "ness",
-        "tion",
-        "ern",
-        "es",
-        "ed",
-    ),
-    *("er", "en", "em", "ly", "e", "s", "n", "y", "t"),
-)
 WORD = re.compile(r"[^\W_]+(?:[-'’.@/][^\W_]+)*")
-INVERTED = re.compile(r"(?<=\w\w)-(?:t-)?(?:je|tu|il|elle|on|nous|vous|ils|elles|ce)$")  # "avons-nous"
 ISO_DATE = re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])-(?P<day>[0-3]\d)\b")
-MONTH_NAMES = "January February March April May June July August September October November December".split()
 
 
 def content_words(text: str, ignored: Collection[str]) -> list[str]:
@@ -50,8 +23,7 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
     found = []
     for match in WORD.finditer(text):
         word = match[0].lower().replace("’", "'")
-        word = re.sub(r"^(?:[cdjlmnst]|qu)'(?=\w{2})", "", word)
-        word = INVERTED.sub("", word)
+        word = expression("inverted").sub("", expression("elision").sub("", word))
         if match[0] not in LETTERS and (word in ignored or word.removesuffix("'s") in ignored):
             continue
         word = strip_accents(word.removesuffix("'s").removesuffix("'"))
@@ -61,15 +33,25 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """A word without what is added to it, roughly, in any of the four languages."""
+    """A word without what is added to it, roughly, in any of the languages."""
     if not word.isalpha():
         return word
     if len(word) > PLURAL_CHARS and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
-    for ending in ENDINGS:
+    for ending in _longest_first("endings"):
         if len(word) - len(ending) >= 4 and word.endswith(ending):
             return word[: -len(ending)]
     return word
+
+
+@lru_cache(maxsize=2)
+def _longest_first(name: str) -> tuple[str, ...]:
+    return tuple(sorted(all_words(name), key=lambda one: (-len(one), one)))
+
+
+@lru_cache(maxsize=1)
+def _month_names() -> tuple[str, ...]:
+    return tuple(read_shipped(FIRST)["phrases"]["months"].split())
 
 
 def has_stem(stemmed: str, text: str) -> bool:
@@ -106,7 +88,7 @@ def has_word(word: str, text: str) -> bool:
 @lru_cache(maxsize=512)
 def with_spelled_dates(text: str) -> str:
     """A text with each date such as 2026-11-01 written in words behind it, as people ask for it."""
-    return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {MONTH_NAMES[int(at['month']) - 1]})", text)
+    return ISO_DATE.sub(lambda at: f"{at[0]} ({int(at['day'])} {_month_names()[int(at['month']) - 1]})", text)
 
 
 def is_compound(word: str, text: str) -> bool:
@@ -119,7 +101,7 @@ def is_compound(word: str, text: str) -> bool:
         if not word.startswith(begun) or len(begun) < LEAST_PART:
             continue
         rest = word[len(begun) :]
-        if any(rest.removeprefix(joint) in theirs for joint in ("", *JOINTS)):
+        if any(rest.removeprefix(joint) in theirs for joint in ("", *_longest_first("joints"))):
             return True
     return False
 
@@ -137,7 +119,7 @@ def has_full_name(text: str, name: str) -> bool:
     named = rf"(?i:{re.escape(name)})"
     after = re.search(rf"\b{named} [A-ZÄÖÜÉ][\w'’-]+", strip_accents(text))
     before = re.search(rf"(?<![.!?] )(?<!^)\b([A-ZÄÖÜÉ][\w'’-]+) {named}\b", strip_accents(text))
-    return after is not None or (before is not None and before[1].lower() not in TITLES)
+    return after is not None or (before is not None and before[1].lower() not in all_words("titles"))
 
 
 def strip_accents(word: str) -> str:

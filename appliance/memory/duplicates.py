@@ -5,17 +5,11 @@ and "the code is 4712" are two facts. Pure.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from appliance.language.language_files import all_words, says
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-NEGATION = frozenset(
-    """not no never don't doesn't didn't isn't won't can't cannot nicht kein keine nie ne pas jamais no nunca sin
-    without ohne""".split()
-)
-FILLER = frozenset(
-    """the a an is are was were of in on at to for and or that this it i my der die das ein eine ist le la les un une el
-    los""".split()
-)
 BY_WORDS = 0.8  # share of common words from which two texts are the same
 BY_WORDS_NEAR = 0.5  # and with near vectors
 BY_MEANING = 0.9  # cosine of all-MiniLM from which wording may differ
@@ -26,10 +20,10 @@ def is_same(first: str, second: str, cosine: float | None = None) -> bool:
     one, two = _words(first), _words(second)
     if one == two:
         return True
-    left, right = set(one) - FILLER, set(two) - FILLER
+    left, right = set(one) - all_words("fillers"), set(two) - all_words("fillers")
     if not left or not right:
         return False
-    if _digits(first) != _digits(second) or (left & NEGATION) != (right & NEGATION) or _names(first) != _names(second):
+    if _digits(first) != _digits(second) or _negations(left) != _negations(right) or _names(first) != _names(second):
         return False
     share = len(left & right) / len(left | right)
     return share >= BY_WORDS or (cosine is not None and cosine >= BY_MEANING and share >= BY_WORDS_NEAR)
@@ -45,6 +39,10 @@ def find_same(text: str, others: Sequence[str], cosines: Sequence[float] = ()) -
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.lower().replace("’", "'") for word in WORD.findall(text))
+
+
+def _negations(words: Collection[str]) -> frozenset[str]:
+    return frozenset(word for word in words if says("negation", word))
 
 
 def _digits(text: str) -> tuple[str, ...]:

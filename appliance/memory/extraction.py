@@ -2,7 +2,7 @@
 
 At most one of each kind in a message, ten in a conversation; messages under ten characters, what is less sure than the limit, and
 topics that are not wanted are left out. It reads what people say, never what a model says. A model may find more; this works
-without one. Phrases are English, German, French and Spanish.
+without one.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from appliance.language.language_files import expression
 from appliance.memory.memory_record import Kind, topic_folder
 
 LEAST_CHARS = 10
@@ -19,53 +20,14 @@ TITLE_CHARS = 50
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Phrases of one kind and what finding one is worth."""
+    """What finding a phrase of one kind is worth; the phrases are the expressions `says_KIND` of the language files."""
 
     kind: Kind
     confidence: float
     importance: int
-    pattern: str
 
 
-RULES = (
-    Rule(
-        "preference",
-        0.65,
-        5,
-        r"\b(?:i (?:prefer|like|love|hate|dislike|don't like|do not like|always want|never want)|my favou?rite"
-        r"|ich (?:mag|bevorzuge|liebe|hasse|trinke lieber|esse lieber)|mein\w* lieblings\w+|je préfère|j'aime|je n'aime pas|"
-        r"prefiero|me gusta"
-        r"|no me gusta|mi \w+ favorit[oa])\b",
-    ),
-    Rule(
-        "decision",
-        0.70,
-        7,
-        r"\b(?:(?:we|i)(?:'ve| have)? decided|(?:we|i) (?:will|shall) go with|let's go with|(?:wir|ich) ha(?:ben|be) (?:uns|"
-        r"mich)? ?(?:entschieden|beschlossen)"
-        r"|(?:nous avons|j'ai) décidé|(?:hemos|he) decidido)\b",
-    ),
-    Rule(
-        "fact",
-        0.75,
-        6,
-        r"\b(?:my (?:name|birthday|address|phone|number|wife|husband|son|daughter|mother|father|doctor|car|boss|partner|dog|"
-        r"cat)\b.{0,40}\b(?:is|are)"
-        r"|i (?:am|was) born|i (?:live|work) (?:in|at|for)|i'm allergic|i am allergic|mein\w* \w+ (?:heißt|ist|wohnt)|"
-        r"ich (?:heiße|wohne|arbeite|bin allergisch)"
-        r"|je m'appelle|j'habite|je travaille|me llamo|vivo en|trabajo en)\b",
-    ),
-    Rule(
-        "context",
-        0.60,
-        5,
-        r"\b(?:i(?:'m| am) (?:currently |now )?(?:working on|planning|preparing|learning|building|looking for)|(?:we|"
-        r"i) (?:are|am) moving"
-        r"|ich (?:arbeite gerade an|plane|lerne gerade)|je travaille sur|je prépare|estoy (?:trabajando en|preparando|"
-        r"aprendiendo))\b",
-    ),
-)
-PATTERNS = tuple((rule, re.compile(rule.pattern, re.IGNORECASE)) for rule in RULES)
+RULES = (Rule("preference", 0.65, 5), Rule("decision", 0.70, 7), Rule("fact", 0.75, 6), Rule("context", 0.60, 5))
 SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 
 
@@ -93,8 +55,8 @@ def extract_candidates(
     for message in messages:
         if len(message.strip()) < LEAST_CHARS or message.lstrip().startswith("/"):
             continue
-        for rule, pattern in PATTERNS:
-            match = pattern.search(message)
+        for rule in RULES:
+            match = expression(f"says_{rule.kind}").search(message)
             topic = topic_folder(f"{rule.kind}s")
             if match is None or rule.confidence < least or topic in denied or (allowed and topic not in allowed):
                 continue

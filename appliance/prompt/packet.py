@@ -17,8 +17,9 @@ from msgspec import field as struct_field
 from msgspec.structs import replace
 
 from appliance.ingest.prompt_documents import ShownDocuments
-from appliance.knowledge.search import STOP_WORDS, Hit, Looks, Search, words_of
+from appliance.knowledge.search import Hit, Looks, Search, words_of
 from appliance.language import support
+from appliance.language.language_files import all_words, is_greeting
 from appliance.language.times.timezones import LOCAL
 from appliance.prompt import message_context, pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
@@ -67,14 +68,6 @@ HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of 
 NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 # Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
 CONTEXT_TOKENS = 60  # that the lines of `message_context` may take beside what is counted
-GREETING = re.compile(
-    r"\W*(?:(?:hello|hi|hey|hallo|bonjour|salut|hola)\W+)?"
-    r"(?:hello|hi|hey|hallo|bonjour|bonsoir|salut|hola"
-    r"|good (?:morning|afternoon|evening|day|night)|(?:nice|good) to (?:see|meet) you"
-    r"|guten (?:morgen|tag|abend)|gute nacht|bonne (?:nuit|journée|soirée)|buenos d[ií]as|buenas (?:tardes|noches))"
-    r"(?:\W+(?:there|again|owl|owlbox|everybody|everyone))?\W*",
-    re.IGNORECASE,
-)
 SKILLS = "Skills. To use one, first read its location, skill://NAME:"
 FIRST = ("SOUL", "IDENTITY")
 SEPARATOR = "\n\n---"
@@ -214,7 +207,7 @@ class Packets:
         fitting = self._more.documents.contextual(prompt) if self._more.documents else ()
         documents = [Part(p.name, _single_line(p.text, CONTEXT_CHARS)) for p in fitting]
         names = known | {part.name for part in documents}
-        if GREETING.fullmatch(prompt):
+        if is_greeting(prompt):
             return tuple(documents)
         most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
         looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
@@ -236,7 +229,7 @@ class Packets:
         found = []
         for text, ref in NOTE.findall(notes):
             is_near = ref not in answer and f"[{ref}]" not in found and len(said & set(words_of(text, 500))) >= 2
-            if is_near and support.is_supported(answer, [text], question, STOP_WORDS):
+            if is_near and support.is_supported(answer, [text], question, all_words("stop")):
                 found.append(f"[{ref}]")
         return " ".join(found[:2])
 

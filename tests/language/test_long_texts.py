@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.planning import effect_plans
 from appliance.channels import preferred_channel
 from appliance.channels.connectors.slack import plain_text
 from appliance.errors import BadInput
@@ -21,14 +20,15 @@ from appliance.text import markdown
 N = 20_000
 LANGUAGES = Languages()
 GAP = " " * N
+URGENCY = LANGUAGES.english.expression("urgency")
 TEXTS: dict[str, tuple[Callable[[str], Any], str]] = {
     "a heading of a note": (note_lines.read, f"# a{GAP}b #"),
     "a heading of a document": (markdown.title, f"# a{GAP}b"),
     "a heading of a memory": (lambda text: list(memory_document.read_items(text)), f"# a{GAP}b\n- a{GAP}b"),
-    "an urgency": (effect_plans.URGENCY.search, f",{GAP}x"),
-    "an urgency of words": (effect_plans.URGENCY.search, ", " + "and " * (N // 4) + "x"),
-    "an urgency of letters": (effect_plans.URGENCY.search, "a" * N),
-    "clauses": (support.CLAUSE.split, f"{GAP}x"),
+    "an urgency": (URGENCY.search, f",{GAP}x"),
+    "an urgency of words": (URGENCY.search, ", " + "and " * (N // 4) + "x"),
+    "an urgency of letters": (URGENCY.search, "a" * N),
+    "clauses": (support.clauses, f"{GAP}x"),
     "numbers of entities": (indexer.RANGES.search, f"[[1,1]{GAP}x"),
     "full stops": (sentences.boundaries, "." * N + "x"),
     "sentences": (sentences.split, "a. " * N),

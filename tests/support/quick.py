@@ -222,7 +222,7 @@ def load() -> None:
     for language in sys.modules["appliance.language.languages"].Languages().all:
         language.patterns, language.refusals  # noqa: B018 - half a second that every first message would cost
     kinds = sys.modules["appliance.language.answer_kinds"]
-    for kind in kinds.KINDS:
+    for kind in kinds.all_kinds():
         kinds.compiled(kind.question)  # as every first search does
 
 

@@ -5,11 +5,11 @@ speak to it from `knowledge.evidence`. The numbers were
 calibrated on about 700 questions of three households (docs/small-models.md).
 """
 
-import re
 from collections.abc import Sequence
 
 from appliance.agent.planning.plans import Scene
 from appliance.knowledge.evidence import Evidence
+from appliance.language.language_files import says
 from appliance.language.languages import Language
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
@@ -23,14 +23,11 @@ WORDED = 0.8  # least coverage of what looks like talk and is answered in the wo
 KNOWN = 0.4  # coverage by which a question is about something of the notes, though they may not answer it
 SURE_WORLD = 0.5  # least nearness to an example about the world where the notes know a name in the question
 LEAST_SURE = {"tiny": 0.5, "small": 0.5}  # of the least likely token of general knowledge: tests/bench/bench_sureness.py
-DEFINITION = re.compile(
-    r"^\W*(?:and )?(?:what|was) (?:is|are|ist|sind) (?:an? |eine? |the word )?[\w-]+(?: [\w-]+)?\s*\?*$"
-    r"|^what does an? \w+ (?:do|mean)\W*$"
-    r"|^(?:how do(?:es)? (?:an? )?|wie funktionier(?:t|en) (?:eine? )?)[\w-]+(?: [\w-]+)?(?: work)?\W*$"
-    r"|^what (?:is|are) [\w-]+ (?:used |good )for\W*$|^what do(?:es)? [\w-]+ do to [\w-]+\W*$",
-    re.IGNORECASE,
-)
-DEFINITE = re.compile(r"\b(?:the|my|our|your|his|her|their|mein\w*|unser\w*|der|die|das)\b|['’]s\b|\d", re.IGNORECASE)
+
+
+def is_definite(text: str) -> bool:
+    """Whether a text names a definite thing, "the ...", "our ...", or has a number."""
+    return says("definite", text) or any(char.isdigit() for char in text)
 
 
 def is_answer(found: Evidence, kind: str, words: Sequence[str], language: Language) -> bool:
@@ -48,15 +45,14 @@ def is_answer(found: Evidence, kind: str, words: Sequence[str], language: Langua
 
 def is_about_known(found: Evidence, question: str) -> bool:
     """Whether a question names somebody or something that the notes know, but asks what they do not say."""
-    is_definite = bool(DEFINITE.search(question)) and found.most_covered >= WORDED
-    return bool(found.known) or is_definite or (found.score > 0 and found.best[0].coverage >= KNOWN)
+    has_worded = is_definite(question) and found.most_covered >= WORDED
+    return bool(found.known) or has_worded or (found.score > 0 and found.best[0].coverage >= KNOWN)
 
 
 def least_near(scene: Scene, found: Evidence, kind: str, language: Language) -> float:
     """From which score a sentence is shown as the nearest: a tiny model can say nothing else in a language it does not know."""
     if scene.tier == "tiny" and "no_talk" in language.phrases:
         return NEAREST
-    is_definite = bool(DEFINITE.search(scene.text))
     if kind == "world":
-        return NEAREST_WORLD - (LESS_DEFINITE if is_definite and found.best and not found.best[0].missing else 0.0)
-    return NEAREST_PLAIN - (LESS_DEFINITE if is_definite else 0.0)
+        return NEAREST_WORLD - (LESS_DEFINITE if is_definite(scene.text) and found.best and not found.best[0].missing else 0.0)
+    return NEAREST_PLAIN - (LESS_DEFINITE if is_definite(scene.text) else 0.0)

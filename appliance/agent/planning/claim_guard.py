@@ -9,26 +9,17 @@ import re
 from collections.abc import Callable
 
 from appliance.language import sentences
+from appliance.language.language_files import alternatives, expression
 from appliance.language.sentence_stream import SentenceStream
 
 FEW_WORDS = 3  # of a sentence that waits for the next one
-BEGUN = re.compile(
-    r"^\W*(?:(?:ok|okay|sure|great|alright|all right|of course|certainly|absolutely|yes|done|noted|got it)\W+)*"
-    r"(?:(?:gut|klar|d'accord|vale|claro)\W+)*"
-    r"(?:i(?:['’](?:ve|ll|m))?|let|your|the|a|reminder|task|alarm|timer|note|done|it|we|ich|wir|die|der|j['’]ai|je|la|le|he|hemos|voy|te)\b",
-    re.IGNORECASE,
-)
-# A first sentence that greets, asks, or says how somebody is: it is passed on word by word.
-PLAIN = re.compile(
-    r"^\W*(?:hello|hi|hey|welcome|good (?:morning|afternoon|evening|night|day)|how|what|why|where|who|which"
-    r"|i(?:['’]m| am) (?:sorry|not|an?|here)|hallo|guten (?:morgen|tag|abend)|gute nacht|wie|warum|wo"
-    r"|bonjour|bonsoir|comment|pourquoi|hola|buenos d[ií]as|buenas (?:tardes|noches))[\s,.!?]",
-    re.IGNORECASE,
-)
-# A whole greeting, behind which no word goes on: it does not wait for what tells that it is over.
-GREETING = re.compile(r"^\W*(?:hello|hallo|bonjour|bonsoir|hola)\Z", re.IGNORECASE)
 BEHIND = re.compile(r"[\s,]*")  # a greeting: "Hello, I have ..."
 SOON = 24  # characters after which a sentence that does not begin as a claim is passed on
+
+
+def _greeting() -> "re.Pattern[str]":
+    """A whole greeting, behind which no word goes on, as "hi" may: it does not wait for what tells that it is over."""
+    return re.compile(rf"^\W*(?=\w{{5}}){alternatives('greeting')}\Z", re.IGNORECASE)
 
 
 class ClaimGuard:
@@ -77,7 +68,7 @@ class ClaimGuard:
                 self.said += shown
                 return shown
             is_short = not first and not self.said and len(whole[:end].split()) <= FEW_WORDS
-            if is_short and not is_last and not PLAIN.match(whole):
+            if is_short and not is_last and not expression("plain_begins").match(whole):
                 continue
             start = end
         at = max(first, start)
@@ -90,12 +81,12 @@ class ClaimGuard:
     @staticmethod
     def _count_begun(begun: str, rest: str, *, is_first: bool) -> int:
         """How many characters more of a sentence that goes on are passed on already, after those of it that were."""
-        plain = (PLAIN.match(rest) or GREETING.match(rest)) if is_first and not begun else None
+        plain = (expression("plain_begins").match(rest) or _greeting().match(rest)) if is_first and not begun else None
         if not rest.strip() or (is_first and len(rest.split()) <= FEW_WORDS and not begun and plain is None):
             return 0
-        if plain is None and not begun and (len(rest) < SOON or BEGUN.match(rest)):
+        if plain is None and not begun and (len(rest) < SOON or expression("claim_begins").match(rest)):
             return 0
         said, more = (plain[0], rest[plain.end() :]) if plain is not None else (begun, rest)
         behind = BEHIND.match(more)
-        waits = f"{said}{behind[0] if behind else ''}".rstrip().endswith(",") and BEGUN.match(more)
+        waits = f"{said}{behind[0] if behind else ''}".rstrip().endswith(",") and expression("claim_begins").match(more)
         return len(rest) - len(more) if waits else len(rest)

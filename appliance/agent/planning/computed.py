@@ -28,7 +28,7 @@ def _say_sum(intent: Intent, now: datetime) -> Plan:
 
 def _say_spelling(intent: Intent, now: datetime) -> Plan | None:
     """How a word is written, letter by letter; a typing error in it is mended first."""
-    word = spelling.mended(intent.parts["word"].strip(" \"'“”„«».?!"), intent.language.name)
+    word = spelling.mended(intent.parts["word"].strip(" \"'“”„«».?!"), intent.language)
     return Say(intent.language.say("spelled", text=word, letters="-".join(word))) if word.isalpha() else None
 
 

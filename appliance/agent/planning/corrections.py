@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from appliance.agent.planning.effect_references import KEPT, Effect
 from appliance.agent.planning.plans import REF, Do, Plan, Say, Scene, answer_of, tool_call
 from appliance.knowledge.entries import Entries
+from appliance.language.language_files import all_words
 from appliance.language.router import Intent
 from appliance.records import Outcome
 from appliance.text.references import display
 
 MEMORIES = re.compile(r"^memory:/{1,2}")
-LINKS = frozenset("is are was were = ist sind war est sont es son lautet heißt called costs kostet".split())
 MOST_WORDS = 8
 
 
@@ -46,9 +46,8 @@ def corrected(fact: str, change: str) -> str:
     if not new or len(new) >= len(old) or len(new) > MOST_WORDS or " ".join(old[-len(new) :]) == " ".join(new):
         return ""
     kept, tail = old[: -len(new)], old[-len(new) :]
-    return (
-        " ".join([*kept, *new]) if kept[-1].lower().strip(":") in LINKS or kept[-1].endswith(":") or _are_alike(tail, new) else ""
-    )
+    is_link = kept[-1].lower().strip(":") in all_words("copulas")
+    return " ".join([*kept, *new]) if is_link or kept[-1].endswith(":") or _are_alike(tail, new) else ""
 
 
 def _are_alike(old: Sequence[str], new: Sequence[str]) -> bool:

@@ -20,6 +20,7 @@ from appliance.clock import new_id
 from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
 from appliance.language import items, word_forms
+from appliance.language.language_files import alternatives
 from appliance.language.languages import words_in
 from appliance.language.router import REMINDING, Intent, Router
 from appliance.language.task_arguments import task_arguments
@@ -30,21 +31,9 @@ from appliance.text.references import display
 # What may be asked again at its times.
 LOOKED_UP = ("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about")
 MEMORIES = "memory://notes/"
-URGENCY = re.compile(
-    r"(?<!\s)(?:\s*+,)?\s*+(?:and |with |at |as |of |mit |avec |con |à |de ){0,4}(?:an? )?"
-    r"(?P<level>[^\W\d_]{1,30}) (?:priority|priorität|priorité|prioridad)$",
-    re.IGNORECASE,
-)
-URGENT = re.compile(
-    r"[,.;]\s*(?:(?:it|that|es|das|c|ce|es)(?:['’]s| is| ist|['’]est)?|es) (?:very |really |sehr |très |muy )?"
-    r"(?P<level>[^\W\d_]+)[\s.!]*$",
-    re.IGNORECASE,
-)
 MOST_ASKED = 5  # tasks of which it is asked which one is done, where somebody only says that it is
 NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
-UNNAMED = frozenset("some any more one ones".split())
 RAISED = {"priority_up": "high", "priority_down": "low"}
-ACQUIRED = re.compile(r"^(?:got|bought|did|made|picked up|fetched)\b", re.IGNORECASE)  # verbs that a task seldom has
 
 
 class Effects:
@@ -93,11 +82,11 @@ class Effects:
         if len(named) > 1:
             return self._add_each(scene, intent, named)
         text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
-        if (found := URGENCY.search(text)) and (said := intent.language.level(found["level"])):
-            text, level = text[: found.start()], said
-        if not level and (found := URGENT.search(text)) and (said := intent.language.level(found["level"])):
-            text, level = text[: found.start()], said
-        if intent.context and set(words_in(text)) & (intent.language.words["again"] | UNNAMED):
+        for name in ("urgency", "urgent") if not level else ():
+            found = intent.language.expression(name).search(text)
+            if found is not None and not level and (said := intent.language.level(found["level"])):
+                text, level = text[: found.start()], said
+        if intent.context and set(words_in(text)) & (intent.language.words["again"] | intent.language.words["unnamed"]):
             text = f"{text} ({intent.context.strip(' .!')})"  # "buying some": what is in what was said around it
         arguments = task_arguments(text) | ({"priority": level} if level else {})
         is_errand = errands.is_errand(arguments["name"], self._router)
@@ -202,7 +191,7 @@ class Effects:
     def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
         """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
         what = " ".join(intent.parts[key] for key in ("what", "deed") if key in intent.parts)
-        what = ACQUIRED.sub("", what)
+        what = intent.language.expression("acquired").sub("", what)
         is_abroad = intent.language.name != self._router.languages.english.name
         if is_abroad and "what" in intent.parts:  # "gewechselt" is no form of "wechseln lassen" that is known
             what = intent.parts["what"]
@@ -290,7 +279,7 @@ class Effects:
 
     def _find_meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "", least: float = 0.5) -> list[Any]:
         """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
-        if number and (found := re.fullmatch(r"(?:no\.?|nr\.?|number|#)?\s*(\d{1,9})", what.strip(), re.IGNORECASE)):
+        if number and (found := re.fullmatch(rf"(?:{alternatives('task_number')}|#)?\s*(\d{{1,9}})", what.strip(), re.IGNORECASE)):
             return [one for _, one in known if one[number] == int(found[1])]
         words = word_forms.content_words(what, self._ignored) or word_forms.content_words(what, ())
         counts = [(sum(word_forms.has_stem(word_forms.stem(word), text) for word in words), one) for text, one in known]

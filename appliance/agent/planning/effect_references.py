@@ -173,7 +173,7 @@ class References:
         more = intent.parts["more"].strip(" .!?")
         if effect.tool in ("append_note", "write_note"):
             return self._add_to_note(intent, effect, more)
-        if effect.tool == "create_task" and not set(words_in(more)) & intent.language.words["timelike"]:
+        if effect.tool == "create_task" and not set(words_in(more)) & intent.language.lexicon.naming:
             ones = items.tasks(items.without_article(more, intent.language), intent.language)
             return all_of([lambda one=one: self._add_task(intent, one) for one in ones])  # type: ignore[misc]
         if effect.tool not in ("remind", "update_schedule"):

@@ -6,11 +6,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from appliance.agent.planning.answer_thresholds import DEFINITE, WORDED
+from appliance.agent.planning.answer_thresholds import WORDED, is_definite
 from appliance.agent.planning.plans import Scene
-from appliance.knowledge.evidence import MONTHS, Evidence
+from appliance.knowledge.evidence import Evidence
 from appliance.language import message_parts
-from appliance.language.answer_kinds import TITLES, kind_of
+from appliance.language.answer_kinds import kind_of
+from appliance.language.language_files import all_words, expression
 from appliance.language.languages import Language, words_in
 from appliance.language.word_forms import has_word
 
@@ -52,14 +53,15 @@ def names_fact(words: Sequence[str], kind: str, scene: Scene, language: Language
         or scene.text.endswith("!")
     )
     # "I want a password" asks nothing.
-    is_definite = not set(words[:1]) & language.words["own"] or bool(DEFINITE.search(scene.text))
-    return is_definite and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
+    names_one = not set(words[:1]) & language.words["own"] or is_definite(scene.text)
+    return names_one and kind != "talk" and len(words) <= FEW_NAMED and not is_told and kind_of(scene.text) is not None
 
 
 def of_same(found: Evidence, scene: Scene, ignored: Collection[str]) -> Evidence:
     """What was found about whom the talk was about, where that has a name: the number of somebody else answers no "his number?"."""
     said = [*WORD.findall(scene.last_question)[1:], *WORD.findall(scene.last_answer)]
-    names = {word.lower() for word in said if word[0].isupper() and len(word) > 1} - {*ignored, *TITLES, *MONTHS}
+    names = {word.lower() for word in said if word[0].isupper() and len(word) > 1} - {*ignored, *all_words("titles")}
+    names = {name for name in names if expression("month").fullmatch(name) is None}
     own = {word.lower() for word in WORD.findall(scene.text)[1:] if word[0].isupper()} - set(ignored)
     if own or not names:
         return found

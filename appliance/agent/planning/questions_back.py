@@ -15,7 +15,6 @@ from appliance.language.languages import Language, words_in
 from appliance.language.router import ANSWERS, COURTESIES, ORDER, Intent, Router
 from appliance.records import Asked
 
-CLOCK_BEHIND = re.compile(r",? (?P<when>(?:at|um|à|a las) \d{1,2}(?:[:.h]\d{2})?\s?(?:[ap]m|uhr|h)?)$", re.IGNORECASE)
 MOST_WORDS = 12  # of an answer
 
 
@@ -45,20 +44,20 @@ def _answer_when(scene: Scene, language: Language, text: str) -> Intent | None:
     """A time that answers when: the request is put again with it."""
     if not _is_time(scene.text, language):
         return None
-    when = scene.text.strip(" .!?")
-    if language.name == "en":
-        when = when if when.split()[0].lower() in language.words["at"] else f"at {when}"
-        return Intent("remind", language, {"when": f"{when} to {text.removeprefix('to ')}"}, scene.text)
-    return Intent("remind", language, {"when": f"{when} {text}"}, scene.text)
+    when, plain = scene.text.strip(" .!?"), language.expression("links_deed").sub("", text).strip()
+    when = when if words_in(when)[0] in language.lexicon.leading else language.phrases.get("at_time", "{time}").format(time=when)
+    link = language.phrases.get("to_do", "{text}")
+    return Intent("remind", language, {"when": f"{when} {link.format(text=plain)}"}, scene.text)
 
 
 def _answer_of_what(scene: Scene, language: Language, when: str) -> Intent:
     """What one wants to be reminded of, maybe with a time of day: "about the trip, at 8am"."""
     text = scene.text.strip(" .!")
-    if (clock := CLOCK_BEHIND.search(text)) is not None:
+    if (clock := language.expression("clock_behind").search(text)) is not None:
         text, when = text[: clock.start()], f"{when} {clock['when']}"
-    link = "" if language.name != "en" or re.match(r"(?:to|about|of|that)\b", text, re.IGNORECASE) else "to "
-    return Intent("remind", language, {"when": f"{when} {link}{text}"}, scene.text)
+    is_linked = language.expression("links_deed").match(text) is not None
+    link = "{text}" if is_linked else language.phrases.get("to_do", "{text}")
+    return Intent("remind", language, {"when": f"{when} {link.format(text=text)}"}, scene.text)
 
 
 def _answer_which(scene: Scene, language: Language, asked: Asked) -> Intent | None:
@@ -71,7 +70,7 @@ def _answer_which(scene: Scene, language: Language, asked: Asked) -> Intent | No
         return None
     places = items.ordinal(scene.text, language, len(asked.options))
     if places is None:
-        text = re.sub(r"^(?:the|der|die|das|la|le|el) ", "", scene.text.strip(" .!"))
+        text = language.expression("article").sub("", scene.text.strip(" .!"))
         return replace(before, parts={**before.parts, key: text})
     found: Intent | None = None
     for place in reversed(places):
@@ -90,4 +89,4 @@ def _is_time(text: str, language: Language) -> bool:
     words = set(words_in(text))
     if words & (language.words["verbs"] | language.words["own"] | language.words["you"] | language.words["question"]):
         return False
-    return any(word[0].isdigit() for word in words) or bool(words & language.words["timelike"])
+    return any(word[0].isdigit() for word in words) or bool(words & language.lexicon.naming)

@@ -117,7 +117,7 @@ class Reminders:
     def _names_anything(self, text: str, intent: Intent) -> bool:
         """Whether a text has a word that does not only point to something else."""
         language = intent.language
-        pointing = language.words["again"] | language.words["timelike"] | self._ignored
+        pointing = language.words["again"] | language.lexicon.naming | self._ignored
         return any(word not in pointing for word in words_in(text))
 
     def _call(self, text: str, when: str, rule: Rule | None, intent: Intent) -> Plan:

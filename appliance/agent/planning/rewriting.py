@@ -5,26 +5,13 @@ going to park in front of your garage"). So orders and refusals get the words th
 other text is taken when `support.is_same_message` finds all of it again, else it is said that this model cannot do it.
 """
 
-import re
-
 from appliance.agent.planning.plans import Chat, Grounded, Plan, Say, closed
 from appliance.language import sentences
 from appliance.language.languages import Language, words_in
 from appliance.language.router import Intent
-from appliance.language.todo_lines import DEED
+from appliance.language.todo_lines import is_deed
 
 SHORT = 240  # characters of a text that the program puts politely
-FORBIDDING = re.compile(r"^(?:please )?(?:don['’]t|do not|never)\s+(?=\w)", re.IGNORECASE)
-NO = r"can['’]?t|cannot|won['’]t|don['’]t|do not|couldn['’]t|not|will not|have no|am not"
-REFUSING = re.compile(
-    rf"^(?:no,? )?(?P<rest>(?:i|we)(?:['’]m| am| are|['’]re)? ?(?:{NO})\b.*)$",
-    re.IGNORECASE | re.DOTALL,
-)
-MORE_DEEDS = re.compile(
-    r"^(?:stop|turn|shut|close|open|move|keep|be|come|leave|wait|let|pass|hurry|help|start|bring|go|have|hold|remember|forget|switch)"
-    r"\s+\w",
-    re.IGNORECASE,
-)
 
 
 def polite(intent: Intent, chat: Chat) -> Plan:
@@ -51,14 +38,15 @@ def politely(text: str, language: Language) -> str:
 
 
 def _sentence(said: str, language: Language, *, is_alone: bool) -> str:
-    if (found := REFUSING.match(said)) is not None:
+    if (found := language.expression("refusing").match(said)) is not None:
         rest = found["rest"]
         return closed(language.say("refusing", text=rest if rest[:2] in ("I ", "I'", "I’") else rest[:1].lower() + rest[1:]))
-    if FORBIDDING.match(said) is not None and "," not in said:
-        return language.say("politely_not", text=FORBIDDING.sub("", said))
+    if language.expression("forbidding").match(said) is not None and "," not in said:
+        return language.say("politely_not", text=language.expression("forbidding").sub("", said))
     first = words_in(said)[:1]
     is_plain = bool(first) and first[0] not in language.words["common"] - language.words["tell"]
-    is_order = DEED.match(said) is not None or MORE_DEEDS.match(said) is not None or (is_alone and is_plain and "," not in said)
-    if not first or said.endswith("?") or not is_order or not is_plain and MORE_DEEDS.match(said) is None:
+    is_usual = language.expression("plain_order").match(said) is not None
+    is_order = is_deed(said) or is_usual or (is_alone and is_plain and "," not in said)
+    if not first or said.endswith("?") or not is_order or not (is_plain or is_usual):
         return ""
     return language.say("politely", text=f"{said[:1].lower()}{said[1:]}")

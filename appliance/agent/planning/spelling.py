@@ -10,20 +10,23 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from appliance.language.edit_distance import distance
+from appliance.language.languages import Language
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 LEAST = 3  # letters of a word that is looked up
-WITH_CAPITALS = "de"  # a language that writes every noun with a capital letter
 
 
-def mended(text: str, language: str, preferred: Collection[str] = (), is_known: Callable[[str], bool] = lambda word: False) -> str:
+def mended(
+    text: str, language: Language, preferred: Collection[str] = (), is_known: Callable[[str], bool] = lambda word: False
+) -> str:
     """A text with its typing errors mended; the same text where there are none, or no dictionary has its language.
 
     `preferred` are written as they are here, `is_known` tells words that are no typing errors, such as those of the notes.
     """
-    words = _dictionary(language)
+    words = _dictionary(language.name)
     if not words:
         return text
+    has_capitals = "nouns" in language.words.get("capitals", ())  # written with capital letters inside a sentence
     usual = {one.lower(): one for one in preferred}
 
     def replaced(match: "re.Match[str]") -> str:
@@ -31,7 +34,7 @@ def mended(text: str, language: str, preferred: Collection[str] = (), is_known: 
         before = text[: match.start()].rstrip()
         begins = not before or before[-1] in ".!?:\n"
         is_name = word[0].isupper() and not begins
-        if len(word) < LEAST or word.lower() in words or word.isupper() or (is_name and language != WITH_CAPITALS):
+        if len(word) < LEAST or word.lower() in words or word.isupper() or (is_name and not has_capitals):
             return word
         if "'" in word or "’" in word or text[match.end() : match.end() + 1].isdigit() or is_known(word.lower()):
             return word

@@ -47,6 +47,13 @@ KINDS: Mapping[str, str] = {
     ),
 }
 NOT_MENDED = frozenset({"plain", "feast", "zone", "link", "minus"})  # words to which no misspelled one is mended
+# Kinds of words by which a text may name a time, and of those that may stand before one.
+NAMING = (
+    *("unit", "weekday", "weekdays", "month", "day", "part", "parts", "noon", "adverb", "weekend", "weekends"),
+    *("number", "later", "earlier"),
+)
+LEADING = ("at", "in", "on", "by", "around", "every", "half", "quarter", "next", "this", "coming")
+SHORT = 3  # letters of a word that names one only where the file does not say that it may mean something else: "sun", "m"
 ALARMS = ("wake", "alarm", "timer")
 Value = str | float | tuple[str, ...]
 
@@ -84,8 +91,13 @@ class Lexicon:
             for words, kinds in found.items()
             if len(words) == 1 and kinds.keys() - {"plain", "feast", "zone", "link", "minus"}
         )
+        unsure = {words[0] for words, kinds in found.items() if "unsure" in kinds and len(words[0]) <= SHORT}
+        single = [(words[0], kinds.keys()) for words, kinds in found.items() if len(words) == 1]
+        self.naming = frozenset(word for word, kinds in single if kinds & set(NAMING)) - unsure
+        self.leading = frozenset(word for word, kinds in single if kinds & {*NAMING, *LEADING} and "number" not in kinds) - unsure
         self.long_words = tuple(sorted({word for word in near if len(word) >= 4 and word.isalpha()}))
         self._alarms = {kind: kinds[kind] for kinds in found.values() for kind in ALARMS if kind in kinds}
+        self.ones = tuple(" ".join(words) for words, kinds in found.items() if "one" in kinds)
         self._elisions = tuple(words[0] for words, kinds in found.items() if "elision" in kinds)
 
     def match(self, words: Sequence[str]) -> Entry | None:
