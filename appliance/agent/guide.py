@@ -3,7 +3,6 @@
 A message becomes a plan: say something, call a tool and say what it said, ask the model plainly, or have it put sentences of
 notes into words that are checked against them. Effects go through the toolbox like any model's calls, so policy, approval,
 audit and undo hold; the tool's own words are the answer. What the notes do not say is said so. An able model never comes here.
-Thresholds were calibrated on about 300 questions in four languages (docs/small-models.md, 2026-11).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -133,6 +132,8 @@ class Guide:
             return plan
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
+        if (asked := errands.ask_whether_likely(scene, self._router)) is not None:
+            return asked
         if (near := self._router.cue(text, ("near",))) is not None:
             return self._say_nothing_done(near.language)
         return self._in_known_language(scene, self._plan_question(scene))

@@ -260,10 +260,10 @@ class Router:
     def _cue_intent(self, reading: Reading, said: str, language: Language, possible: Possible) -> Intent | None:
         """What one reading of a message asks for, of the sentences that are possible."""
         bare = reading.request
-        words, plain = words_in(bare[:200]), plain_words(said)
-        is_question = bare.endswith("?") and not _is_put_to_assistant(words, language)
+        plain = plain_words(said)
+        is_asked = is_question(bare, language)
         for name, sentences_ in possible:
-            if name in (*EFFECTS, *CAREFUL) and (is_question or len(said) > MAX_CHARS):
+            if name in (*EFFECTS, *CAREFUL) and (is_asked or len(said) > MAX_CHARS):
                 continue
             text = said if name in TEXTS and not reading.context else bare
             for sentence in sentences_:
@@ -395,9 +395,10 @@ def says_when(text: str, language: Language) -> bool:
     return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.lexicon.naming)
 
 
-def _is_put_to_assistant(words: Sequence[str], language: Language) -> bool:
-    """Whether a question asks the assistant to do something: "can you ...", "..., would you?"."""
-    return bool(set(words[:4]) & language.words["asks"]) or bool(set(words[-1:]) & language.words["tail"])
+def is_question(text: str, language: Language) -> bool:
+    """Whether a text asks for an answer, rather than the assistant to do something: "can you ...", "..., would you?"."""
+    words = words_in(text[:200])
+    return text.endswith("?") and not (set(words[:4]) & language.words["asks"] or set(words[-1:]) & language.words["tail"])
 
 
 def _has_sentence_end(parts: Mapping[str, str]) -> bool:

@@ -682,6 +682,21 @@ def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
     assert [m.content for m in model.asked[0][1].messages] == ["I like cats, too."]  # so far back nothing is looked at
 
 
+@pytest.mark.parametrize(
+    ("said", "question", "call"),
+    [
+        ("make sure i take the chicken out of the freezer tonight", "Shall I remind you", "did remind"),
+        ("add getting the boiler serviced to things i gotta do", "Shall I add the task", "did create_task"),
+        ("just so you know our plumber is called Ivo and his number is 0170 55512", "Shall I remember this", "did remember"),
+    ],
+)
+def test_what_fits_no_sentence_and_is_likely_a_request_is_asked_back(ask: Any, said: str, question: str, call: str) -> None:
+    steps, model, tools = ask(said)
+    assert text_of(steps).startswith(question) and tools.called == [] and model.asked == []
+    steps, _, tools = ask(said, text_of(steps), "yes")
+    assert text_of(steps) == call and len(tools.called) == 1
+
+
 def test_a_question_that_follows_up_is_answered_with_the_nearest_of_its_note(ask: Any) -> None:
     before = ("tell me about the plants", "The fern gets water twice a week. [box://notes/plants.md]")
     said = text_of(ask(*before, "How often do we sprinkle?")[0])

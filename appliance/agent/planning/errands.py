@@ -1,14 +1,19 @@
-"""Tasks that a person does themselves, such as "call the bank": they stay on the list, and nobody is told that they wait."""
+"""Tasks that a person does themselves, such as "call the bank", and what is likely one, or a reminder, or to be remembered.
+
+What a person does themselves stays on the list, and nobody is told that it waits. What is only likely is asked back.
+"""
 
 from msgspec.structs import replace
 
 from appliance.agent.planning.plans import Plan, Say, Scene, ask_back
 from appliance.language.languages import words_in
-from appliance.language.router import ORDER, Intent, Router, says_when
+from appliance.language.request_classifier import likely_request
+from appliance.language.router import ORDER, Intent, Router, is_question, says_when
 from appliance.records import Outcome
 
 MOST_CHARS = 120
 MOST_NEEDED = 10  # words of what somebody has to do
+MOST_BEFORE = 4  # words before a colon that only introduce what is meant
 OF_PEOPLE = ("beyond_call", "beyond_buy", "beyond_mail", "done_maybe")  # what a person does, though it may be asked of the box
 
 
@@ -38,3 +43,20 @@ def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:
     if says_when(task, language):
         return ask_back(language, "sure_remind", when=task)
     return ask_back(language, "sure_task", task=task)
+
+
+def ask_whether_likely(scene: Scene, router: Router) -> Plan | None:
+    """What fits no sentence and is likely a request all the same: asked back whether it is one."""
+    language = router.languages.detect(scene.text)[0]
+    if is_question(scene.text, language) or "\n" in scene.text:
+        return None
+    kind, said = likely_request(scene.text), language.without_opening(scene.text).strip(" .!")
+    before, mark, rest = said.partition(":")
+    if mark and len(words_in(before)) <= MOST_BEFORE and len(words_in(rest)) > 1 and not says_when(before, language):
+        said = rest.strip()  # "save this: ..."
+    if kind == "remind":
+        has_time = says_when(said, language)
+        return ask_back(language, "sure_remind", when=said) if has_time else ask_back(language, "when", text=said)
+    if kind == "task":
+        return ask_back(language, "sure_task", task=said)
+    return ask_back(language, "sure_remember", fact=said) if kind == "remember" else None

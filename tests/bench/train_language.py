@@ -1,0 +1,166 @@
+"""Fits what the program knows of language by numbers, and writes it into the package.
+
+    python tests/bench/train_language.py [--show]
+
+`requests.json`: the classifier that says whether a message that fits no sentence is likely a request (`request_classifier`). It
+learns from sentences made of the templates of the language files, `requests/colloquial.toml`, `requests/asking.jsonl`, every second
+line of `requests/not_asking.txt` and the questions of the households; the other lines say how often it asks back needlessly. The same
+data give the same file. No library but the standard one.
+"""
+
+import argparse
+import json
+import math
+import random
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from appliance.language.languages import Language, Languages
+from appliance.language.request_classifier import ASKED, KINDS, RequestWeights, ngrams, probabilities
+from appliance.language.router import EFFECTS, REMINDING
+from appliance.language.sentence_templates import TOKEN
+
+HERE = Path(__file__).parent
+REQUESTS = HERE.parent / "language" / "requests"
+WEIGHTS = HERE.parents[1] / "appliance" / "language" / "languages" / "requests.json"
+SLOTS = {"rest": "when", "second": "when", "moment": "when", "what": "thing", "query": "thing", "title": "thing", "clause": "fact"}
+SLOTS |= {"body": "fact", "why": "thing", "x": "thing", "y": "thing", "z": "thing", "items": "item", "more": "item", "deed": "task"}
+OF_TEMPLATES, OF_COLLOQUIAL = 6, 30  # sentences made of each template
+OPTIONAL = 0.4  # how often a part that may be left out is there
+ROUNDS, RATE = 8, 0.2
+MOST_NGRAMS = 4000
+SCALE = 0.01
+LEAST = 0.65  # from which to ask back: of the sentences held back 1 to 2 % reach it
+OPTIONS = {"]": "[", ")": "("}
+
+
+def fill(template: str, rules: Mapping[str, str], slots: Mapping[str, Sequence[str]], dice: random.Random, depth: int = 0) -> str:
+    """A sentence of a template, its choices made by chance."""
+    stack: list[tuple[str, list[list[str]]]] = [("(", [[]])]
+    for token in TOKEN.findall(template):
+        if token in ("[", "("):
+            stack.append((token, [[]]))
+        elif token in OPTIONS and len(stack) > 1:
+            opened, ways = stack.pop()
+            if opened == "(" or dice.random() < OPTIONAL:
+                stack[-1][1][-1].append(" ".join(dice.choice(ways)))
+        elif token == "|":
+            stack[-1][1].append([])
+        elif token.startswith("<"):
+            stack[-1][1][-1].append(fill(rules.get(token[1:-1], ""), rules, slots, dice, depth + 1) if depth < 6 else "")
+        elif token.startswith("{"):
+            name = SLOTS.get(token[1:-1], token[1:-1])
+            stack[-1][1][-1].append("high" if name == "level" else dice.choice(slots.get(name, slots["thing"])))
+        else:
+            stack[-1][1][-1].append(token)
+    return re.sub(r"\s+", " ", " ".join(dice.choice(stack[0][1]))).strip()
+
+
+def kind_of_intent(name: str) -> str:
+    """The kind of request of an intent."""
+    if name in (*REMINDING, "remind_it", "recurring"):
+        return "remind"
+    named = {"task": "task", "task_it": "task", "needed": "task", "remember": "remember", "remember_it": "remember"}
+    return named.get(name, "other" if name in EFFECTS else "none")
+
+
+def examples(languages: Languages) -> Iterator[tuple[str, str]]:
+    """Texts with their kinds."""
+    dice = random.Random(41)
+    given = tomllib.loads((REQUESTS / "colloquial.toml").read_text(encoding="utf-8"))
+    for language in languages.all:
+        slots = given["slots"].get(language.name, given["slots"]["en"])
+        yield from _of_templates(language, slots, dice)
+        for kind, templates in given.get(language.name, {}).items():
+            yield from ((fill(one, {}, slots, dice), kind) for one in templates for _ in range(OF_COLLOQUIAL))
+    for line in (REQUESTS / "asking.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        kind = {"recurring": "remind", "note": "remember"}.get(row["effect"], row["effect"])
+        yield from [(row["text"], kind if kind in KINDS else "other")] * 3
+    yield from ((text, "none") for text in not_asking()[::2] for _ in range(6))
+    for house in ("boat", "bees"):
+        tables = json.loads((HERE / f"answers_{house}.json").read_text(encoding="utf-8"))
+        yield from ((row["q"], "none") for key in ("questions", "nothing", "world") for row in tables.get(key, ()))
+
+
+def _of_templates(language: Language, slots: Mapping[str, Sequence[str]], dice: random.Random) -> Iterator[tuple[str, str]]:
+    for name, templates in language.sentences.items():
+        count = OF_TEMPLATES if kind_of_intent(name) in KINDS[1:4] else 1
+        for template in templates if name not in ("claim", "duty", "aside", "near", "too") else ():
+            yield from ((fill(template, language.rules, slots, dice), kind_of_intent(name)) for _ in range(count))
+    yield from ((text, "none") for texts in language.examples.values() for text in texts)
+
+
+def not_asking() -> list[str]:
+    """Sentences that ask for nothing."""
+    return [line for line in (REQUESTS / "not_asking.txt").read_text(encoding="utf-8").splitlines() if line]
+
+
+def fit(given: Sequence[tuple[str, str]]) -> RequestWeights:
+    """Weights by logistic regression (AdaGrad, a fixed number of rounds), of the n-grams that weigh most."""
+    dice = random.Random(7)
+    seen = Counter(one for text, _ in given for one in set(ngrams(text)))
+    rows = [([one for one in set(ngrams(text)) if seen[one] > 2], KINDS.index(kind)) for text, kind in given]
+    sizes = [math.sqrt(len(set(ngrams(text)))) for text, _ in given]
+    counts = Counter(kind for _, kind in rows)
+    worth = {kind: math.sqrt(len(rows) / len(KINDS) / count) for kind, count in counts.items()}
+    weights: dict[str, list[float]] = {}
+    spread: dict[str, list[float]] = {}
+    bias = [0.0] * len(KINDS)
+    order = list(range(len(rows)))
+    for _ in range(ROUNDS):
+        dice.shuffle(order)
+        for at in order:
+            found, kind = rows[at]
+            size = sizes[at]
+            known = [weights.setdefault(one, [0.0] * len(KINDS)) for one in found]
+            scores = [sum(one[k] for one in known) / size + bias[k] for k in range(len(KINDS))]
+            top = max(scores)
+            shares = [math.exp(score - top) for score in scores]
+            total = sum(shares)
+            for k, share in enumerate(shares):
+                error = (share / total - (k == kind)) * worth[kind]
+                if abs(error) < 0.01:
+                    continue
+                bias[k] -= 0.01 * error
+                step = error / size
+                for one, weight in zip(found, known):
+                    spread_of = spread.setdefault(one, [1e-3] * len(KINDS))
+                    spread_of[k] += step * step
+                    weight[k] -= RATE * step / math.sqrt(spread_of[k])
+    best = sorted(weights, key=lambda one: -max(map(abs, weights[one])) * math.log(1 + seen[one]))[:MOST_NGRAMS]
+    kept = {one: tuple(round(value / SCALE) for value in weights[one]) for one in sorted(best)}
+    return RequestWeights(SCALE, LEAST, tuple(round(value / SCALE) for value in bias), kept)
+
+
+def written(weights: RequestWeights) -> str:
+    """The file: an n-gram a line, so that a change can be read."""
+    compact = [json.dumps(found, separators=(",", ":")) for found in weights.ngrams.values()]
+    lines = ",\n".join(f"{json.dumps(one, ensure_ascii=False)}:{found}" for one, found in zip(weights.ngrams, compact))
+    head = json.dumps({"scale": weights.scale, "least": weights.least, "bias": weights.bias})[:-1]
+    return f'{head}, "ngrams": {{\n{lines}\n}}}}\n'
+
+
+def main() -> int:
+    """Fit, write, say how good it is."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--show", action="store_true", help="what would be asked back needlessly")
+    args = parser.parse_args()
+    given = list(examples(Languages()))
+    weights = fit(given)
+    WEIGHTS.write_text(written(weights), encoding="utf-8")
+    held = not_asking()[1::2]
+    asked = [(text, sum(share for share, kind in zip(probabilities(text, weights), KINDS) if kind in ASKED)) for text in held]
+    needless = [one for one in asked if one[1] >= weights.least]
+    print(f"{len(given)} texts: {dict(Counter(kind for _, kind in given))}")
+    print(f"of {len(held)} held back {len(needless)} would be asked back")
+    if args.show:
+        print(*needless, sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
