@@ -4,8 +4,8 @@
 
 `requests.json`: the classifier that says whether a message that fits no sentence is likely a request (`request_classifier`). It
 learns from sentences made of the templates of the language files, `requests/colloquial.toml`, `requests/asking.jsonl`, every second
-line of `requests/not_asking.txt` and the questions of the households; the other lines say how often it asks back needlessly. The same
-data give the same file. No library but the standard one.
+line of `requests/not_asking.txt` and the questions of the households; the other lines say how often it asks back needlessly. The
+same data give the same file. No library but the standard one.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def fit(given: Sequence[tuple[str, str]]) -> RequestWeights:
     """Weights by logistic regression (AdaGrad, a fixed number of rounds), of the n-grams that weigh most."""
     dice = random.Random(7)
     seen = Counter(one for text, _ in given for one in set(ngrams(text)))
-    rows = [([one for one in set(ngrams(text)) if seen[one] > 2], KINDS.index(kind)) for text, kind in given]
+    rows = [([one for one in dict.fromkeys(ngrams(text)) if seen[one] > 2], KINDS.index(kind)) for text, kind in given]
     sizes = [math.sqrt(len(set(ngrams(text)))) for text, _ in given]
     counts = Counter(kind for _, kind in rows)
     worth = {kind: math.sqrt(len(rows) / len(KINDS) / count) for kind, count in counts.items()}
