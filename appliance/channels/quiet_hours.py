@@ -13,6 +13,7 @@ from appliance.language.times import timezones
 from appliance.runtime.settings import Notifications
 from appliance.sessions.outbox import Notification, Posting
 from appliance.store.database import Store
+from appliance.store.wall_clock import Leap
 from appliance.work import day_windows
 
 UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such notifications begin with
@@ -53,10 +54,17 @@ class Quiet:
             raise BadInput("a time that is over, or more than 31 days away", hint="owlbox mute 2h; owlbox mute off ends it")
         with self._store.write(durable=True) as execute:
             execute(
-                "INSERT INTO mutes (context, until_ms) VALUES (?1, ?2) ON CONFLICT (context) DO UPDATE SET until_ms = ?2",
-                (context, until_ms),
+                "INSERT INTO mutes (context, until_ms, made_ms) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT (context) DO UPDATE SET until_ms = ?2, made_ms = ?3",
+                (context, until_ms, now),
             )
         return until_ms
+
+    def move(self, leap: Leap) -> None:
+        """Let a mute of a clock that was wrong last as long as it was to; call inside the write that notes the leap."""
+        with self._store.write() as execute:
+            sql = "UPDATE mutes SET until_ms = until_ms + ?1, made_ms = made_ms + ?1 WHERE made_ms BETWEEN ?2 AND ?3"
+            execute(sql, (leap.by_ms, leap.since_ms, leap.until_ms))
 
     def unmute(self, context: str) -> bool:
         """Hold nothing back any more; False when nothing was."""

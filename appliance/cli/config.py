@@ -7,9 +7,9 @@ import argparse
 import os
 from collections.abc import Callable
 
-from appliance.cli.console.connect import require_owner
+from appliance.cli.console.connect import connected, require_owner
 from appliance.cli.console.terminal import Table, show
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput, NotFound, OwlError
 from appliance.runtime import config, config_edit
 from appliance.runtime.config_reference import toml
 from appliance.runtime.paths import Home
@@ -51,18 +51,29 @@ def list_keys(args: argparse.Namespace, home: Home) -> int:
 
 def change(args: argparse.Namespace, home: Home) -> int:
     """Change one key once the whole configuration with it is right."""
-    from appliance.service.checks.unworkable import require_workable
+    from appliance.service.checks.unworkable import Known, require_workable
 
     require_owner(home)
     place, value = config.typed(home, args.key, args.value)
     key = ".".join(place)
-    check = lambda settings: require_workable(home, settings, [key])  # noqa: E731
+    known = Known(lambda: _ask_names(home, "secret.list"), lambda: _ask_names(home, "people.list"))
+    check = lambda settings: require_workable(home, settings, [key], known)  # noqa: E731
     is_changed = config_edit.set_value(home, os.environ, place, value, check)
-    known = config.described(key)
-    shown = "[hidden]" if known.is_secret else toml(value)
+    meaning = config.described(key)
+    shown = "[hidden]" if meaning.is_secret else toml(value)
     lines = [f"{key} = {shown}" + ("" if is_changed else " already")]
     if is_changed:
         lines.append(
-            "it holds after a restart of the core" if known.is_restart else "a running core takes it up with owlbox reload"
+            "it holds after a restart of the core" if meaning.is_restart else "a running core takes it up with owlbox reload"
         )
     return show(args, {"key": key, "is_changed": is_changed}, lines)
+
+
+def _ask_names(home: Home, method: str) -> list[str] | None:
+    """The names that a method lists, None when nobody can be asked: what is wrong with that, this command is to mend perhaps."""
+    try:
+        with connected(home) as way:
+            told = way.call(method)
+    except OwlError:
+        return None
+    return [one["name"] for one in (told["secrets"] if method == "secret.list" else told)]

@@ -187,7 +187,12 @@ def _parse_moment(text: str, *, is_past_fine: bool = False) -> int | None:
     """A moment in milliseconds; None for never."""
     if text == "never":
         return None
+    from appliance.store.wall_clock import CLOCKLESS_MS
+
     if span := SPAN.fullmatch(text):
+        if now_ms() < CLOCKLESS_MS:
+            hint = "give a date, such as 2030-01-31; or set the clock first: timedatectl"
+            raise BadInput(f"the clock of this machine is not set, so {text} cannot be counted", hint=hint)
         return now_ms() + int(span[1]) * HOURS[span[2]] * HOUR_MS
     try:
         return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)

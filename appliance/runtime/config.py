@@ -165,6 +165,24 @@ def secrets(config: Config) -> tuple[str, ...]:
     return tuple(value for value in found if value and not value.startswith("secret:"))
 
 
+def named_secrets(config: Config) -> Iterator[tuple[str, str]]:
+    """Every key whose value stands for a secret of the vault, and the secret's name."""
+    for key, value, _, known in _walk_keys(config):
+        if known.is_secret:
+            yield from (
+                (inner, text.removeprefix("secret:")) for inner, text in _walk_texts(key, value) if text.startswith("secret:")
+            )
+
+
+def _walk_texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every text in a value, with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _walk_texts(_join_key(key, name), inner)
+
+
 # -- the file -------------------------------------------------------------------------------------
 
 
@@ -452,7 +470,7 @@ def _check_models(config: Config) -> None:
     if missing:
         one = next(iter(missing))
         key = f"providers.{one}.key"
-        hint = f'in [providers.{one}]: key = "secret:llm/{one}", then owlbox secret set llm/{one}; or set {_variable_of(key)}'
+        hint = f'owlbox secret set llm/{one}, then in [providers.{one}]: key = "secret:llm/{one}"; or set {_variable_of(key)}'
         raise ConfigError("; ".join(missing.values()), key=key, hint=hint)
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput, NotFound, Unavailable
 
 # The appliance: the core is a service there, and commands on its home use its sockets.
 SERVICE_HOME = Path("/var/lib/owlbox")
@@ -187,6 +187,35 @@ def read_holder(home: Home) -> tuple[str, str]:
     except OSError:
         return "", ""
     return pid.strip(), socket
+
+
+def is_core_stopped(home: Home) -> bool:
+    """Whether the core that holds a home is stopped by a signal, so that it answers nobody."""
+    try:
+        state = Path(f"/proc/{int(read_holder(home)[0])}/stat").read_text().rpartition(") ")[2][:1]
+    except (OSError, ValueError):
+        return False
+    return state in ("T", "t") and is_core_held(home)
+
+
+def silent_core(home: Home) -> Unavailable | None:
+    """Why the core that holds a home does not answer, with its process and what to do; None where none holds it."""
+    if not is_core_held(home):
+        return None
+    pid, named = read_holder(home)
+    who = f"a core (pid {pid or '?'}) runs on {home.root}"
+    again = (
+        "sudo systemctl restart owlbox.socket owlbox" if home.root == SERVICE_HOME else f"kill {pid or 'PID'}, then start it again"
+    )
+    if is_core_stopped(home):
+        said, hint = f"{who} and is stopped (Ctrl-Z, a debugger or kill -STOP)", f"kill -CONT {pid} lets it go on"
+    elif not named:
+        said, hint = f"a core is starting on {home.root} and does not answer yet", "try again; owlbox doctor looks at it"
+    elif not os.path.exists(named):
+        said, hint = f"{who}, and its socket {named} is gone", f"it makes it anew within seconds; if it does not: {again}"
+    else:
+        said, hint = f"{who} and does not answer", f"try again; if it still does not: {again}"
+    return Unavailable(said, hint=hint)
 
 
 def _locked_socket(home: Home) -> Path | None:

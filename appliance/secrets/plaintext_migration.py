@@ -65,15 +65,6 @@ def found(home: Home, environ: Mapping[str, str]) -> list[Found]:
     return [Found(place, f"{kind}/{UNFIT.sub('_', name)[:64]}", value) for place, kind, name, value in _find_plain(settings)]
 
 
-def named(home: Home, environ: Mapping[str, str]) -> list[str]:
-    """Secrets that a configuration names."""
-    try:
-        values = {value for _, value, _ in _walk_secrets(config.load(home, environ), ())}
-    except ConfigError:
-        return []
-    return sorted(value.removeprefix(PREFIX) for value in values if value.startswith(PREFIX))
-
-
 def spare(home: Home, environ: Mapping[str, str]) -> list[str]:
     """Variables with keys of providers that a service of ours must not hand on: those that no configuration needs."""
     names = sorted(VARIABLES & {name for name, value in environ.items() if value})

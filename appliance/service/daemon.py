@@ -57,9 +57,10 @@ class Lock:
             self._file.seek(0)
             pid = self._file.readline(32).decode("ascii", "replace").strip() or "?"
             self._file.close()
+            is_stopped = paths.is_core_stopped(Home(path.parent))
+            hint = f"it is stopped: kill -CONT {pid} lets it go on" if is_stopped else "owlbox status shows it"
             raise AlreadyRunning(
-                f"a core (pid {pid}) is already running on {path.parent}",
-                hint="owlbox status shows it; stop it before starting another",
+                f"a core (pid {pid}) is already running on {path.parent}", hint=f"{hint}; end it before starting another"
             ) from None
         self.tell("")
 
@@ -155,6 +156,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
     given = sd_notify.given_socket(environ)
     core = Core(home, environ)
     listener: Listener | None = None
+    place = Path(given.getsockname()) if given is not None else paths.core_socket(core.runtime)
     try:
         was_clean = all(lease.ended_ms is not None for lease in core.leases.listing() if lease.kind == "core")
         if not was_clean:
@@ -165,7 +167,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         if core.store.is_read_only:
             listener = open_listener(core, given)
             _serve_reading(core, listener)
-            if not _wait(core, signals, notifier, listener.sock.getsockname()):
+            if not _wait(core, signals, notifier, str(place)):
                 return 0
             return 1 if given is not None else WRITES_AGAIN  # systemd, whose socket it is, starts the next one
         core.queue.take_drops()
@@ -183,16 +185,15 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         hang_up_on_ended(core, listener.hang_up)
         core.policy.ssh_keys.write_file()
         listener.start()
-        lock.tell(listener.sock.getsockname())
+        lock.tell(str(place))
         if (programs := open_programs(core, build_gate(core))) is not None:
             core.shutdown.before("programs", programs.close)
             programs.start()
-        if given is None:
-            servers: dict[Path, Server] = {paths.core_socket(core.runtime): listener}
-            servers |= {paths.programs_socket(core.runtime): programs} if programs is not None else {}
-            watch = SocketWatch(core, servers, lambda: lock.tell(str(paths.core_socket(core.runtime))))
-            core.shutdown.before("sockets", watch.stop)
-            watch.start()
+        servers: dict[Path, Server] = {place: listener}
+        servers |= {paths.programs_socket(core.runtime): programs} if programs is not None else {}
+        watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
+        core.shutdown.before("sockets", watch.stop)
+        watch.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
         core.schedules.runner.start()
@@ -207,13 +208,13 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         again = core.inbox.start_waiting()
         _announce(core)
         LOG.info("core is up", extra={"home": str(home.root), "waiting": again})
-        _wait(core, signals, notifier, listener.sock.getsockname())
+        _wait(core, signals, notifier, str(place))
         return 0
     finally:
         notifier.stopping(core.shutdown.reason or "failed to start")
         core.close("failed to start" if core.shutdown.state == "running" else core.shutdown.reason)
-        if listener is not None and given is None:
-            paths.core_socket(core.runtime).unlink(missing_ok=True)
+        if listener is not None and listener.sock is not given:
+            place.unlink(missing_ok=True)  # also one that was made anew in place of systemd's
         paths.programs_socket(core.runtime).unlink(missing_ok=True)
 
 

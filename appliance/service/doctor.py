@@ -26,8 +26,9 @@ from appliance.service import home_faults, home_setup
 from appliance.service.checks import database, machine, upkeep
 from appliance.service.checks.finding import Finding
 from appliance.service.checks.table_process import BRIEF_S, TableCheck
-from appliance.service.checks.unworkable import find_unworkable
+from appliance.service.checks.unworkable import Known, find_unworkable
 from appliance.sessions.outbox import Outbox
+from appliance.sessions.people import People
 from appliance.skills import catalog
 from appliance.store import disk_faults
 from appliance.store.database import Store
@@ -36,7 +37,7 @@ from appliance.work.tasks import Tasks
 
 LOG = logging.getLogger(__name__)
 STATUS_S = 10.0
-LAST = ("database", "log", "queue", "channels", "backups")  # what waits for the process that reads the tables
+LAST = ("database", "log", "configuration", "queue", "channels", "backups")  # what waits for the process that reads the tables
 
 
 class Doctor:
@@ -50,14 +51,14 @@ class Doctor:
         self._tables = tables or TableCheck(home, None if is_repairing else BRIEF_S)
         self.checks: dict[str, Callable[[], Finding]] = {
             "home": lambda: _home(home, is_repairing),
-            "configuration": lambda: _configuration(home, environ),
+            "configuration": lambda: _configuration(home, environ, Known(self._list_secrets, self._list_people)),
             "database": lambda: database.check(home, self._tables, is_repairing=is_repairing),
             "log": lambda: database.check_log(home, is_repairing=is_repairing),
             "model": lambda: _model(home, self.settings, self.status),
             "prefix": lambda: upkeep.check_prefix(home, self.settings, is_repairing=is_repairing),
             "documents": lambda: _documents(home),
             "folder": lambda: _folder(home, environ),
-            "runtime": lambda: _runtime(home, environ),
+            "runtime": lambda: _runtime(home, environ, is_answered=bool(self.status)),
             "queue": lambda: _queue(home, environ, self.store),
             "channels": lambda: upkeep.check_channels(self.settings, self.status, self._count_failed()),
             "disk": lambda: upkeep.check_disk(home, self.settings),
@@ -68,7 +69,7 @@ class Doctor:
             "clock": machine.check_clock,
             "sandbox": lambda: _sandbox(home, environ, self.status),
             "units": lambda: machine.check_units(home),
-            "vault": lambda: _vault(home, environ, self.status),
+            "vault": lambda: _vault(home, environ, self.status.get("broker", {}), self.vault),
             "plugins": lambda: _plugins(home, self.settings, self.status),
             "roles": lambda: _roles(home, environ),
             "updates": lambda: upkeep.check_updates(home, self.settings),
@@ -112,9 +113,24 @@ class Doctor:
         return _asked(self.home, self.environ, "core.status")
 
     @cached_property
+    def vault(self) -> dict[str, Any]:
+        """What a running core's broker says of the vault. A core that only reads has no broker, and would wait for one."""
+        is_running = self.status.get("broker", {}).get("state") == "running"
+        return _asked(self.home, self.environ, "secret.list") if is_running else {}
+
+    @cached_property
     def store(self) -> Store:
         """The database, opened once for the checks that come after its own, which may have repaired it; see `LAST`."""
         return Store.open(self.home.database)
+
+    def _list_secrets(self) -> list[str] | None:
+        return [secret["name"] for secret in self.vault["secrets"]] if "secrets" in self.vault else None
+
+    def _list_people(self) -> list[str] | None:
+        try:
+            return [person.name for person in People(self.store).list_people()]
+        except OwlError:
+            return None  # the check of the database says why
 
     def _count_failed(self) -> int:
         return Outbox(self.store, "").counts().get("failed", 0)
@@ -148,11 +164,11 @@ def _home(home: Home, is_repairing: bool) -> Finding:
     return Finding("home", "ok", str(home.root))
 
 
-def _configuration(home: Home, environ: Mapping[str, str]) -> Finding:
+def _configuration(home: Home, environ: Mapping[str, str], known: Known) -> Finding:
     settings = config.load(home, environ)
-    policy_file.of(home, settings, environ)
-    if found := list(find_unworkable(home, settings)):
+    if found := list(find_unworkable(home, settings, known)):
         return Finding("configuration", "problem", "; ".join(error.message for error in found), found[0].hint)
+    policy_file.of(home, settings, environ)
     return Finding("configuration", "ok", str(home.config) if home.config.exists() else "all defaults")
 
 
@@ -199,13 +215,15 @@ def _folder(home: Home, environ: Mapping[str, str]) -> Finding:
     return Finding("folder", "ok", "every file of box/ can be read")
 
 
-def _runtime(home: Home, environ: Mapping[str, str]) -> Finding:
+def _runtime(home: Home, environ: Mapping[str, str], *, is_answered: bool) -> Finding:
     folder = paths.runtime_folder(home, environ, make=True)
     places_used = max(len(os.fsencode(str(path(folder)))) for path in (paths.core_socket, paths.broker_socket))
     if places_used > 107:
         return Finding(
             "runtime", "problem", f"socket path of {places_used} bytes: {folder}", "set XDG_RUNTIME_DIR to a shorter folder"
         )
+    if not is_answered and (fault := paths.silent_core(home)):
+        return Finding("runtime", "problem", fault.message, fault.hint)
     return Finding("runtime", "ok", str(folder))
 
 
@@ -233,32 +251,25 @@ def _sandbox(home: Home, environ: Mapping[str, str], told: dict[str, Any]) -> Fi
     return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")
 
 
-def _vault(home: Home, environ: Mapping[str, str], told: dict[str, Any]) -> Finding:
+def _vault(home: Home, environ: Mapping[str, str], broker: dict[str, Any], told: dict[str, Any]) -> Finding:
     """How the vault is kept, as its broker says, else as its folder looks; and keys that stand in plain."""
     if plain := plaintext_migration.found(home, environ):
         keys = ", ".join(find.key for find in plain)
         return Finding("vault", "warning", f"in plain: {keys}", "the next start of the core moves them into the vault")
-    broker = told.get("broker", {})
     if problem := broker.get("vault", {}).get("problem") or home_faults.emptied_vault(home):
         return Finding("vault", "problem", problem, "what needs a key fails; everything else works")
-    # A core that only reads has no broker, and would wait for one.
-    status = _told_of_vault(home, environ) if broker.get("state") == "running" else {}
-    if status.get("is_locked"):
+    if told.get("is_locked"):
         return Finding("vault", "warning", "locked: what needs a key cannot work", "owlbox secret unlock")
-    kept = {secret["name"] for secret in status.get("secrets", ())}
-    if status and (missing := [name for name in plaintext_migration.named(home, environ) if name not in kept]):
-        hint = "; ".join(f"owlbox secret set {name}" for name in missing)
-        return Finding("vault", "warning", f"owlbox.toml names what is not there: {', '.join(missing)}", hint)
     for count, words, hint in (
-        (status.get("expired", 0), "secrets have expired", "owlbox secret list, then set them again or purge them"),
-        (status.get("expiring", 0), "secrets end within 7 days", "owlbox secret list"),
+        (told.get("expired", 0), "secrets have expired", "owlbox secret list, then set them again or purge them"),
+        (told.get("expiring", 0), "secrets end within 7 days", "owlbox secret list"),
     ):
         if count:
             return Finding("vault", "warning", f"{count} {words}", hint)
-    if status.get("key") == "file" or list(home.vault.glob("key-*")):
+    if told.get("key") == "file" or list(home.vault.glob("key-*")):
         hint = "owlbox secret rotate --to passphrase, or --to credential: docs/secrets.md"
         return Finding("vault", "warning", "its key lies beside it: who reads the disk reads the secrets", hint)
-    return Finding("vault", "ok", f"{status['count']} secrets, key: {status['key']}" if status.get("count") else "no secrets")
+    return Finding("vault", "ok", f"{told['count']} secrets, key: {told['key']}" if told.get("count") else "no secrets")
 
 
 def _plugins(home: Home, settings: Config, status: dict[str, Any]) -> Finding:
@@ -279,11 +290,6 @@ def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
     if problems := known.problems:
         return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/roles.md explains every key")
     return Finding("roles", "ok", ", ".join(one.name for one in known.list_roles()))
-
-
-def _told_of_vault(home: Home, environ: Mapping[str, str]) -> dict[str, Any]:
-    """What a running core's broker says about the vault."""
-    return _asked(home, environ, "secret.list")
 
 
 def _asked(home: Home, environ: Mapping[str, str], method: str) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Keeps a core's sockets where others look for them: a logout or a cleaner of /tmp may take the folder away under it.
 
-Sleeps until the kernel tells of a change in the runtime folder. Sockets that systemd holds are systemd's; `broker_process` renews
-the broker's when it is needed.
+Sleeps until the kernel tells of a change in the runtime folder. A socket that systemd holds is not made anew by systemd when its
+name is gone, so that is done here too. `broker_process` renews the broker's when it is needed.
 """
 
+import errno
 import logging
 import os
 import socket
@@ -54,7 +55,7 @@ class SocketWatch:
         while not self._stop.is_set():
             try:
                 paths.runtime_folder(self._core.home, self._core.base.environ, make=True)
-                watch = Inotify([str(self._core.runtime)], self._wake)
+                watch = Inotify(sorted({str(path.parent) for path in self._servers}), self._wake)
                 try:
                     self._restore()
                     is_told = False
@@ -68,9 +69,16 @@ class SocketWatch:
                 self._stop.wait(RETRY_S)
 
     def _restore(self) -> None:
-        gone = [] if self._stop.is_set() else [path for path in self._servers if not path.exists()]
+        gone = [] if self._stop.is_set() else [path for path in self._servers if not _is_open(path)]
         for path in gone:
             LOG.warning("%s is gone, and is made anew", path)
             self._servers[path].accept_at(listen(path))
         if gone:
             self._bound()
+
+
+def _is_open(path: Path) -> bool:
+    """Whether somebody listens under this name; a core that was killed may have left a socket in place of systemd's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.setblocking(False)
+        return caller.connect_ex(str(path)) not in (errno.ENOENT, errno.ECONNREFUSED)

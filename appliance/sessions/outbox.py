@@ -23,7 +23,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
-from appliance.store.wall_clock import CLOCKLESS_MS
+from appliance.store.wall_clock import CLOCKLESS_MS, Leap
 from appliance.text.urls import show_addresses
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
@@ -276,6 +276,13 @@ class Outbox:
             if count:
                 self.events.publish(OutboxFilled())
         return count
+
+    def move(self, leap: Leap) -> None:
+        """The clock was set: look anew until when to hold what is held back, and try again now what failed."""
+        with self._store.write() as execute:
+            waiting = f"{OPEN} AND status = 'waiting'"
+            execute(f"UPDATE outbox SET held_ms = NULL WHERE {waiting} AND held_ms IS NOT NULL")
+            execute(f"UPDATE outbox SET due_ms = ?1 WHERE {waiting} AND due_ms > ?1", (leap.until_ms + leap.by_ms,))
 
     def released(self, now: int) -> list[Posting]:
         """Notifications that were held back and may go now, oldest first."""

@@ -327,6 +327,7 @@ CREATE TABLE workers (
 ) STRICT;
 
 -- writer: work/tasks.py
+-- `counted_ms` is what the clock showed when a deadline such as +2h was counted: it moves with a clock that is set.
 CREATE TABLE tasks (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 200),
@@ -341,6 +342,7 @@ CREATE TABLE tasks (
     attempts INTEGER NOT NULL DEFAULT 0,
     deaths INTEGER NOT NULL DEFAULT 0,
     deadline_ms INTEGER,
+    counted_ms INTEGER,
     cancel_ms INTEGER,
     context_ids TEXT NOT NULL DEFAULT '[]' CHECK (json_type(context_ids) = 'array'),
     person TEXT NOT NULL DEFAULT '',
@@ -771,7 +773,7 @@ CREATE INDEX grants_open ON grants(person) WHERE revoked_ms IS NULL;
 
 -- writer: channels/quiet_hours.py
 -- Who wants to hear of nothing for a while.
-CREATE TABLE mutes (context TEXT PRIMARY KEY, until_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE mutes (context TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
 -- writer: skills/skill_records.py
 -- Which text of a skill is trusted, where it came from, how often it was used; owner '' is everybody's.

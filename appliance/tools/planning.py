@@ -17,6 +17,7 @@ from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
+from appliance.work.task_values import Counted
 from appliance.work.tasks import Claim, NewTask, Open, Priority, Status, Task, Tasks
 
 Number = Annotated[int, Range(1, 2**53), "the task's number"]
@@ -354,7 +355,7 @@ def _parse_deadline(text: str) -> int | None:
         return None
     span = re.fullmatch(r"\+(\d{1,6})([mhd])", text.strip())
     if span:
-        return now_ms() + int(span[1]) * UNITS_MS[span[2]]
+        return Counted(now_ms() + int(span[1]) * UNITS_MS[span[2]])
     try:
         return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):

@@ -105,7 +105,9 @@ class Firing:
                 count = self.schedules.correct_due(now, self.gates(), leap)
                 LOG.info("%d schedules were counted anew", count)
                 self._events.publish(leap)
-        return wall_clock.held_ms(self._store, up_ms)
+        if held_ms := wall_clock.held_ms(self._store, up_ms):
+            LOG.warning("nothing is fired for %.0f s: the clock was set ahead, or is not set yet", held_ms / 1000)
+        return held_ms
 
     # -- a round ------------------------------------------------------------------------------------
 

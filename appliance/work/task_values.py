@@ -58,6 +58,10 @@ def check(priority: str, description: str, deadline_ms: int | None) -> None:
         raise BadInput(f"the deadline {clock.iso(deadline_ms)} has passed", hint="give a later one, or none")
 
 
+class Counted(int):
+    """A moment that was counted from now on: it moves when the clock is set, and a date does not."""
+
+
 class Task(Struct, frozen=True):
     """One piece of work; `run` is the thread of the last attempt, `origin` the one it was asked for in, "" for none."""
 

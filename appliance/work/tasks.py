@@ -21,9 +21,9 @@ from appliance.errors import Conflict, NotFound, StoreError
 from appliance.runtime import crash_points
 from appliance.runtime.crash_points import Step
 from appliance.runtime.events import Events
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Store
-from appliance.work.task_values import COLUMNS, LINKED, TEXT_OF, check, malformed, named, numbers, task_of
+from appliance.work.task_values import COLUMNS, LINKED, TEXT_OF, Counted, check, malformed, named, numbers, task_of
 from appliance.work.task_values import MAX_TEXT as MAX_TEXT
 from appliance.work.task_values import Priority as Priority
 from appliance.work.task_values import Status as Status
@@ -181,10 +181,12 @@ class Tasks:
             if known := (execute("SELECT id FROM tasks WHERE key = ?", (new.key,)) if new.key else []):
                 return self.get(int(known[0][0]))
             now = now_ms()
-            columns = "name, description, priority, deadline_ms, context_ids, person, session, origin, key, created_ms, updated_ms"
-            values: tuple[Any, ...] = (name, new.description, new.priority, new.deadline_ms, context_ids)
+            columns = "name, description, priority, deadline_ms, counted_ms, context_ids, person, session, origin, key, "
+            columns += "created_ms, updated_ms"
+            counted_ms = now if isinstance(new.deadline_ms, Counted) else None
+            values: tuple[Any, ...] = (name, new.description, new.priority, new.deadline_ms, counted_ms, context_ids)
             values = (*values, new.person, new.session, new.origin, new.key)
-            marks = ", ".join("?" * 11)
+            marks = ", ".join("?" * 12)
             task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
             self._set_blockers(execute, task, blocked_by)
             made = self.get(task)
@@ -216,6 +218,7 @@ class Tasks:
             changes: dict[str, Any] = {**given, "updated_ms": max(now_ms(), found.updated_ms + 1)}
             if deadline_ms is not None:
                 changes["deadline_ms"] = deadline_ms or None
+                changes["counted_ms"] = changes["updated_ms"] if isinstance(deadline_ms, Counted) else None
             words = ", ".join(f"{column} = ?" for column in changes)
             execute(f"UPDATE tasks SET {words} WHERE id = ?", (*changes.values(), task))
             if blocked_by is not None:
@@ -290,7 +293,7 @@ class Tasks:
         wanted += f"ORDER BY {URGENCY}, id LIMIT 1" if only is None else f"AND id = {int(only)}"
         while True:
             is_ready, is_overdue = self._look(at_ms)
-            if is_overdue:
+            if is_overdue and not wall_clock.held_ms(self._store, clock.up_ms()):
                 self._expire_overdue(at_ms)
             if not is_ready:
                 return None
@@ -437,6 +440,12 @@ class Tasks:
     def _overdue_tasks(self, at_ms: int) -> list[int]:
         sql = f"SELECT id FROM tasks WHERE {OVERDUE_ONES} AND {self._valid_condition()} ORDER BY deadline_ms"
         return [int(row[0]) for row in self._store.rows(sql, (at_ms,))]
+
+    def move(self, leap: wall_clock.Leap) -> None:
+        """Let deadlines that were counted by a clock that was wrong move with it; call inside the write that notes the leap."""
+        with self._store.write() as execute:
+            sql = "UPDATE tasks SET deadline_ms = deadline_ms + ?1, counted_ms = counted_ms + ?1 WHERE counted_ms BETWEEN ?2 AND ?3"
+            execute(sql, (leap.by_ms, leap.since_ms, leap.until_ms))
 
     def _expire_overdue(self, at_ms: int) -> None:
         with self._store.write(durable=True) as execute:

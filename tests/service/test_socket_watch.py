@@ -1,12 +1,17 @@
 """The socket or the runtime folder goes away under a running core: it is there again within seconds, or it is said who runs."""
 
+import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from process import Box, a_box, send, until
+from process import Box, Core, a_box, send, until
+from test_sd_notify import HAND_OVER
 
 from appliance.clock import monotonic_s
 
@@ -19,29 +24,67 @@ def test_a_core_whose_socket_is_gone_makes_it_anew(box: Box, what: str) -> None:
     with core.client() as standing:
         for _ in range(2 if what == "again" else 1):
             shutil.rmtree(box.runtime) if what == "folder" else (box.runtime / "core.sock").unlink()
-            until(lambda: (box.runtime / "core.sock").exists() and core.is_up(), "the core listens again", 5)
+            until(lambda: (box.runtime / "core.sock").exists() and core.is_up(), "the core listens again", 20)
         assert standing.call("ping")["pid"] == core.child.pid  # who was connected still is
     assert box.json("status")["pid"] == core.child.pid
     assert box.run("ask", "hi").stdout == "Hoot hoot.\n"
     assert core.stop() == 0 and not (box.runtime / "core.sock").exists()
 
 
-def test_who_runs_is_said_when_the_socket_cannot_come_back(box: Box) -> None:
+def test_a_socket_of_systemd_that_is_gone_is_made_anew_by_the_core(box: Box, tmp_path: Path) -> None:
+    path = box.runtime / "core.sock"
+    box.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as given:
+        given.bind(str(path))
+        given.listen()
+        for _ in range(2):  # the second is begun with the socket of before, whose name is gone
+            words = [sys.executable, "-c", HAND_OVER, str(given.fileno()), "--home", str(box.home.root), "serve"]
+            core = Core(box, subprocess.Popen(words, env=box.environ, pass_fds=[given.fileno()]))
+            box.children.append(core.child)
+            until(lambda core=core: path.exists() and core.is_up(), "the core listens")
+            path.unlink()
+            until(lambda core=core: path.exists() and core.is_up(), "the core listens again", 20)
+            assert core.stop() == 0 and not path.exists()
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_core_that_is_stopped_is_named_with_what_lets_it_go_on(box: Box, is_gone: bool) -> None:
     core = box.serve()
+    until(lambda: "core.sock" in box.home.lock.read_text(), "it has said where it listens")
     send(core.child.pid, signal.SIGSTOP)
     until(lambda: Path(f"/proc/{core.child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
-    (box.runtime / "core.sock").unlink()
+    if is_gone:
+        (box.runtime / "core.sock").unlink()
     try:
         began_s = monotonic_s()
-        done = box.run("status")
-        runs = f"a core (pid {core.child.pid}) runs on" in done.stderr and f"kill {core.child.pid}" in done.stderr
-        assert done.returncode == 5 and (runs or "a core is starting" in done.stderr)  # it has begun a moment ago
+        for words in (["status"], ["task", "list"], ["ask", "hi"]):
+            done = box.run(*words)
+            assert done.returncode == 5, done.stderr
+            assert f"a core (pid {core.child.pid}) runs on {box.home.root} and is stopped" in done.stderr
+            assert f"kill -CONT {core.child.pid} lets it go on" in done.stderr
         assert monotonic_s() - began_s < 15
-        done = box.run("serve")
-        assert done.returncode == 5 and (f"pid {core.child.pid}" in done.stderr or "a core is starting" in done.stderr)
+        for words in (["serve"], ["doctor", "--repair"]):
+            done = box.run(*words)
+            assert done.returncode == 5 and f"kill -CONT {core.child.pid}" in done.stderr, done.stderr
+        found = json.loads(box.run("doctor", "runtime", "--json").stdout)[0]
+        assert found["state"] == "problem" and "is stopped" in found["message"]
     finally:
         os.kill(core.child.pid, signal.SIGCONT)
-    until(core.is_up, "the core listens again", 5)
+    until(core.is_up, "the core listens again", 20)
+    assert core.stop() == 0
+
+
+def test_a_core_whose_folder_cannot_be_made_is_named(box: Box) -> None:
+    core = box.serve()
+    until(lambda: "core.sock" in box.home.lock.read_text(), "it has said where it listens")
+    folder = box.runtime
+    shutil.rmtree(folder)
+    folder.write_text("in the way\n")
+    done = box.run("status", XDG_RUNTIME_DIR=str(box.home.root))
+    assert done.returncode == 5 and f"a core (pid {core.child.pid}) runs on {box.home.root}, and its socket" in done.stderr
+    assert f"if it does not: kill {core.child.pid}, then start it again" in done.stderr
+    folder.unlink()
+    until(core.is_up, "the core listens again", 20)
     assert core.stop() == 0
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from appliance.cli.console import garbage
 from appliance.clock import monotonic_s, sleep_s, use_zone
-from appliance.errors import Lost, Refused, Unavailable
+from appliance.errors import DeadlineExceeded, Lost, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import CONTEXT, STARTING_S, Client, read_identity
@@ -129,6 +129,8 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     try:
         if (path := _await_core(home, environ)) is not None:
             return Remote(str(path), identity)
+    except DeadlineExceeded as error:
+        raise paths.silent_core(home) or error from None
     except Lost:
         pass  # the file is a dead core's
     except PermissionError:
@@ -144,20 +146,13 @@ def _await_core(home: Home, environ: Mapping[str, str]) -> Path | None:
 
     A change beside a core that is starting would be made behind its back: what it has read already, it goes on with.
     """
-    end_s = monotonic_s() + STARTING_S
-    while not (path := paths.find_core(home, environ)).exists():
-        if not paths.is_core_held(home):
+    began_s = monotonic_s()
+    while not (path := paths.find_core(home, environ)).exists() or paths.is_core_stopped(home):
+        if (fault := paths.silent_core(home)) is None:
             return None
-        pid, named = paths.read_holder(home)
-        if named and monotonic_s() > end_s - STARTING_S + GONE_S:
-            raise Unavailable(
-                f"a core (pid {pid or '?'}) runs on {home.root}, and its socket {named} is gone",
-                hint=f"it makes it anew within seconds; if it does not: kill {pid or 'PID'}, then start it again",
-            )
-        if monotonic_s() > end_s:
-            raise Unavailable(
-                f"a core is starting on {home.root} and does not answer yet", hint="try again; owlbox doctor looks at it"
-            )
+        limit_s = GONE_S if paths.read_holder(home)[1] else STARTING_S
+        if paths.is_core_stopped(home) or monotonic_s() > began_s + limit_s:
+            raise fault
         sleep_s(0.05)
     return path
 

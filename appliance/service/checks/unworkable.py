@@ -1,117 +1,294 @@
-"""Values of the configuration that can be read and cannot work: an unknown zone, a missing file or model, no disk.
+"""Values of the configuration that can be read and cannot work: an unknown zone, a missing file, model or secret, no disk.
 
 Asked when a key is set, when a running core reads its file again, and by the doctor. A core starts with such values all the same: a
 stick that was pulled out must cost the backup and nothing else. Servers and hosts are not asked whether they answer.
 """
 
+import pwd
 import re
+import socket
 import ssl
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from appliance.errors import ConfigError, OwlError
+from msgspec import Struct
+
+from appliance.agent import plugin_files
+from appliance.channels.connections import read_tables
+from appliance.errors import BadInput, ConfigError, NotFound, OwlError
 from appliance.language.times import timezones
+from appliance.mcp import sandbox as mcp_sandbox
 from appliance.models import catalogue
+from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
+from appliance.secrets.vault import HANDED
 from appliance.service import backup_target, sealed_backups
+from appliance.service.updates import bundle
+from appliance.web import hosts as web_hosts
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9.:_-]{1,253}")
+Check = tuple[str, Callable[..., object], tuple[Any, ...]]  # a key, what raises an OwlError, and what that is given
 
 
-def find_unworkable(home: Home, settings: Config) -> Iterator[ConfigError]:
-    """What cannot work now, each with its key."""
-    yield from _check_zones(settings)
-    yield from _check_backups(home, settings)
-    yield from _check_files(home, settings)
-    yield from _check_hosts(settings)
-    yield from _check_models(home, settings)
+class Known(Struct, frozen=True):
+    """What the configuration names and only a core knows: each is asked once a key needs it, and is None when nobody can say."""
+
+    secrets: Callable[[], Collection[str] | None]
+    people: Callable[[], Collection[str] | None]
 
 
-def require_workable(home: Home, settings: Config, keys: Collection[str]) -> None:
-    """ConfigError for the first of these keys whose value cannot work."""
-    for error in find_unworkable(home, settings):
-        if error.key in keys:
-            raise error
+UNKNOWN = Known(lambda: None, lambda: None)
 
 
-def _check_zones(settings: Config) -> Iterator[ConfigError]:
-    zones = {
-        "system.timezone": settings.system.timezone,
-        "heartbeat.timezone": settings.heartbeat.timezone,
-        "notifications.timezone": settings.notifications.timezone,
-    }
-    for key, zone in zones.items():
-        try:
-            timezones.require(zone)
-        except OwlError as error:
-            yield _name_key(key, error)
-
-
-def _check_backups(home: Home, settings: Config) -> Iterator[ConfigError]:
-    keys = settings.backups
-    try:
-        if sealed_backups.is_remote(keys.target):
-            sealed_backups.parse_place(keys.target)
-        elif keys.target:
-            backup_target.require_disk(home, backup_target.expand(keys.target))
-    except OwlError as error:
-        yield _name_key("backups.target", error)
-    try:
-        if keys.key_file:
-            sealed_backups.read_key_file(Path(keys.key_file).expanduser())
-    except OwlError as error:
-        yield _name_key("backups.key_file", error)
-
-
-def _check_files(home: Home, settings: Config) -> Iterator[ConfigError]:
-    web = settings.channels.web
-    if web.certificate:
-        certificate, key = home.root / web.certificate, home.root / web.key if web.key else None
-        named = "channels.web.certificate" if not certificate.is_file() or key is None or key.is_file() else "channels.web.key"
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        except (OSError, ValueError) as error:  # one of TLS is an OSError
-            why = (
-                "there is no such file" if isinstance(error, FileNotFoundError) else "it holds no certificate with its private key"
-            )
-            shown = web.certificate if named.endswith("certificate") else web.key
-            yield ConfigError(f"{named} = {shown!r} cannot be used: {why}", key=named, hint="name files in PEM")
-    for name, provider in settings.providers.items():
-        if provider.ca_file:
-            place = f"providers.{name}.ca_file"
+def find_unworkable(
+    home: Home, settings: Config, known: Known = UNKNOWN, keys: Collection[str] | None = None
+) -> Iterator[ConfigError]:
+    """What cannot work now, each with its key; with `keys` only these and what is in these tables."""
+    checks = (
+        *_list_named(settings, known),
+        *_list_files(home, settings),
+        *_list_hosts(settings),
+        *_list_models(home, settings),
+    )
+    for key, check, given in checks:
+        if keys is None or any(key == one or key.startswith((f"{one}.", f"{one}[")) for one in keys):
             try:
-                ssl.create_default_context(cafile=provider.ca_file)
-            except (OSError, ValueError):
-                hint = "name a file with certificates in PEM, or leave it empty"
-                words = f"{place} = {provider.ca_file!r} cannot be used: no certificates can be read from it"
-                yield ConfigError(words, key=place, hint=hint)
+                check(*given)
+            except OwlError as error:
+                yield ConfigError(f"{key} cannot work: {error.message}", key=key, hint=error.hint)
 
 
-def _check_hosts(settings: Config) -> Iterator[ConfigError]:
-    mail = settings.channels.email
-    hosts = {
+def require_workable(home: Home, settings: Config, keys: Collection[str], known: Known = UNKNOWN) -> None:
+    """ConfigError for the first of these keys whose value cannot work."""
+    for error in find_unworkable(home, settings, known, keys):
+        raise error
+
+
+def _list_named(settings: Config, known: Known) -> Iterator[Check]:
+    """Zones, secrets, persons, groups and channels."""
+    for table in ("system", "heartbeat", "notifications"):
+        yield f"{table}.timezone", timezones.require, (getattr(settings, table).timezone,)
+    for key, secret in config.named_secrets(settings):
+        yield key, _require_secret, (secret, key.startswith("providers."), known)
+    for i, name in enumerate(settings.system.admin_users):
+        yield f"system.admin_users[{i}]", _require_person, (name, known)
+    for group, people in settings.sandbox.groups.items():
+        for i, name in enumerate(people):
+            yield f"sandbox.groups.{group}[{i}]", _require_person, (name, known)
+    for i, mount in enumerate(settings.sandbox.mounts):
+        yield f"sandbox.mounts[{i}].user", _require_person, (mount.user, known)
+        groups = settings.sandbox.groups
+        yield f"sandbox.mounts[{i}].group", _require_among, (mount.group, groups, "group", "sandbox.groups.NAME says who is in it")
+    channels = (*read_tables(settings.channels), "local", "web")
+    for i, alias in enumerate(settings.people.owner_aliases):
+        yield (
+            f"people.owner_aliases[{i}].channel",
+            _require_among,
+            (alias.channel, channels, "channel", f"one of {', '.join(channels)}"),
+        )
+
+
+def _list_files(home: Home, settings: Config) -> Iterator[Check]:
+    """Files, folders, programs, certificates and keys."""
+    keys, web, updates = settings.backups, settings.channels.web, settings.updates
+    yield "backups.target", _require_target, (home, keys.target)
+    yield "backups.key_file", _require_key_file, (keys.key_file,)
+    yield "channels.web.certificate", _require_certificate, (home, web.certificate, web.key)
+    yield "channels.web.key", _require_file, (home.root, web.key, "name a file in PEM")
+    for name, provider in settings.providers.items():
+        yield f"providers.{name}.ca_file", _require_authorities, (provider.ca_file,)
+    yield "models.script", _require_file, (home.root, settings.models.script, "it is looked for in the home")
+    yield "policy.path", _require_parent, (home.root, settings.policy.path)
+    yield "audit.file", _require_parent, (home.root, settings.audit.file)
+    yield "sandbox.workspace", _require_folder, (home.root, settings.sandbox.workspace)
+    for i, mount in enumerate(settings.sandbox.mounts):
+        if mount.mode != "denied" and "*" not in mount.path:
+            yield f"sandbox.mounts[{i}].path", _require_there, (mount.path,)
+    for name, server in settings.tools.mcp.items():
+        if server.command:
+            yield f"tools.mcp.{name}.command", mcp_sandbox.program, (server.command,)
+        yield f"tools.mcp.{name}.cwd", _require_folder, (home.root, server.cwd)
+        for key in ("mounts", "writable"):
+            for i, place in enumerate(getattr(server, key)):
+                yield f"tools.mcp.{name}.{key}[{i}]", mcp_sandbox.bind, (place,)
+    for i, folder in enumerate(settings.skills.folders):
+        yield f"skills.folders[{i}]", _require_folder, (home.root, folder)
+    for i, name in enumerate(settings.plugins.enabled):
+        yield f"plugins.enabled[{i}]", _require_plugin, (home, name)
+    if "://" not in updates.source:
+        yield "updates.source", _require_there, (updates.source,)
+    if updates.key:
+        yield "updates.key", bundle.read_key, (updates.key,)
+    if updates.folder != Config().updates.folder:  # the usual one is made by the appliance alone
+        yield "updates.folder", _require_folder, (home.root, updates.folder)
+
+
+def _list_hosts(settings: Config) -> Iterator[Check]:
+    """Names and addresses of hosts, alone and within the address of a page."""
+    mail, web, pages = settings.channels.email, settings.channels.web, settings.tools.web
+    slack = settings.channels.slack
+    hosts: dict[str, str] = {
         "channels.email.imap_host": mail.imap_host,
         "channels.email.smtp_host": mail.smtp_host,
-        "channels.web.host": settings.channels.web.host,
+        "channels.email.trusted_server": mail.trusted_server,
+        **_number("channels.matrix.trusted_servers", settings.channels.matrix.trusted_servers),
     }
     for key, host in hosts.items():
-        if host and not HOST.fullmatch(host):
-            hint = "such as mail.example.org, without https://"
-            yield ConfigError(f"{key} = {host!r} is no name or address of a host", key=key, hint=hint)
+        yield key, _require_host, (host,)
+    for key, host in (
+        _number("tools.web.allow_hosts", pages.allow_hosts) | _number("tools.web.block_hosts", pages.block_hosts)
+    ).items():
+        yield key, web_hosts.rules, ([host],)
+    yield "channels.web.host", _require_own_address, (web.host,)
+    addresses = {
+        **{f"providers.{name}.base_url": provider.base_url for name, provider in settings.providers.items()},
+        "tools.web_search.url": settings.tools.web_search.url,
+        **{f"tools.mcp.{name}.url": server.url for name, server in settings.tools.mcp.items()},
+        **{f"tools.mcp.{name}.issuer": server.issuer for name, server in settings.tools.mcp.items()},
+        "channels.matrix.homeserver": settings.channels.matrix.homeserver,
+        "channels.slack.api_url": slack.api_url,
+        **{f"channels.slack.workspaces.{name}.api_url": one.api_url for name, one in slack.workspaces.items()},
+        "channels.web.address": web.address,
+        "updates.source": settings.updates.source if "://" in settings.updates.source else "",
+    }
+    for key, address in addresses.items():
+        yield key, _require_address, (address,)
 
 
-def _check_models(home: Home, settings: Config) -> Iterator[ConfigError]:
-    """Local models that no file has; what a provider offers only it knows."""
+def _list_models(home: Home, settings: Config) -> Iterator[Check]:
+    """Local models; what a provider offers only it knows."""
     if settings.models.script:
         return
     models = {"models.default": settings.models.default, "models.embedding": settings.models.embedding}
     models |= {f"routes.{name}.model": route.model for name, route in settings.routes.items() if route.provider == LOCAL}
     for key, model in models.items():
-        if model and catalogue.in_use(home, model) is None:
-            hint = f"owlbox model add {model}, when owlbox model list has it; or name one that is installed"
-            yield ConfigError(f"{key} = {model!r} is no model in {home.models}", key=key, hint=hint)
+        yield key, _require_model, (home, model)
 
 
-def _name_key(key: str, error: OwlError) -> ConfigError:
-    return ConfigError(f"{key} cannot work: {error.message}", key=key, hint=error.hint)
+def _number(key: str, values: Collection[str]) -> dict[str, str]:
+    return {f"{key}[{i}]": value for i, value in enumerate(values)}
+
+
+# -- one value; "" is none ------------------------------------------------------------------------
+
+
+def _require_secret(name: str, is_provider: bool, known: Known) -> None:
+    kind = name.partition("/")[0]
+    if not is_provider and kind not in HANDED:
+        said = f"secret {name} never leaves the model broker" if kind == "llm" else f"{name!r} is no name of a secret"
+        raise BadInput(said, hint=f"name one of {', '.join(f'{one}/NAME' for one in HANDED)}")
+    there = known.secrets()
+    if there is not None and name not in there:
+        raise NotFound(f"there is no secret {name}", hint=f"owlbox secret set {name}, then try again")
+
+
+def _require_person(name: str, known: Known) -> None:
+    if not name:
+        return
+    there = known.people()
+    if there is not None and name not in there:
+        try:
+            pwd.getpwnam(name)  # a user of this machine is the person of the same name
+        except KeyError:
+            raise NotFound(
+                f"there is no person {name!r}", hint=f"owlbox people list shows them; owlbox people add {name}"
+            ) from None
+
+
+def _require_among(name: str, there: Collection[str], what: str, hint: str) -> None:
+    if name and name not in there:
+        raise NotFound(f"there is no {what} {name!r}", hint=hint)
+
+
+def _require_target(home: Home, place: str) -> None:
+    if sealed_backups.is_remote(place):
+        sealed_backups.parse_place(place)
+    elif place:
+        backup_target.require_disk(home, backup_target.expand(place))
+
+
+def _require_key_file(path: str) -> None:
+    if path:
+        sealed_backups.read_key_file(Path(path).expanduser())
+
+
+def _require_certificate(home: Home, certificate: str, key: str) -> None:
+    _require_file(home.root, certificate, "name files in PEM")
+    if certificate and (not key or (home.root / key).is_file()):
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(home.root / certificate, home.root / (key or certificate))
+        except (OSError, ValueError):  # one of TLS is an OSError
+            raise BadInput(f"{certificate} holds no certificate with its private key", hint="name files in PEM") from None
+
+
+def _require_authorities(path: str) -> None:
+    if path:
+        try:
+            ssl.create_default_context(cafile=path)
+        except (OSError, ValueError):
+            hint = "name a file with certificates in PEM, or leave it empty"
+            raise BadInput(f"no certificates can be read from {path}", hint=hint) from None
+
+
+def _require_file(root: Path, path: str, hint: str) -> None:
+    if path and not (root / path).is_file():
+        raise NotFound(f"there is no file {root / path}", hint=hint)
+
+
+def _require_folder(root: Path, path: str) -> None:
+    if path and not (root / Path(path).expanduser()).is_dir():
+        raise NotFound(f"there is no folder {root / Path(path).expanduser()}", hint="make it, or name another")
+
+
+def _require_parent(root: Path, path: str) -> None:
+    """A file that is made when it is missing needs a folder to be made in."""
+    if path and (root / path).is_dir():
+        raise BadInput(f"{root / path} is a folder", hint="name a file")
+    if path:
+        _require_folder(root, str((root / path).parent))
+
+
+def _require_there(path: str) -> None:
+    if path and not Path(path).expanduser().exists():
+        raise NotFound(f"there is no {path}", hint="make it, or name another")
+
+
+def _require_plugin(home: Home, name: str) -> None:
+    if problems := plugin_files.check(home.box, [name]):
+        raise NotFound(problems[0], hint=f"mend it in {home.box}, or take it out")
+
+
+def _require_model(home: Home, model: str) -> None:
+    if model and catalogue.in_use(home, model) is None:
+        hint = f"owlbox model add {model}, when owlbox model list has it; or name one that is installed"
+        raise NotFound(f"{model!r} is no model in {home.models}", hint=hint)
+
+
+def _require_host(host: str) -> None:
+    if host and not HOST.fullmatch(host):
+        raise BadInput(f"{host!r} is no name or address of a host", hint="such as mail.example.org, without https://")
+
+
+def _require_own_address(host: str) -> None:
+    _require_host(host)
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as listening:
+            listening.bind(found[0][4])
+    except (OSError, UnicodeError):
+        hint = "127.0.0.1 for this machine alone, 0.0.0.0 for every network; ip address shows others"
+        raise BadInput(f"{host!r} is no address of this machine", hint=hint) from None
+
+
+def _require_address(text: str) -> None:
+    """The address of a page or a server."""
+    try:
+        parts = urlsplit(text)
+        is_fine = parts.scheme in ("http", "https") and HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
+    except ValueError:
+        is_fine = False
+    if text and not is_fine:
+        raise BadInput(f"{text!r} is no address of a server", hint="such as https://mail.example.org")

@@ -31,6 +31,7 @@ from appliance.sessions.outbox import Notification, Outbox, Patience
 from appliance.sessions.people import PersonActivated
 from appliance.store.process_registry import Roster
 from appliance.store.process_registry import Worker as Buried
+from appliance.store.wall_clock import Leap
 from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
 from appliance.work.tick import DueSchedules, TickParts, Ticks
 from appliance.work.work_events import OthersWrote, RemindersWanted, WorkDone, WorkerIdle, WorkStarting
@@ -70,6 +71,8 @@ class QueueParts:
         )
         self.courier.register(LOCAL, self.channel)
         self.drops = Drops(base.home.drop, store, runs, self.outbox, self.tasks, passed=base.passed)
+        for move in (self.quiet.move, self.outbox.move, self.tasks.move):
+            base.events.subscribe(Leap, move)
         base.events.subscribe(TaskAdded, lambda added: self.changed())
         base.events.subscribe(PersonActivated, lambda decided: self.changed())
         base.events.subscribe(TaskChanged, self._nudge)
