@@ -397,11 +397,11 @@ class Outbox:
 
     def hasten(self, channel: str) -> int:
         """A channel is open now: what insists on it need not wait any longer; how many notifications."""
-        if not self._store.value(f"SELECT 1 FROM outbox WHERE {OPEN} AND status = 'waiting' AND channel = ?", (channel,)):
+        later = f"{OPEN} AND status = 'waiting' AND channel = ?2 AND due_ms > ?1"
+        if self._store.is_read_only or not self._store.value(f"SELECT 1 FROM outbox WHERE {later}", (now_ms(), channel)):
             return 0
         with self._store.write() as execute:
-            sql = f"UPDATE outbox SET due_ms = ?1 WHERE {OPEN} AND status = 'waiting' AND channel = ?2 AND due_ms > ?1 RETURNING id"
-            return len(execute(sql, (now_ms(), channel)))
+            return len(execute(f"UPDATE outbox SET due_ms = ?1 WHERE {later} RETURNING id", (now_ms(), channel)))
 
     # -- care ---------------------------------------------------------------------------------------
 

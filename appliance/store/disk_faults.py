@@ -10,11 +10,12 @@ import errno
 import os
 from pathlib import Path
 
-from appliance.errors import DiskFailing, DiskFull, DiskReadOnly, OwlError, Unavailable
+from appliance.errors import DiskFailing, DiskFault, DiskFull, DiskReadOnly, OwlError
 
 RESERVE_BYTES = 256 * 1024  # with less than this left, a transaction does not fit
 PROBE = bytes(4096)
 ON_A_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+SAVE = "dmesg shows it; save what can be read to another disk: owlbox backup --to DIR; then take a new disk or card"
 CHAIN = 6  # errors that were raised from each other
 
 
@@ -22,15 +23,18 @@ def explain_fault(error: BaseException | None, place: Path | None = None) -> Owl
     """Our error for the system's, or for the one that it was raised from, when it is the disk's fault; None for others.
 
     Where the system names no file, as for a write to an open one, `place` is named, or none; a terminal that is gone gives EIO,
-    too, so that this one needs a file. An error of ours that says already what to wait for stays.
+    too, so that this one needs a file, or an error of ours that was made of it. One that names the disk's fault already stays.
     """
+    ours = error if isinstance(error, OwlError) else None
     for _ in range(CHAIN):
-        if error is None or isinstance(error, Unavailable):
+        if error is None or isinstance(error, DiskFault):
             return None
         if isinstance(error, OSError) and error.errno in ON_A_DISK:
             name = error.filename2 or error.filename
             path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
-            return disk_fault(error.errno, path or place) if path is not None or error.errno != errno.EIO else None
+            if path is None and error.errno == errno.EIO:
+                return DiskFailing(f"the disk is failing: {ours.message}", hint=SAVE) if ours is not None else None
+            return disk_fault(error.errno, path or place)
         error = error.__cause__ or error.__context__
     return None
 
@@ -41,7 +45,7 @@ def disk_fault(number: int, path: Path | None) -> DiskFull | DiskReadOnly | Disk
     if number == errno.EIO:
         return DiskFailing(
             f"the disk is failing: {path or 'a file'} could not be read or written (input/output error)",
-            hint="dmesg shows it; save what can be read to another disk: owlbox backup --to DIR; then take a new disk or card",
+            hint=SAVE,
         )
     if number == errno.EROFS:
         return DiskReadOnly(

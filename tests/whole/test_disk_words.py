@@ -1,8 +1,10 @@
 """A full, read-only, inode-less or failing disk is told alike by every command, tool and method: what is wrong, and what to do."""
 
+import argparse
 import errno
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -108,6 +110,105 @@ def test_every_command_that_writes_names_the_fault(
     for check in ("home", "disk"):
         done = disk.run("doctor", check)
         assert done.returncode == 1 and WORDS[fault] in done.stdout, (check, done.stdout)
+
+
+# Commands that are not walked through below: they go on until somebody leaves, ask a model or a server, or change the installation.
+NOT_WALKED = """
+ask chat tui prompt-size init serve broker web onboard restore import update doctor door mcp-serve acp docs help completion metrics
+thread.follow task.watch worker.run worker.start secret.set secret.rotate secret.unlock people.password document.edit mcp.auth
+model.add model.bench model.remote model.providers skill.install skill.prepare channel.test mcp.import-global call
+""".split()
+GIVEN = {
+    "address": "mail/x@example.org",
+    "at": "1",
+    "when": "never",
+    "frequency": "every day at 7",
+    "start": "1",
+    "schedule": "0 9 * * *",
+}
+GIVEN |= {
+    "folder": "DISK/export",
+    "value": "Europe/Berlin",
+    "key": "system.timezone",
+    "origins": "web",
+    "length": "2h",
+    "length_": "2h",
+}
+RAW = ("No space", "Read-only file", "Input/output error", "internal error", "Traceback", "failed inside")
+
+
+def leafs(made: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[argparse.Action]]]:
+    """Every command, and the arguments that it must be given."""
+    below = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        yield words, [one for one in made._actions if (not one.option_strings and one.nargs not in ("?", "*")) or one.required]
+    for action in below:
+        for name, one in action.choices.items():
+            yield from leafs(one, (*words, name))
+
+
+def command_lines(place: Path, ids: dict[str, str]) -> Iterator[list[str]]:
+    """A line for each command, with what there is in the home."""
+    for words, needed in leafs(cli.whole_parser()):
+        if words[0] in NOT_WALKED or ".".join(words) in NOT_WALKED:
+            continue
+        line = list(words)
+        for one in needed:
+            value = ids.get(f"{words[0]}.{one.dest}") or ids.get(one.dest) or GIVEN.get(one.dest, "1" if one.type is int else "x")
+            value = next(iter(one.choices)) if one.choices else value
+            line += [*one.option_strings[:1], value.replace("DISK", str(place))]
+        yield line
+
+
+def walk(box: Box, capsys: pytest.CaptureFixture[str], ids: dict[str, str], words: str) -> tuple[list[tuple[str, int, str]], int]:
+    """What is told wrongly, and how often the fault is named."""
+    wrong, named, standing = [], 0, sys.stdin
+    with open(os.devnull, encoding="utf-8") as sys.stdin:
+        for line in command_lines(box.home.root.parent, ids):
+            try:
+                code = cli.main(["--home", str(box.home.root), *line])
+            except SystemExit as error:
+                code = int(str(error.code or 0))
+            said = capsys.readouterr().err
+            named += words in said
+            is_told = words in said and code == 5 and said.count("\n") == 1 and " (" in said
+            if words in said and not is_told or any(raw in said for raw in RAW) and not is_told:
+                wrong.append((" ".join(line), code, said))
+    sys.stdin = standing
+    return wrong, named
+
+
+@needs(root=True)
+@pytest.mark.parametrize("fault", [*WORDS, "failing"])
+def test_every_command_there_is_names_the_fault_it_meets(
+    disk: Box, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("OWLBOX")]:
+        monkeypatch.delenv(name)
+    for name, value in disk.environ.items():
+        monkeypatch.setenv(name, value)
+    core = disk.serve()
+    assert disk.run("ask", "hi").returncode == 0
+    for line in ("task add sweep", "schedule add x --frequency hourly", "memory add the well is deep", "people add ben"):
+        assert disk.run(*line.split()).returncode == 0, line
+    thread, session = disk.json("thread", "list")[0]["id"], disk.json("session", "list")[0]["id"]
+    ids = {"run": thread, "thread": thread, "thread.id": thread, "session": session, "session.id": session, "person": "ben"}
+    ids |= {"schedule.id": "x", "memory.key": str(next(iter(disk.json("memory", "list")[0].values()))), "ref": "box://USER.md"}
+    if fault in ("read-only", "failing"):
+        assert core.stop() == 0
+    if fault == "failing":
+        failing = FailingDisk()
+        try:
+            wrong, named = walk(disk, capsys, ids, "the disk is failing")
+        finally:
+            failing.unregister()
+    else:
+        break_disk(disk.home.root.parent, fault)
+        if fault == "read-only":
+            core = disk.serve()
+        wrong, named = walk(disk, capsys, ids, WORDS[fault])
+    assert not wrong, "\n".join(map(str, wrong))
+    assert named > (5 if fault == "inodes" else 25), named  # the database needs no new file
 
 
 @pytest.mark.parametrize("number", disk_faults.ON_A_DISK)

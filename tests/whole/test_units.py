@@ -89,6 +89,7 @@ def test_units_name_only_each_other_and_systemd_s(name: str):
     named = {word for key in keys for value in unit.get(key, []) for word in value.split()}
     known = {
         "network.target",
+        "time-set.target",
         "local-fs.target",
         "systemd-tmpfiles-setup.service",
         "sysinit.target",
