@@ -31,6 +31,7 @@ MAGIC, FORMAT, ROUNDS = "owlbox sealed backup", 1, 600_000
 PIECE, LONGEST_HEAD = 1 << 20, 1024
 LARGEST_PIECE = PIECE + encryption.NONCE + encryption.TAG
 LIMIT_S = 4 * 3600.0
+BRIEF_S = 8.0  # of a look whether a server lets us in
 SSH_CONFIG = "OWLBOX_SSH_CONFIG"  # names another configuration of ssh than the user's
 SHORTEST = 8  # characters of a passphrase
 
@@ -213,21 +214,26 @@ def fetch(place: Place, target: Path) -> None:
         raise NotFound(f"no backup {place.folder} on {place.host}", hint="owlbox backup list --to sftp://... shows them")
 
 
-def _run(place: Place, *commands: str) -> str:
-    given = os.environ.get(SSH_CONFIG, "")
-    options = [*(["-F", given] if given else []), "-oBatchMode=yes", "-oConnectTimeout=20", "-q", "-b", "-", "-P", str(place.port)]
+def require_answer(place: Place) -> None:
+    """Unavailable when a server does not let us in; asks for a few seconds at most."""
+    _run(place, "pwd", limit_s=BRIEF_S)
+
+
+def _run(place: Place, *commands: str, limit_s: float = LIMIT_S) -> str:
+    given, patience_s = os.environ.get(SSH_CONFIG, ""), min(20, int(limit_s / 2))
+    options = [*(["-F", given] if given else []), "-oBatchMode=yes", f"-oConnectTimeout={patience_s}", "-oLogLevel=ERROR"]
+    words = ["sftp", *options, "-b", "-", "-P", str(place.port), "--", place.host]
     try:
-        done = subprocess.run(
-            ["sftp", *options, "--", place.host], input="\n".join(commands), capture_output=True, text=True, timeout=LIMIT_S
-        )
+        done = subprocess.run(words, input="\n".join(commands), capture_output=True, text=True, timeout=limit_s)
     except FileNotFoundError:
         raise Unavailable("the program sftp is not installed", hint="sudo apt install openssh-client") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{place.host} did not answer in time", hint="try again when the network is better") from None
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("Connection closed")]
+        said = (lines or ["it hung up"])[-1].strip()
         hint = f"try it by hand: sftp -P {place.port} {place.host}"
-        raise Unavailable(f"{place.host} did not take the backup: {said}", hint=hint)
+        raise Unavailable(f"{place.host} cannot be used for backups: {said}", hint=hint)
     return done.stdout
 
 

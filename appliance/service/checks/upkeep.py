@@ -150,7 +150,7 @@ def _target_fault(home: Home, keys: Backups) -> OwlError | None:
         if not keys.target:
             return None
         if sealed_backups.is_remote(keys.target):
-            sealed_backups.parse_place(keys.target)
+            sealed_backups.require_answer(sealed_backups.parse_place(keys.target))
         else:
             backup_target.require_disk(home, backup_target.expand(keys.target))
             backup_target.require_same_disk(home, keys.target)
