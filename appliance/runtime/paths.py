@@ -109,7 +109,9 @@ class Home(NamedTuple):
                 f"home {self.root} cannot be read by user {os.getuid()}", hint="run as its owner, or choose another with --home"
             ) from None
         if not is_there:
-            raise NotFound(f"no owlbox home at {self.root}", hint=f"make one: owlbox init --home {self.root}")
+            raise NotFound(
+                f"no owlbox home at {self.root}", hint=f"make one: owlbox init --home {self.root}; or name where it is: --home DIR"
+            )
         return self
 
 

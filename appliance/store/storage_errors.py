@@ -19,6 +19,10 @@ def explain(error: apsw.Error, path: Path) -> OwlError:
         return Busy(f"database busy: {path}", hint="owlbox status shows who is running; try again")
     if isinstance(error, apsw.InterruptError):
         return Cancelled("the query was stopped")
+    is_closed = path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK)
+    if isinstance(error, apsw.CantOpenError) and not is_closed and not path.exists():
+        hint = f"put it back; or kill {os.getpid()}, then start owlbox where it is now: --home DIR, or OWLBOX_HOME"
+        return StoreError(f"database {path} is not there any more: its folder was moved, or the disk taken away", hint=hint)
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
         if fault := write_fault(path.parent, path):
             return fault

@@ -14,6 +14,7 @@ from process import Box, Core, a_box, send, until
 from test_sd_notify import HAND_OVER
 
 from appliance.clock import monotonic_s
+from appliance.runtime.paths import Home
 
 __all__ = ["a_box"]
 
@@ -94,3 +95,19 @@ def test_a_broker_that_is_not_there_yet_is_starting(box: Box) -> None:
     (box.runtime / "broker.sock").unlink()
     assert box.json("status")["broker"]["state"] == "starting"
     assert core.stop() == 0
+
+
+def test_a_home_that_is_moved_under_its_core_is_named(box: Box, tmp_path: Path) -> None:
+    core = box.serve()
+    until(lambda: "core.sock" in box.home.lock.read_text(), "it has said where it listens")
+    moved = box.home.root.rename(tmp_path / "moved")
+    there = Box(Home(moved), box.environ)
+    for words in (["status"], ["task", "add", "sweep"]):
+        done = there.run(*words)
+        assert done.returncode == 1 and f"database {box.home.database} is not there any more" in done.stderr, done.stderr
+        assert f"kill {core.child.pid}" in done.stderr
+    core.kill()
+    done = box.run("task", "list")
+    assert done.returncode in (1, 3) and "--home DIR" in done.stderr, done.stderr
+    core = there.serve()
+    assert there.json("status")["faults"] == [] and core.stop() == 0

@@ -3,15 +3,19 @@
 import json
 import os
 import shutil
+import ssl
 import struct
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from appliance import __version__
+from appliance.channels.http.site import page_address
 from appliance.clock import now_ms
 from appliance.errors import OwlError, Unavailable
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.settings import DAY_MS, Config, Web
 from appliance.runtime.upkeep_settings import Backups
 from appliance.service import backup_target, backups, sealed_backups
 from appliance.service.checks.finding import Finding
@@ -20,6 +24,7 @@ from appliance.service.updates.last_check import order, read_check
 from appliance.store import disk_faults
 
 MB = 1_000_000
+PAGE_S, PAGE_BYTES = 2.0, 20_000
 STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `models.providers.prefix_cache`
 
 
@@ -73,8 +78,12 @@ def _is_whole(start: bytes, size: int) -> bool:
 def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Finding:
     """Whether the channels that are switched on are open, as a running core says, and everything was delivered."""
     states = status.get("channels", {})
-    broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str)]
     own = settings.channels
+    broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str) and name != "web"]
+    if status and own.web.enabled and own.web.port and (fault := find_page_fault(own.web)):
+        said = states.get("web")  # why it ended, where the core began it
+        hint = "logs/web/output.log of the home says why; where systemd runs it: systemctl status owlbox-web"
+        return Finding("channels", "problem", f"web page: {said if isinstance(said, str) else fault}", hint)
     enabled = [name for name, table in own.connectors.items() if table.enabled]
     enabled += [name for name in ("email", "matrix", "slack") if getattr(own, name).enabled]
     if broken:
@@ -84,6 +93,25 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     if failed:
         return Finding("channels", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
     return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
+
+
+def find_page_fault(keys: Web) -> str:
+    """Why nobody is served the web page where it should be, "" while it is: asks for it."""
+    where = page_address(keys)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(keys.host, keys.host)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE  # who answers is told from what it says
+    server: HTTPConnection = HTTPConnection(host, keys.port, timeout=PAGE_S)
+    if keys.certificate:
+        server = HTTPSConnection(host, keys.port, timeout=PAGE_S, context=trusting)
+    try:
+        server.request("GET", "/", headers={"Host": urlsplit(where).netloc})
+        said = server.getresponse().read(PAGE_BYTES).lower()
+    except (OSError, HTTPException) as error:
+        return f"nobody answers at {where}: {getattr(error, 'strerror', None) or error}"
+    finally:
+        server.close()
+    return "" if b"owlbox" in said else f"another program answers at {where}"
 
 
 def check_updates(home: Home, settings: Config) -> Finding:
