@@ -6,6 +6,7 @@ Each function takes the parsed arguments and the home and returns the exit code,
 import argparse
 import os
 from collections.abc import Callable
+from typing import Any
 
 from appliance.cli.console.connect import connected, require_owner
 from appliance.cli.console.terminal import Table, show
@@ -51,13 +52,12 @@ def list_keys(args: argparse.Namespace, home: Home) -> int:
 
 def change(args: argparse.Namespace, home: Home) -> int:
     """Change one key once the whole configuration with it is right."""
-    from appliance.service.checks.unworkable import Known, require_workable
+    from appliance.service.checks.unworkable import require_workable
 
     require_owner(home)
     place, value = config.typed(home, args.key, args.value)
     key = ".".join(place)
-    known = Known(lambda: _ask_names(home, "secret.list"), lambda: _ask_names(home, "people.list"))
-    check = lambda settings: require_workable(home, settings, [key], known)  # noqa: E731
+    check = lambda settings: require_workable(home, settings, [key], _Asking(home))  # noqa: E731
     is_changed = config_edit.set_value(home, os.environ, place, value, check)
     meaning = config.described(key)
     shown = "[hidden]" if meaning.is_secret else toml(value)
@@ -69,11 +69,23 @@ def change(args: argparse.Namespace, home: Home) -> int:
     return show(args, {"key": key, "is_changed": is_changed}, lines)
 
 
-def _ask_names(home: Home, method: str) -> list[str] | None:
-    """The names that a method lists, None when nobody can be asked: what is wrong with that, this command is to mend perhaps."""
-    try:
-        with connected(home) as way:
-            told = way.call(method)
-    except OwlError:
-        return None
-    return [one["name"] for one in (told["secrets"] if method == "secret.list" else told)]
+class _Asking:
+    """Asks a core, of this process where none runs; None when it cannot be asked: this command is to mend that perhaps."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def list_secrets(self) -> list[str] | None:
+        told = self._ask("secret.list")
+        return None if told is None else [one["name"] for one in told["secrets"]]
+
+    def list_people(self) -> list[str] | None:
+        told = self._ask("people.list")
+        return None if told is None else [one["name"] for one in told]
+
+    def _ask(self, method: str) -> Any:
+        try:
+            with connected(self._home) as way:
+                return way.call(method)
+        except OwlError:
+            return None

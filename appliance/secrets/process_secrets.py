@@ -10,6 +10,7 @@ from pathlib import Path
 
 from appliance.errors import BadInput, Refused
 
+HANDED = ("channel", "search", "mcp", "skill")  # secrets of these kinds are handed to the core
 OTHER = re.compile(r"[^A-Za-z0-9]")
 
 

@@ -28,6 +28,7 @@ from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
+from appliance.secrets.process_secrets import HANDED as HANDED
 from appliance.store import disk_faults
 
 Kind = Literal["file", "passphrase", "credential"]
@@ -35,7 +36,6 @@ KINDS: tuple[Kind, ...] = ("file", "passphrase", "credential")
 CREDENTIAL = "owlbox-vault.key"  # its name among the credentials of the broker's unit
 PREFIX = "secret:"  # before a name, where the configuration means a secret
 OWN = "llm"  # secrets of this kind never leave the broker
-HANDED = ("channel", "search", "mcp", "skill")  # those of these are handed to the core
 NAME = re.compile(rf"({'|'.join((OWN, *HANDED))})/([\w-][\w.-]{{0,63}})")
 ITERATIONS = 600_000  # of PBKDF2-HMAC-SHA256
 KEY, SALT = encryption.KEY, 16  # bytes

@@ -44,7 +44,7 @@ from appliance.service import home_faults
 from appliance.service.backups import BackupMethods
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
-from appliance.service.checks.unworkable import Known, require_workable
+from appliance.service.checks.unworkable import require_workable
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
@@ -366,7 +366,7 @@ class Core:
             self.vault.settle(self.home, self.base.environ)  # what it read stays in our memory until we are started again
             try:
                 keys, settings = self.live.reload(), self.live.current
-                require_workable(self.home, settings, keys, Known(self._list_secrets, self._list_people))
+                require_workable(self.home, settings, keys, self)
                 self.web.reload(settings.tools)
                 if self.policy.gate.reload() == "skipped":
                     raise Busy("the policy is being read by somebody else", hint="reload once more")
@@ -389,13 +389,15 @@ class Core:
             self.indexer.retry()
             return Reloaded(now, pending)
 
-    def _list_secrets(self) -> list[str] | None:
+    def list_secrets(self) -> list[str] | None:
+        """The names of the secrets, for a look at the configuration."""
         try:
             return [secret["name"] for secret in self.vault.listing()["secrets"]]
         except OwlError:
             return None  # a vault that nobody can read has another fault
 
-    def _list_people(self) -> list[str]:
+    def list_people(self) -> list[str]:
+        """The names of the persons."""
         return [person.name for person in self.base.people.list_people()]
 
     def set_timezone(self, name: str) -> None:

@@ -51,7 +51,7 @@ class Doctor:
         self._tables = tables or TableCheck(home, None if is_repairing else BRIEF_S)
         self.checks: dict[str, Callable[[], Finding]] = {
             "home": lambda: _home(home, is_repairing),
-            "configuration": lambda: _configuration(home, environ, Known(self._list_secrets, self._list_people)),
+            "configuration": lambda: _configuration(home, environ, self),
             "database": lambda: database.check(home, self._tables, is_repairing=is_repairing),
             "log": lambda: database.check_log(home, is_repairing=is_repairing),
             "model": lambda: _model(home, self.settings, self.status),
@@ -123,10 +123,12 @@ class Doctor:
         """The database, opened once for the checks that come after its own, which may have repaired it; see `LAST`."""
         return Store.open(self.home.database)
 
-    def _list_secrets(self) -> list[str] | None:
+    def list_secrets(self) -> list[str] | None:
+        """The names of the secrets, None without a core that tells them."""
         return [secret["name"] for secret in self.vault["secrets"]] if "secrets" in self.vault else None
 
-    def _list_people(self) -> list[str] | None:
+    def list_people(self) -> list[str] | None:
+        """The names of the persons, None for a database that cannot be read."""
         try:
             return [person.name for person in People(self.store).list_people()]
         except OwlError:

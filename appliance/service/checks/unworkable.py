@@ -10,10 +10,8 @@ import socket
 import ssl
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
-
-from msgspec import Struct
 
 from appliance.agent import plugin_files
 from appliance.channels.connections import read_tables
@@ -24,7 +22,7 @@ from appliance.models import catalogue
 from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
-from appliance.secrets.vault import HANDED
+from appliance.secrets.process_secrets import HANDED
 from appliance.service import backup_target, sealed_backups
 from appliance.service.updates import bundle
 from appliance.web import hosts as web_hosts
@@ -33,18 +31,15 @@ HOST = re.compile(r"(?!-)[A-Za-z0-9.:_-]{1,253}")
 Check = tuple[str, Callable[..., object], tuple[Any, ...]]  # a key, what raises an OwlError, and what that is given
 
 
-class Known(Struct, frozen=True):
-    """What the configuration names and only a core knows: each is asked once a key needs it, and is None when nobody can say."""
+class Known(Protocol):
+    """Tells what the configuration names and only a core knows; asked once a key needs it. None when nobody can say."""
 
-    secrets: Callable[[], Collection[str] | None]
-    people: Callable[[], Collection[str] | None]
-
-
-UNKNOWN = Known(lambda: None, lambda: None)
+    def list_secrets(self) -> Collection[str] | None: ...
+    def list_people(self) -> Collection[str] | None: ...
 
 
 def find_unworkable(
-    home: Home, settings: Config, known: Known = UNKNOWN, keys: Collection[str] | None = None
+    home: Home, settings: Config, known: Known | None = None, keys: Collection[str] | None = None
 ) -> Iterator[ConfigError]:
     """What cannot work now, each with its key; with `keys` only these and what is in these tables."""
     checks = (
@@ -61,13 +56,13 @@ def find_unworkable(
                 yield ConfigError(f"{key} cannot work: {error.message}", key=key, hint=error.hint)
 
 
-def require_workable(home: Home, settings: Config, keys: Collection[str], known: Known = UNKNOWN) -> None:
+def require_workable(home: Home, settings: Config, keys: Collection[str], known: Known | None = None) -> None:
     """ConfigError for the first of these keys whose value cannot work."""
     for error in find_unworkable(home, settings, known, keys):
         raise error
 
 
-def _list_named(settings: Config, known: Known) -> Iterator[Check]:
+def _list_named(settings: Config, known: Known | None) -> Iterator[Check]:
     """Zones, secrets, persons, groups and channels."""
     for table in ("system", "heartbeat", "notifications"):
         yield f"{table}.timezone", timezones.require, (getattr(settings, table).timezone,)
@@ -175,20 +170,20 @@ def _number(key: str, values: Collection[str]) -> dict[str, str]:
 # -- one value; "" is none ------------------------------------------------------------------------
 
 
-def _require_secret(name: str, is_provider: bool, known: Known) -> None:
+def _require_secret(name: str, is_provider: bool, known: Known | None) -> None:
     kind = name.partition("/")[0]
     if not is_provider and kind not in HANDED:
         said = f"secret {name} never leaves the model broker" if kind == "llm" else f"{name!r} is no name of a secret"
         raise BadInput(said, hint=f"name one of {', '.join(f'{one}/NAME' for one in HANDED)}")
-    there = known.secrets()
+    there = known.list_secrets() if known is not None else None
     if there is not None and name not in there:
         raise NotFound(f"there is no secret {name}", hint=f"owlbox secret set {name}, then try again")
 
 
-def _require_person(name: str, known: Known) -> None:
+def _require_person(name: str, known: Known | None) -> None:
     if not name:
         return
-    there = known.people()
+    there = known.list_people() if known is not None else None
     if there is not None and name not in there:
         try:
             pwd.getpwnam(name)  # a user of this machine is the person of the same name
