@@ -212,7 +212,7 @@ def _folder(home: Home, environ: Mapping[str, str]) -> Finding:
     if problems:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         return Finding(
-            "folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"mend or move them; they lie in {home.box}"
+            "folder", "warning", f"not taken: {'; '.join(problems[:5])}{more}", f"fix or move them; they are in {home.box}"
         )
     return Finding("folder", "ok", "every file of box/ can be read")
 

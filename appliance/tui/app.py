@@ -421,7 +421,7 @@ class Face(FrameApp):
     def _show_offer(self, found: dict[str, Any]) -> None:
         """A better model fits this computer, which this person was not told yet."""
         if found["text"]:
-            self.ring(f"{found['text']} /offer yes fetches it, /offer no ends the question.")
+            self.ring(f"{found['text']} /offer yes downloads it, /offer no dismisses this.")
 
     def _ask_first(self, asked: dict[str, Any]) -> None:
         """The first questions are open; whoever is typing already is not disturbed."""

@@ -77,10 +77,10 @@ def test_one_question_at_a_time_language_first_and_the_file_is_gone_at_the_end(b
 
 @pytest.mark.covers("S-046")
 def test_an_interview_that_was_interrupted_goes_on_with_the_next_question(box: Path) -> None:
-    assert "asked the next time" in talk(box, "English", "I am Ada.")
+    assert "the other questions next time" in talk(box, "English", "I am Ada.")
     assert "- To be called: Ada\n" in f"{told(box, 'USER')}\n" and told(box, "BOOTSTRAP").startswith("# First days")
     again = talk(box, "Hedwig").splitlines()
-    assert again[0].startswith("(3/6) What shall I be called?") and "- Your name: Hedwig" in told(box, "IDENTITY")
+    assert again[0].startswith("(3/6) And what would you like to call me?") and "- Your name: Hedwig" in told(box, "IDENTITY")
 
 
 def test_one_goes_back_and_a_sentence_is_no_name(box: Path) -> None:
@@ -106,7 +106,7 @@ def test_one_goes_back_and_a_sentence_is_no_name(box: Path) -> None:
         "(3/6) ",
         "(2/6) ",
     ] + ["(1/6) "] * 2
-    assert lines[-1] == "The other questions are asked the next time." and told(box, "USER") == ""
+    assert lines[-1] == "I will ask the other questions next time." and told(box, "USER") == ""
     assert talk(box, "de", "Ada").splitlines()[-1] == "Die übrigen Fragen kommen beim nächsten Mal."
 
 
@@ -120,14 +120,14 @@ def test_one_word_ends_it_and_an_empty_answer_leaves_out_one_question(box: Path)
 def test_what_names_no_language_is_asked_again_with_a_hint(box: Path, said: str) -> None:
     shown = talk(box, said, said, "Italiano per favore").splitlines()
     for again in (shown[1:3], shown[3:5]):
-        assert again[0].startswith("That names no language") and again[1].startswith("(1/6) Which language")
-    assert shown[5].startswith("(2/6) What shall I call you?") and "- Language: Italiano per favore" in told(box, "USER")
+        assert again[0].startswith("I don't know that language") and again[1].startswith("(1/6) Which language")
+    assert shown[5].startswith("(2/6) What would you like me to call you?") and "- Language: Italiano per favore" in told(box, "USER")
     assert said not in told(box, "USER")
 
 
 @pytest.mark.parametrize(
     ("said", "language"),
-    [("de", "nennen"), ("en español por favor", "llamarte"), ("日本語", "I call you"), ("Français!", "vous appeler")],
+    [("de", "nennen"), ("en español por favor", "llamarte"), ("日本語", "me to call you"), ("Français!", "vous appeler")],
 )
 def test_a_language_is_known_by_its_name_or_code(box: Path, said: str, language: str) -> None:
     assert language in talk(box, said).splitlines()[1]
@@ -159,9 +159,9 @@ def test_whoever_may_not_answer_is_asked_nothing(box: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("at home", "No time zone is named"), ("UTC", "stays as it was: the file is not ours"), ("", "")]
+    ("place", "said"), [("at home", "I found no time zone"), ("UTC", "stays as it was: the file is not ours"), ("", "")]
 )
 def test_a_place_without_a_zone_or_with_one_that_is_not_taken_is_noted_all_the_same(box: Path, place: str, said: str) -> None:
     shown = talk(box, "English", "", "", place).splitlines()
-    assert said in shown[4] and ("What shall I help you with" in shown[-3]) and not (box / "zone").exists()
+    assert said in shown[4] and ("What would you like help with" in shown[-3]) and not (box / "zone").exists()
     assert ("- Place or time zone" in told(box, "USER")) is bool(place)

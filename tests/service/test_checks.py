@@ -32,12 +32,12 @@ ZONE = "sys/class/thermal/thermal_zone0"
 THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
 MEMORY = "MemTotal:  4000000 kB\nMemAvailable: {} kB\n"
 SIGNS = [
-    (machine.check_temperature, {}, "ok", "tells none"),
+    (machine.check_temperature, {}, "ok", "no sensor"),
     (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "61000"}, "ok", "61 C (cpu)"),
     (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "78000"}, "warning", "78 C"),
     (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "86000"}, "problem", "86 C"),
-    (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "nonsense"}, "ok", "tells none"),
-    (machine.check_throttling, {}, "ok", "tells nothing"),
+    (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "nonsense"}, "ok", "no sensor"),
+    (machine.check_throttling, {}, "ok", "not reported"),
     (machine.check_throttling, {THROTTLED: "0x0"}, "ok", "full speed"),
     (machine.check_throttling, {THROTTLED: "50000"}, "warning", "since the start of the machine: the supply voltage is too low"),
     (machine.check_throttling, {THROTTLED: "50005"}, "problem", "now: the supply voltage"),

@@ -149,7 +149,7 @@ async def scripted_scene(stage: Stage) -> None:
     await seen.shows("1/6")
     await stage.take("first-questions", "owlbox")
     await seen.type("/skip")
-    await seen.shows("Very well")
+    await seen.shows("All right")
     await seen.type("/new")
     await seen.type("What comes first in the garden?")
     await seen.shows("frost is over", "context")

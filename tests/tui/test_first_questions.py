@@ -25,17 +25,17 @@ def test_questions_are_asked_on_the_screen_and_a_place_sets_the_time_zone(core: 
         await seen.shows("1/6 Which language shall we speak?")
         await seen.same_in_both("first-question")
         await seen.type("English")
-        await seen.shows("2/6 What shall I call you?", "/back goes back")
+        await seen.shows("2/6 What would you like me to call you?", "/back goes back")
         await seen.press("escape")
-        await seen.shows("asked the next time", "Put notes (Markdown)", "Ask the owl")
+        await seen.shows("the other questions next time", "Put notes (Markdown)", "Ask the owl")
 
     async def to_the_end(seen: Seen) -> None:
-        await seen.shows("2/6 What shall I call you?")
+        await seen.shows("2/6 What would you like me to call you?")
         for answer, shown in (("", "3/6"), ("Hedwig", "4/6"), ("I live in Berlin", "Time zone: Europe/Berlin."), ("", "6/6")):
             await seen.type(answer)
             await seen.shows(shown)
         await seen.pilot.resize_terminal(40, 10)
-        await seen.shows("How shall I speak")
+        await seen.shows("How should I talk")
         await seen.type("short")
         await seen.pilot.resize_terminal(80, 24)
         await seen.shows("Thank you.", "Put notes (Markdown)")

@@ -267,7 +267,7 @@ def test_a_conversation_branches_and_both_branches_stay(page: Page) -> None:
     until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the answer of the branch")
     browser.run("document.querySelector('#branches button:not([aria-current])').click()")
     until(lambda: "another way" not in browser.text("#log") and "first words" in browser.text("#log"), "the first branch")
-    browser.press("Ask anew")
+    browser.press("Ask again")
     until(lambda: browser.run("return document.querySelector('#text').value") == "first words", "the words are there to be changed")
     assert "first words" not in browser.text("#log") and browser.problems() == []
     browser.run("const one = document.querySelector('#text'); one.value = ''; one.dispatchEvent(new Event('input'))")

@@ -37,7 +37,7 @@ def check_temperature(root: Path = ROOT) -> Finding:
     """The hottest sensor."""
     found = read_temperatures(root)
     if not found:
-        return Finding("temperature", "ok", "this machine tells none")
+        return Finding("temperature", "ok", "this machine has no sensor")
     name, hottest = max(found.items(), key=lambda one: one[1])
     said = f"{hottest:.0f} C ({name})"
     if hottest >= TOO_HOT_C:
@@ -65,7 +65,7 @@ def check_throttling(root: Path = ROOT) -> Finding:
     try:
         bits = int((root / "sys/devices/platform/soc/soc:firmware/get_throttled").read_text().strip(), 16)
     except (OSError, ValueError):
-        return Finding("throttling", "ok", "this machine tells nothing of it")
+        return Finding("throttling", "ok", "not reported by this machine")
     now = [words for bit, words in THROTTLING.items() if bits >> bit & 1]
     before = [words for bit, words in THROTTLING.items() if bits >> (bit + SINCE_BOOT) & 1]
     hint = "use the power supply that belongs to the board, and a short cable; docs/trouble.md"
@@ -112,7 +112,7 @@ def check_wear(home: Home, root: Path = ROOT) -> Finding:
     """How worn the disk below the home is, as far as it tells, and how long it lasts at the rate since the start."""
     folder = find_disk(home, root)
     if folder is None:
-        return Finding("wear", "ok", "this disk tells nothing of it")
+        return Finding("wear", "ok", "not reported by this disk")
     if lives := _read_text(folder / "device/life_time"):
         used = max(int(part, 16) for part in lives.split())
         if used >= SPENT_PART:

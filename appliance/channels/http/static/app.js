@@ -200,7 +200,7 @@ class App {
     const found = await this.core.call("login.list", { person: this.person }).catch(() => []);
     byId("logins").replaceChildren(
       ...found.map((one) => {
-        const end = element("button", { type: "button" }, "End it");
+        const end = element("button", { type: "button" }, "Sign out");
         end.addEventListener("click", async () => {
           await this.core.call("login.end", { id: one.id }).catch(() => {});
           this.showLogins();

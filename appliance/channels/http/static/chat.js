@@ -314,7 +314,7 @@ export class Chat {
     if (event) {
       head.append(element("time", { datetime: new Date(event.at_ms).toISOString() }, new Date(event.at_ms).toLocaleTimeString([], { timeStyle: "short" })));
       const isUser = event.role === "user";
-      const label = isUser ? "Ask anew" : "Branch here";
+      const label = isUser ? "Ask again" : "Branch here";
       const button = element("button", { type: "button", "aria-label": `${label}: ${event.content.slice(0, 60)}` }, label);
       button.addEventListener("click", () => (isUser ? this.askAnew(event) : this.fork(event)));
       head.append(button);

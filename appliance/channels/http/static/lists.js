@@ -158,7 +158,7 @@ export class Approvals extends Listing {
     if (key === this.key) return; // nobody's focus is lost for nothing
     this.key = key;
     const cards = await Promise.all(found.map((one) => this.card(one)));
-    byId("approvals").replaceChildren(...(cards.length ? cards : [element("p", {}, "Nothing waits.")]));
+    byId("approvals").replaceChildren(...(cards.length ? cards : [element("p", {}, "Nothing to approve.")]));
     for (const old of byId("log").querySelectorAll(".card")) old.remove();
     const here = await Promise.all(found.filter((one) => one.run === this.app.chat.thread).map((one) => this.card(one)));
     byId("log").append(...here);
