@@ -121,7 +121,8 @@ def test_what_names_no_language_is_asked_again_with_a_hint(box: Path, said: str)
     shown = talk(box, said, said, "Italiano per favore").splitlines()
     for again in (shown[1:3], shown[3:5]):
         assert again[0].startswith("I don't know that language") and again[1].startswith("(1/6) Which language")
-    assert shown[5].startswith("(2/6) What would you like me to call you?") and "- Language: Italiano per favore" in told(box, "USER")
+    assert shown[5].startswith("(2/6) What would you like me to call you?")
+    assert "- Language: Italiano per favore" in told(box, "USER")
     assert said not in told(box, "USER")
 
 
