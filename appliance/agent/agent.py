@@ -59,7 +59,7 @@ from appliance.records import (
     TurnEnded,
 )
 from appliance.runtime import hook_points, log
-from appliance.text import answer_parser
+from appliance.text import answer_parser, answer_stream
 from appliance.text.answer_parser import Answer
 
 LOG = logging.getLogger(__name__)
@@ -383,7 +383,7 @@ class Agent:
         if talk.plain is not None:
             return (yield from self._listen_plainly(talk, talk.plain, route, ask, seq))
         others = (talk.work.tools or self._tools).allowed(None)
-        showing, echo = answer_parser.Showing(specs, others), InstructionEcho(_instructions_of(route, ask))
+        showing, echo = answer_stream.Showing(specs, others), InstructionEcho(_instructions_of(route, ask))
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         pieces = self._model.generate(route, ask, talk.cancel)
         with closing(pieces) if isinstance(pieces, Generator) else nullcontext():

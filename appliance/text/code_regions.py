@@ -1,12 +1,14 @@
 """Which parts of a text are shown and not meant: code in spans, blocks and elements, comments, and quotations.
 
 Covered: code spans; fenced blocks, also in a list item, in a block quote or behind words on their line; `<pre>`, `<code>` and
-their like; comments; indented code; a quotation on either side of what is asked about. Not covered: a block quote as such.
+their like; comments; indented code; block quotes and rows of tables by the marks of their own line; a quotation on either side of
+what is asked about. Not covered: a line without a mark that goes on with the block quote above it.
 Where the marks of a text contradict each other, all that may be code counts as code. Each question takes time linear in the
 text, however often it is asked going forward. Knows nothing about tool calls.
 """
 
 import re
+import unicodedata
 from bisect import bisect_left
 
 from msgspec import Struct
@@ -179,6 +181,24 @@ def _find_indented_code(text: str) -> dict[str, list[int]]:
         is_blank = not words
         at += len(line) + 1
     return found
+
+
+def shown_end(source: Source, since: int, start: int, ends: tuple[int, ...]) -> int:
+    """Where what only shows the part between `start` and one of `ends` ends; 0 where the writer himself speaks."""
+    line = source.text.rfind("\n", 0, start) + 1
+    prefix = PREFIX.match(source.text, line, start)
+    if prefix is not None and (">" in prefix[0] or source.text.startswith("|", prefix.end(), start)):
+        return max(ends)
+    return indented_end(source, start) or quotation_end(source, since, start, ends)
+
+
+def is_beside_words(source: Source, since: int, start: int) -> bool:
+    """Whether `start` lies in the line of a list item, or in the middle of a sentence: behind a letter, a digit or a comma."""
+    line = source.text.rfind("\n", 0, start) + 1
+    prefix = PREFIX.match(source.text, line, start)
+    before = source.text[max(line, since, start - QUOTATION_CHARS) : start].rstrip()
+    is_item = prefix is not None and prefix[0].strip() != ""
+    return is_item or (before != "" and (before[-1] in ",|" or unicodedata.category(before[-1])[0] in "LNM"))
 
 
 def quotation_end(source: Source, since: int, start: int, ends: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""The marks that models write around what is not for a person: thoughts, ends of an answer, calls, roles.
+"""The marks that models write around what is not for a person: thoughts, ends of an answer, calls, results, turns.
 
 One table for streams, local models and the parser of answers. Bars may be wide ones, as DeepSeek writes them. Marks of thoughts
 are read in any letters and with attributes.
@@ -28,8 +28,7 @@ ENDS = (
 NOISE = (
     "</tool_call> <tool_call|> <|/tool_call|> <|tool_call_end|> </tool_use> </tool_calls> </function_calls> </function> </invoke> "
     "</minimax:tool_call> </seed:tool_call> <|tool▁calls▁end|> <|tool▁call▁end|> <|tool_calls_section_end|> "
-    "</|DSML|function_calls> </|DSML|invoke> <channel|> <|message|> <|im_start|> <|eom_id|> <|end|> <|call|> <|return|> "
-    "<start_of_turn> <|begin▁of▁sentence|> <|Assistant|>"
+    "</|DSML|function_calls> </|DSML|invoke> <channel|> <|message|> <|eom_id|> <|end|> <|call|> <|return|> <|begin▁of▁sentence|>"
 ).split()
 # What begins a call of one of the formats that models were trained on, and what closes it.
 CALLS = {
@@ -42,6 +41,22 @@ CALLS = {
     "<function=": "</function>", "<invoke ": "</invoke>", "<|python_tag|>": "<|eom_id|>",
 }  # fmt: skip
 CHANNELS = ("<|channel|>", "<|channel>", "<|start|>")
+# What a program answered to a call, which only a program can say, and what closes it.
+RESULTS = {
+    **{f"<{name}>": f"</{name}>" for name in ("tool_response", "tool_result", "tool_results", "tool_output")},
+    **{f"<{name}>": f"</{name}>" for name in ("function_results", "function_response")},
+    "<|tool_response>": "<tool_response|>", "<|tool▁outputs▁begin|>": "<|tool▁outputs▁end|>",
+    "<|tool▁output▁begin|>": "<|tool▁output▁end|>", "[TOOL_RESULTS]": "[/TOOL_RESULTS]",
+}  # fmt: skip
+# What begins somebody's turn: with a role behind it, or as a mark of the role's own.
+TURNS = ("<|im_start|>", "<start_of_turn>", "<|turn>", "<|start_header_id|>", "<|start_of_role|>")
+OWN_TURNS = ("<|assistant|>", "<|Assistant|>", "[/INST]")
+OTHERS_TURNS = ("<|user|>", "<|User|>", "<|system|>", "<|tool|>", "<|observation|>", "<|ipython|>", "[INST]")
+OWN_ROLE = r"(?:assistant|model)\b"
+ROLE = re.compile(
+    rf"(?:(?P<own>{OWN_ROLE})|(?P<other>(?:user|system|developer|human|tool|function|ipython|observation|environment)\b))?"
+    r"(?:<\|end_header_id\|>|<\|end_of_role\|>)?\n?"
+)
 
 
 class MarkKind(StrEnum):
@@ -52,16 +67,24 @@ class MarkKind(StrEnum):
     END = "end"
     CALL = "call"
     CHANNEL = "channel"
+    RESULT = "result"
+    TURN = "turn"
     NOISE = "noise"
 
 
 KINDS = {
     **dict.fromkeys(ENDS, MarkKind.END), **dict.fromkeys(NOISE, MarkKind.NOISE),
     **dict.fromkeys(CALLS, MarkKind.CALL), **dict.fromkeys(CHANNELS, MarkKind.CHANNEL),
+    **dict.fromkeys(RESULTS, MarkKind.RESULT), **dict.fromkeys((*TURNS, *OWN_TURNS, *OTHERS_TURNS), MarkKind.TURN),
 }  # fmt: skip
-PLAIN = "|".join(re.escape(mark) for mark in KINDS).replace("<invoke\\ ", r"<invoke(?=\s)").replace(r"\|", "[|\uff5c]")
+BAR = "[|\uff5c]"
+PLAIN = "|".join(re.escape(mark) for mark in KINDS).replace("<invoke\\ ", r"<invoke(?=\s)").replace(r"\|", BAR)
 MARK = re.compile(rf"{PLAIN}|(?i:{OPENED}|{CLOSED})")
 # What an unfinished end of a text may become: every mark, in small letters.
+BEGUN_MARKS = "<(?=[A-Za-z/|\uff5c])|\\[(?=/?(?i:think|inst|tool_r))|◁"
+OWN_TURN = re.compile(
+    rf"(?:{'|'.join(map(re.escape, TURNS))})\s*{OWN_ROLE}|{'|'.join(map(re.escape, OWN_TURNS))}".replace(r"\|", BAR)
+)
 STARTS = (*OPENS, *CLOSES, *(form.lower() for mark in KINDS for form in {mark, mark.replace("|", "\uff5c")}))
 
 

@@ -21,6 +21,7 @@ from appliance.text.scanner import Hopeless, Source
 
 UNREADABLE = "a tool call could not be read"
 BESIDE_WORDS = "a tool call with words on its line was not run"
+IN_THOUGHTS = "a tool call in thoughts was not run"
 THOUGHTS = "thoughts were left out of the answer"
 MARKS = "control marks were left out of the answer"
 
@@ -59,8 +60,6 @@ CHANNEL = re.compile(r"(?:<\|start\|>([^<]{0,200}))?<\|channel\|?>([^<\n]{0,200}
 RECIPIENT = re.compile(rf"to=(?:functions\.)?({NAME})")
 SPOKEN_END = re.compile(r"<\|(?:end|call|return|start|channel)\|?>|<channel\|>")
 
-ROLE = re.compile(r"(?:assistant|user|system|model)?\n?")
-ROLED = ("<|im_start|>", "<start_of_turn>")
 LIST_MARK = "[TOOL_CALLS]"
 
 
@@ -84,6 +83,7 @@ class Found(Struct, frozen=True):
     is_prose: bool = False
     is_tag: bool = False  # as the tags of a tool, not in a format of its own
     is_thought_end: bool = False  # all before it was thought
+    is_unclosed: bool = False  # all behind it may be thought or somebody else's words
 
 
 # -- code ------------------------------------------------------------------------------------------------
@@ -270,17 +270,19 @@ def marked(source: Source, at: int) -> Found | None:
     kind = model_marks.kind_of(mark)
     if kind is MarkKind.THOUGHT:
         close = _thought_end(source, after, mark)
-        return Found(close, notes=(THOUGHTS,)) if close else None
+        return Found(close, notes=(THOUGHTS,)) if close else Found(after, is_prose=True, is_unclosed=True)
     if kind is MarkKind.THOUGHT_END:
-        is_followed = bool(source.text[after:].strip())
-        return Found(after, notes=(THOUGHTS if is_followed else MARKS,), is_thought_end=is_followed)
+        return Found(after, notes=(THOUGHTS if source.text[after:].strip() else MARKS,), is_thought_end=True)
     if kind is MarkKind.END:
         return _read_end(source, at, after, mark)
     if kind is MarkKind.CHANNEL:
         return _read_channel(source, at, after)
+    if kind is MarkKind.TURN:
+        return _read_turn(source, after, mark)
+    if kind is MarkKind.RESULT:
+        return _read_result(source, at, after, mark)
     if kind is MarkKind.NOISE:
-        role = ROLE.match(source.text, after) if mark in ROLED else None
-        return Found(role.end() if role else after, notes=(MARKS,))
+        return Found(after, notes=(MARKS,))
     if mark == "<|python_tag|>":
         return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
     if mark == "<tool_use>":
@@ -292,10 +294,44 @@ def marked(source: Source, at: int) -> Found | None:
 
 def _thought_end(source: Source, after: int, mark: str) -> int:
     """Where the thoughts that a mark opens are closed; 0 when they are not."""
-    closes = source.places("thoughts", lambda: _index_thoughts(source.text)).get(model_marks.closing(mark), [])
-    place = bisect_left(closes, after)
-    found = model_marks.THOUGHT_CLOSE.match(source.text, closes[place]) if place < len(closes) else None
+    every = source.places("thoughts", lambda: _index_thoughts(source.text))
+    own = every.get(model_marks.closing(mark), [])
+    first = _next(own, after)
+    if first < 0:  # none of its own: any other will have been meant
+        first = min((at for closes in every.values() if (at := _next(closes, after)) >= 0), default=-1)
+    found = model_marks.THOUGHT_CLOSE.match(source.text, first) if first >= 0 else None
     return found.end() if found else 0
+
+
+def _next(places: list[int], at: int) -> int:
+    """The first of sorted places from `at` on; -1 without one."""
+    place = bisect_left(places, at)
+    return places[place] if place < len(places) else -1
+
+
+def _read_turn(source: Source, after: int, mark: str) -> Found:
+    """The head of a turn; when it is not the assistant's, all of it, up to where the assistant speaks again."""
+    role = model_marks.ROLE.match(source.text, after) if mark.replace("\uff5c", "|") in model_marks.TURNS else None
+    is_others = role["other"] is not None if role else mark.replace("\uff5c", "|") in model_marks.OTHERS_TURNS
+    return Found(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
+
+
+def _own_turn(source: Source, at: int) -> int:
+    starts = source.places("turns", lambda: {"": [found.start() for found in model_marks.OWN_TURN.finditer(source.text)]})[""]
+    place = _next(starts, at)
+    return place if place >= 0 else len(source.text)
+
+
+def _read_result(source: Source, at: int, after: int, mark: str) -> Found:
+    """A result that the model made up or repeats; one in the middle of a line that is never closed may be words about the mark."""
+    close = model_marks.RESULTS[mark.replace("\uff5c", "|")]
+    close = close.replace("|", "\uff5c") if "\uff5c" in mark else close
+    end = source.find(close, after)
+    if end < len(source.text):
+        return Found(end + len(close), notes=(MARKS,))
+    if source.text[at - 1 : at] in ("", ">", "]") or _begins_line(source, at):
+        return Found(len(source.text), notes=(MARKS,))
+    return Found(after, is_prose=True, is_unclosed=True)
 
 
 def _index_thoughts(text: str) -> dict[str, list[int]]:
@@ -461,8 +497,9 @@ def _read_channel(source: Source, at: int, after: int) -> Found:
     """A channel's header: a call when it is addressed to a tool, thoughts when it is not for the person."""
     match = CHANNEL.match(source.text, at)
     if match is None:
-        role = ROLE.match(source.text, after)
-        return Found(role.end() if role else after, notes=(MARKS,))
+        role = model_marks.ROLE.match(source.text, after)
+        is_others = role is not None and role["other"] is not None
+        return Found(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
     header = f"{match.group(1) or ''} {match.group(2)}"
     if to := RECIPIENT.search(header):
         try:

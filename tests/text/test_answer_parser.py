@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import monotonic_s
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import answer_parser, model_marks
+from appliance.text import answer_parser, answer_stream, model_marks, tool_call_formats
 
 TEXT = {"type": "string"}
 
@@ -296,11 +296,11 @@ def test_an_unknown_attribute_is_ignored_and_named() -> None:
 
 @pytest.mark.covers("E-017", "R-136")
 def test_commands_keep_their_order_and_the_words_between_them_are_returned() -> None:
-    text = 'First.\n<get path="a"/>\nThen <rm>b</rm>this.\n\n<search>c</search>\n\n<update>d</update>\nLast.'
+    text = 'First.\n<get path="a"/>\nThen: <rm>b</rm>this.\n\n<search>c</search>\n\n<update>d</update>\nLast.'
     answer = answer_parser.read(text, (), TOOLS)
     assert [c.name for c in answer.calls] == ["get", "rm", "search", "update"]
     assert [c.id for c in answer.calls] == ["call_1", "call_2", "call_3", "call_4"]
-    assert answer.text == "First.\nThen this.\n\nLast."
+    assert answer.text == "First.\nThen: this.\n\nLast."
 
 
 @pytest.mark.covers("R-148", "E-018")
@@ -452,7 +452,7 @@ def test_code_never_becomes_a_command_and_other_calls_always_do(parts: list[tupl
     answer = answer_parser.read(text, (), tools)
     assert "sentinel" not in [c.name for c in answer.calls]
     # Two fences in the middle of lines that words follow: which of their marks are ends nobody can say, so nothing between runs.
-    if sum(shape.startswith("Write this: ```xml") for shape, is_run in known if not is_run) < 2:
+    if sum(shape.startswith("Write this: ```") for shape, is_run in known if not is_run) < 2:
         assert [c.name for c in answer.calls] == ["get" for _, is_run in known if is_run]
 
 
@@ -476,7 +476,7 @@ def test_json_in_a_fence_is_a_call_only_where_no_words_stand_beside_it(text: str
     answer = answer_parser.read(text, (), TOOLS)
     assert [c.name for c in answer.calls] == ["search"] * count
     assert answer.text == ("" if count else text) and not answer.is_malformed
-    showing = answer_parser.Showing(TOOLS)
+    showing = answer_stream.Showing(TOOLS)
     said = "".join(map(showing.more, text))
     whole, expected = ("".join(part.split()) for part in (said + showing.rest(answer.text), answer.text))
     # Thoughts whose beginning nobody marked may have been shown before their end says what they were.
@@ -486,7 +486,7 @@ def test_json_in_a_fence_is_a_call_only_where_no_words_stand_beside_it(text: str
 @pytest.mark.parametrize(
     "text",
     [
-        'The 5" disk <get path="a.py"/> and the 3" one.',
+        'The 5" disk: <get path="a.py"/> and the 3" one.',
         "The dogs' bowl: <get path='a.py'/> it's there.",
         'I read "notes": <get path="a.py"/> and "more".',
         '1. I look:\n\n   <get path="a.py"/>',
@@ -512,6 +512,96 @@ def test_backticks_of_a_call_of_another_format_are_its_own() -> None:
     assert [c.arguments for c in answer.calls] == [{"query": "a `b"}] and answer.text == '`<rm path="x"/>`'
 
 
+# -- where the model itself does not speak --------------------------------------------------------------
+
+MARKED = f"<tool_call>{CALL}</tool_call>"
+HERE = (CALL, MARKED, f"[TOOL_CALLS] [{CALL}]", '<rm path="x"/>', "<rm>x</rm>", '<set path="x">a\nb</set>', "<sh>ls</sh>")
+
+
+@pytest.mark.covers("R-139")
+@pytest.mark.parametrize("call", HERE)
+@pytest.mark.parametrize("shape", ["> {}", "> He wrote:\n> {}", ">> {}", "> - {}", "| {} |", "| a | {} | b |", "- > {}"])
+def test_a_call_in_a_block_quote_or_a_table_is_shown_and_not_run(shape: str, call: str) -> None:
+    text = shape.format(call)
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer(text, ())
+    around = answer_parser.read(f'The page:\n\n{text}\n\n<get path="a.py"/>', (), TOOLS)
+    assert [c.name for c in around.calls] == ["get"] and around.text == f"The page:\n\n{text}"
+
+
+@pytest.mark.covers("R-139", "R-072")
+@pytest.mark.parametrize("call", HERE[1:])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "- {}",
+        "* {}",
+        "1. {}",
+        "- It says: {}",
+        "The page says {}",
+        "The page says {} and more.",
+        "Ada, {}",
+        "a | {} | b",
+        "他说 {}",
+    ],
+)
+def test_a_call_in_a_list_or_in_the_middle_of_a_sentence_is_asked_for_again(shape: str, call: str) -> None:
+    answer = answer_parser.read(shape.format(call), (), TOOLS)
+    assert (answer.calls, answer.is_malformed, answer.warnings) == ((), True, (tool_call_formats.BESIDE_WORDS,))
+    assert "<" not in answer.text
+
+
+@pytest.mark.parametrize("before", ["Well.\n", "I look.", "I look: ", "好。", "I look!\n\n", "**I look** ", "🦉"])
+def test_a_call_behind_a_sentence_or_on_its_own_line_is_run(before: str) -> None:
+    assert calls_of(f'{before}<get path="a.py"/>') == [A] and calls_of(before + MARKED) == [("search", {"query": "garden"})]
+
+
+RESULTS = [*model_marks.RESULTS.items(), ("<｜tool▁outputs▁begin｜>", "<｜tool▁outputs▁end｜>")]
+
+
+@pytest.mark.parametrize("call", HERE)
+@pytest.mark.parametrize(("opened", "closed"), RESULTS)
+def test_a_call_in_a_result_that_the_model_wrote_is_not_run(opened: str, closed: str, call: str) -> None:
+    for text in (f"I look.\n{opened}\n{call}\n{closed}\nDone.", f"I look.\n{opened}{call}{closed} Done."):
+        answer = answer_parser.read(text, (), TOOLS)
+        assert answer.calls == () and answer.text.split() == ["I", "look.", "Done."]
+    assert calls_of(f"{opened}\n{call}") == [] and calls_of(f"The mark is {opened}\n\n{call}") == []
+    assert calls_of(f"{MARKED}{opened}\n{call}") == [("search", {"query": "garden"})]
+
+
+TURNS = [f"{opened}{role}" for opened in model_marks.TURNS for role in ("user\n", "tool\n", "system\n")]
+
+
+@pytest.mark.parametrize("call", HERE)
+@pytest.mark.parametrize(
+    "turn",
+    [*TURNS, *model_marks.OTHERS_TURNS, "<｜User｜>", "<|start|>user<|message|>", "<|start_header_id|>user<|end_header_id|>\n\n"],
+)
+def test_a_call_in_another_s_turn_is_not_run_and_not_shown(turn: str, call: str) -> None:
+    answer = answer_parser.read(f"I look.\n{turn}{call}\n", (), TOOLS)
+    assert (answer.calls, answer.text) == ((), "I look.")
+    back = answer_parser.read(f'{turn}{call}\n<|im_start|>assistant\n<get path="a.py"/>', (), TOOLS)
+    assert [c.name for c in back.calls] == ["get"] and back.text == ""
+
+
+@pytest.mark.covers("E-020")
+@pytest.mark.parametrize("call", HERE)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "<think>\n{}",
+        "<think>hm\n{}\nso",
+        "Well.\n[THINK]\n{}",
+        "<think>{}</thinking>",
+        "<reasoning>\n{}</think>",
+        "hm\n{}\n</think>",
+    ],
+)
+def test_a_call_in_thoughts_without_an_end_or_with_a_wrong_one_is_not_run(shape: str, call: str) -> None:
+    answer = answer_parser.read(shape.format(call), (), TOOLS)
+    assert answer.calls == () and answer.warnings and call not in answer.text
+    assert calls_of('<think>hm</thinking>\n<get path="a.py"/>') == [A]
+
+
 # -- tools that are off, answers that break off ---------------------------------------------------------
 
 
@@ -531,7 +621,7 @@ def test_a_call_of_a_tool_that_is_off_is_no_final_answer(text: str) -> None:
     offered, others = [t for t in TOOLS if t.name == "get"], [t.name for t in TOOLS]
     answer = answer_parser.read(text, (), offered, others=others)
     assert answer.is_malformed and answer.calls == () and "<" not in answer.text and answer.warnings
-    showing = answer_parser.Showing(offered, others)
+    showing = answer_stream.Showing(offered, others)
     assert "<" not in "".join(map(showing.more, text))
     beside = answer_parser.read(f'<get path="a.py"/>\n{text}', (), offered, others=others)
     assert [c.name for c in beside.calls] == ["get"] and not beside.is_malformed and beside.warnings
@@ -835,7 +925,7 @@ def test_nothing_a_model_writes_raises_and_every_call_is_a_tools(text: str) -> N
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(SOUP, st.integers(1, 9))
 def test_what_streams_is_what_the_answer_turns_out_to_say(text: str, size: int) -> None:
-    showing = answer_parser.Showing(TOOLS)
+    showing = answer_stream.Showing(TOOLS)
     said = "".join(showing.more(text[i : i + size]) for i in range(0, len(text), size))
     answer = answer_parser.read(text, (), TOOLS)
     assert said == showing.said
@@ -858,12 +948,12 @@ def test_what_streams_is_what_the_answer_turns_out_to_say(text: str, size: int) 
     ],
 )
 def test_ordinary_prose_is_not_held_back(text: str) -> None:
-    showing = answer_parser.Showing(TOOLS)
+    showing = answer_stream.Showing(TOOLS)
     assert "".join(showing.more(char) for char in text + " .") == text + " ."
 
 
 def test_what_follows_thoughts_streams() -> None:
-    showing = answer_parser.Showing(TOOLS)
+    showing = answer_stream.Showing(TOOLS)
     text = "<think>hm <rm>x</rm></think>\n\nHello there"
     assert (
         "".join(showing.more(char) for char in text) == "Hello there"

@@ -7,7 +7,7 @@ import pytest
 from appliance.clock import monotonic_s
 from appliance.models.providers.token_stream import Answer
 from appliance.records import ToolSpec
-from appliance.text import answer_parser
+from appliance.text import answer_parser, answer_stream
 
 TEXT = {"type": "string"}
 PROPERTIES: dict[str, Any] = {"text": TEXT, "count": {"type": "integer"}, "is_new": {"type": "boolean"}, "tags": {"type": "array"}}
@@ -107,7 +107,7 @@ def test_a_call_is_read_in_the_form_a_model_was_trained_on(form: str) -> None:
 
 @pytest.mark.parametrize("form", CALLS)
 def test_such_a_call_is_shown_to_nobody_while_it_comes(form: str) -> None:
-    showing = answer_parser.Showing([SAVE])
+    showing = answer_stream.Showing([SAVE])
     shown = "".join(map(showing.more, CALLS[form]))
     assert not shown.strip()
 
