@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from appliance.text import charsets
+
 # What a property is called here; others that hold text are shown by their own name, and those with a dash or in HIDDEN not at all.
 NAMES = {
     "DTSTART": "Start",
@@ -116,37 +118,33 @@ def _facts(text: str) -> Iterator[Fact]:
     for line in _lines(text):
         if (found := PROPERTY.fullmatch(line)) is None:
             continue
-        given: dict[str, str] = {}
+        several: dict[str, list[str]] = {}
         for one in re.findall(r';((?:"[^"]*"|[^";])*)', found["given"]):
             name, equals, value = one.partition("=")
             key = name.upper() if equals else "TYPE"  # vCard 2.1 writes TEL;HOME
             if not equals and name.upper() in ("QUOTED-PRINTABLE", "BASE64"):
                 key = "ENCODING"
-            said = (value if equals else name).strip('"')
-            given[key] = f"{given[key]},{said}" if key in given else said
+            several.setdefault(key, []).append((value if equals else name).strip('"'))
+        given = {key: ",".join(values) for key, values in several.items()}
         value, encoding = found["value"], given.get("ENCODING", "").upper()
         if encoding in ("B", "BASE64"):
             continue
         if encoding == "QUOTED-PRINTABLE":
             data = quopri.decodestring(value.encode("utf-8", "replace"))
-            try:
-                value = data.decode(given.get("CHARSET", "utf-8"))
-            except (LookupError, UnicodeDecodeError):
-                value = data.decode("cp1252", "replace")
-            value = value.replace("\r\n", "\\n").replace("\n", "\\n")
+            value = charsets.decode(data, given.get("CHARSET", "utf-8")).replace("\r\n", "\\n").replace("\n", "\\n")
         yield Fact(found["name"].upper(), given, value)
 
 
 def _lines(text: str) -> Iterator[str]:
     """The lines of a file, those that were folded joined again."""
-    parts: list[str] = []
+    parts, is_quoted = list[str](), False
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if parts and line[:1] in (" ", "\t"):
             parts.append(line[1:])
-        elif parts and parts[-1].endswith("=") and "QUOTED-PRINTABLE" in parts[0].upper():
+        elif is_quoted and parts[-1].endswith("="):
             parts[-1] = parts[-1][:-1]
             parts.append(line)
         else:
             yield "".join(parts)
-            parts = [line]
+            parts, is_quoted = [line], "QUOTED-PRINTABLE" in line.upper()
     yield "".join(parts)

@@ -55,6 +55,8 @@ MAX_AUTHOR = 300  # characters
 CPU_S = 30  # for one file, in the child
 UNTITLED = ("untitled", "(anonymous)")  # what programs that make PDFs write for none
 MAX_ATTACHMENTS, MAX_PARTS = 200, 5000  # named of one mail, and looked at
+MAX_PAGES, MAX_OPERATIONS = 5000, 1_000_000  # of a PDF: 20 seconds' work; pages and forms may be named again and again
+OPERATION_BYTES = 8  # that the shortest operations take
 MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 # What parsers raise over broken input; anything else ends the child, and the parent says so.
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
@@ -137,7 +139,10 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
         origin, author = ("web", saved[1].decode("utf-8", "replace")) if saved else ("", "")
         return _check_reading(Reading(text, "text/html", reader, title, origin=origin, author=author), name)
     if form == "mail":
-        return _check_reading(_read_mail(data, reader), name)
+        try:
+            return _check_reading(_read_mail(data, reader), name)
+        except BadInput as error:
+            return as_bytes(name, f"{error.message}: kept as bytes", "message/rfc822", reader)
     try:
         text = _decode_text(data, form, charset)
     except (UnicodeDecodeError, LookupError) as error:
@@ -264,8 +269,11 @@ def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
         title = "" if title in UNTITLED else title
         parts: list[str] = []
         size = 0
-        for page in itertools.islice(document.pages, 5000):
-            parts.append(page.extract_text().strip())
+        count = _Counter(MAX_OPERATIONS, "operations in a PDF")
+        for page in itertools.islice(document.pages, MAX_PAGES):
+            content = page.get_contents()
+            count.take(len(content.get_data()) // OPERATION_BYTES if content is not None else 0)
+            parts.append(page.extract_text(visitor_operand_before=lambda *given: count.take(1)).strip())
             size += len(parts[-1].encode("utf-8", "replace"))
             if size > MAX_BODY_BYTES:
                 break  # too long whole: `_check_reading` says so
@@ -276,6 +284,18 @@ def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
     if not text:
         return as_bytes(name, "a PDF without any text (scanned?), kept as bytes", "application/pdf", reader)
     return _check_reading(Reading(text, "application/pdf", reader, title), name)
+
+
+class _Counter:
+    """So much work and no more; ValueError says which limit was met."""
+
+    def __init__(self, most: int, what: str) -> None:
+        self._left, self._limit = most, f"more than {most} {what}"
+
+    def take(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ValueError(self._limit)
 
 
 def _check_reading(found: Reading, name: str) -> Reading:

@@ -21,6 +21,7 @@ from appliance.text import html_text
 
 MAX_PARTS = 20_000  # in an archive
 MAX_UNPACKED_BYTES = 128 * 1024 * 1024  # of all parts that are read of one document
+MAX_CELLS = 1_000_000  # of a table: more would be more text than an entry holds
 MAX_SHEET_CHARS = 8_000_000  # of a sheet, more than an entry may hold
 MAX_REPEATS = 1000  # of a row or cell that is written once with a number
 MAX_FORMAT_CHARS = 255  # of a format of numbers, as Excel has it
@@ -203,6 +204,7 @@ class _Flow:
     def __init__(self) -> None:
         self._said: list[str] = []
         self._rows: list[list[str]] = []
+        self._cells = 0
         self._tables = 0
 
     def add(self, text: str) -> None:
@@ -231,13 +233,19 @@ class _Flow:
 
     def end_row(self, count: int = 1) -> None:
         if self._tables == 1 and self._rows and any(self._rows[-1]):
+            while not self._rows[-1][-1]:  # sheets are written as wide as they may become
+                self._rows[-1].pop()
+            self._cells += count * len(self._rows[-1])
+            if self._cells > MAX_CELLS:
+                raise ValueError(f"a table of more than {MAX_CELLS} cells")
             self._rows += [self._rows[-1]] * (count - 1)
 
     def end_table(self) -> Iterator[str]:
         self._tables -= 1
         if not self._tables:
-            yield from ("", *table(self._rows))
-            self._rows = []
+            yield ""
+            yield from table(self._rows)
+            self._rows, self._cells = [], 0
 
     def _take(self) -> str:
         said = "".join(self._said)

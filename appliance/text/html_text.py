@@ -2,11 +2,13 @@
 
 With `trafilatura` (extra `web.web_tools`) the main text of a page is found; without it, or where it finds nothing, every
 visible word is kept. Pure: bytes in, text out, and no network. Not promised: that a page made by scripts has
-any text. Parsers may take long over hostile input: `ingest.extract_process` runs this where a deadline can end it.
+any text. Words are found in time linear in the page, whatever its marks leave open; what finds the main text may take long over
+hostile input: `ingest.extract_process` runs this where a deadline can end it.
 """
 
 import re
-from html.parser import HTMLParser
+from collections import Counter
+from html import unescape
 
 from appliance.text import charsets
 
@@ -17,6 +19,13 @@ BREAKING = frozenset(
     "address article aside blockquote dd details div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li "
     "main nav ol p pre section summary table tr ul".split()
 )
+# Where markup begins. The end of a tag is the first ">" that stands in no value; a quote that is never closed holds nothing.
+MARKUP = re.compile(r"<(?:(?P<comment>!--)|(?P<other>[!?]|/(?![a-zA-Z]))|(?P<close>/?)(?P<name>[a-zA-Z][^\s/>]*+))")
+TAG_END = re.compile(r"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+>")
+COMMENT_END = re.compile(r"(?<=<!--)-?>|--!?>")
+OTHER_END = re.compile(">")
+CODE_END = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style")}
+MAX_INDENT = 12  # levels of lists that are shown as such
 HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
@@ -45,7 +54,6 @@ def page(data: bytes, charset: str = "", *, has_frame: bool = True) -> tuple[str
     source = decoded(data, charset)
     seen = _Page()
     seen.feed(source)
-    seen.close()
     title, text = seen.title(), seen.text()
     if has_frame and len(text) > MIN_CHARS and is_refined() and (main := _extract_main(source)) and len(main) * 10 > len(text):
         text = main  # a tenth or less of what is to be seen would not be the main text
@@ -61,15 +69,15 @@ def _extract_main(source: str) -> str:
     return str(trafilatura.extract(source, output_format="markdown", include_tables=True, include_comments=False) or "")
 
 
-class _Page(HTMLParser):
+class _Page:
     """Collects what a reader would see."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self._parts: list[str] = []
         self._title: list[str] = []
         self._heading: list[str] = []
         self._hidden: list[str] = []
+        self._hidden_counts = Counter[str]()
         self._is_title = self._is_first_heading = False
         self._pre = self._lists = 0
         self._tables: list[int] = []  # of each table that is open, how many rows it has
@@ -84,13 +92,37 @@ class _Page(HTMLParser):
         lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def feed(self, source: str) -> None:
+        """Read a whole page. Markup that has no end reaches to the end of the page."""
+        at = 0
+        while found := MARKUP.search(source, at):
+            self._read_words(source[at : found.start()])
+            if found["comment"] or found["other"]:
+                end = (COMMENT_END if found["comment"] else OTHER_END).search(source, found.end())
+            else:
+                end = TAG_END.match(source, found.end())
+            if end is None:
+                return
+            at, tag = end.end(), (found["name"] or "").lower()
+            if found["close"]:
+                self._close_tag(tag)
+            elif tag:
+                self._open_tag(tag)
+            if tag in CODE_END and not found["close"]:  # nothing in it is markup but its own end
+                if (close := CODE_END[tag].search(source, at)) is None:
+                    return
+                at = close.start()
+        self._read_words(source[at:])
+
+    def _open_tag(self, tag: str) -> None:
         self._is_title = tag == "title" and not self._title  # a title that was never closed ends here
         if self._hidden or tag in UNSEEN:
             if tag in UNSEEN:
                 self._hidden.append(tag)
-            elif tag == "body" and "head" in self._hidden:
+                self._hidden_counts[tag] += 1
+            elif tag == "body" and self._hidden_counts["head"]:
                 self._hidden.clear()  # a head that was never closed
+                self._hidden_counts.clear()
             return
         if tag in BREAKING:
             self._break_lines(1 if tag in ("li", "tr", "dt", "dd") else 2)
@@ -98,7 +130,7 @@ class _Page(HTMLParser):
             self._parts.append(f"{HEADINGS[tag]} ")
             self._is_first_heading = not self._heading
         elif tag == "li":
-            self._parts.append(f"{'  ' * max(0, self._lists - 1)}- ")
+            self._parts.append(f"{'  ' * min(MAX_INDENT, max(0, self._lists - 1))}- ")
         elif tag in ("ul", "ol"):
             self._lists += 1
         elif tag == "pre":
@@ -113,12 +145,14 @@ class _Page(HTMLParser):
         elif tag in ("td", "th"):
             self._parts.append("| " if len(self._parts) == self._row else " | ")
 
-    def handle_endtag(self, tag: str) -> None:
+    def _close_tag(self, tag: str) -> None:
         if tag == "title":
             self._is_title = False
         if self._hidden:
-            if tag in self._hidden:
-                del self._hidden[len(self._hidden) - 1 - self._hidden[::-1].index(tag) :]
+            inner = ""
+            while self._hidden_counts[tag] and inner != tag:
+                inner = self._hidden.pop()
+                self._hidden_counts[inner] -= 1
             return
         if tag in HEADINGS:
             self._is_first_heading = False
@@ -134,7 +168,10 @@ class _Page(HTMLParser):
         if tag in BREAKING:
             self._break_lines(1 if tag in ("li", "tr", "dt", "dd") else 2)
 
-    def handle_data(self, data: str) -> None:
+    def _read_words(self, source: str) -> None:
+        data = unescape(source)
+        if not data:
+            return
         if self._is_title:
             self._title.append(data)
         elif not self._hidden:
