@@ -53,6 +53,7 @@ LOG = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 SEND_S = 30  # for a peer to take what it is sent
 ACCEPT_PAUSE_S = 0.2
+LEAST_OF_ONE = 4  # connections of one person: what a page in a browser needs
 MIN_SILENT = 4  # connections whose request is still coming
 MAX_LOGGED = 200  # characters of a path
 SAFE = ("GET", "HEAD")
@@ -223,7 +224,9 @@ class HttpServer:
         with self._guard:
             heard = [one for one in self._open if one.is_heard]
             of_one = sum(one.person == person for one in heard) if person else 0
-            if of_one >= self._max_of_one or len(heard) >= self._max_connections - self._max_silent:
+            free = self._max_connections - self._max_silent - len(heard)
+            # As many stay free as one person has: whoever comes next has a place, whoever acts together.
+            if free <= 0 or (person and (of_one >= self._max_of_one or of_one >= max(free, LEAST_OF_ONE))):
                 raise Busy("too many connections are open", hint="close other windows of this page, or try again in a moment")
             caller.person, caller.is_heard = person, True
 
