@@ -24,6 +24,7 @@ WALLS = """\
 models.providers: errors records clock text runtime.http_client runtime.host_lookup models.gguf models.providers
 channels.rpc: errors records clock store runtime policy sessions knowledge ingest agent channels
 tui: errors records clock runtime text.invisible tui
+language: errors records clock text language
 """
 # Who may import an outside package. The standard library is free except where it would be a side door. Records are msgspec
 # Structs, which `msgspec.structs` changes and takes apart; its namesakes of dataclasses raise TypeError for them, so each place
@@ -77,7 +78,7 @@ text.references: regex
 text.edits: regex
 text.gitignore: pathspec
 text.html_text: trafilatura
-agent.planning.spelling: spellchecker
+language.planning.spelling: spellchecker
 language.times.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography

@@ -15,27 +15,25 @@ from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
-from appliance.agent.guide import Guide
 from appliance.agent.instruction_echo import InstructionEcho
 from appliance.agent.loop_state import WORK, Talk, with_fresh_ids
 from appliance.agent.loop_state import Limits as Limits
 from appliance.agent.loop_state import Work as Work
-from appliance.agent.planning.claim_guard import ClaimGuard
-from appliance.agent.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
 from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
-from appliance.agent.work_guide import WorkGuide
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.language.answer_kinds import says_what_is_asked
+from appliance.language.planning.claim_guard import ClaimGuard
+from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
+from appliance.language.program_or_model import MessagePlanner
 from appliance.language.sentence_stream import SentenceStream
+from appliance.language.work_planner import WorkPlanner
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
-from appliance.prompt.packet import Packets, strip_notes
+from appliance.prompt.packet import Packets
 from appliance.prompt.packet_types import Packet, Plain, Scene
-from appliance.prompt.roles import CHAT as CHAT
-from appliance.prompt.roles import DIRECT
-from appliance.prompt.roles import Role as Role
+from appliance.prompt.roles import CHAT, DIRECT, HEARTBEAT, Role
 from appliance.records import (
     Ask,
     Cancel,
@@ -61,6 +59,7 @@ from appliance.records import (
 from appliance.runtime import hook_points, log
 from appliance.text import answer_parser, answer_stream
 from appliance.text.answer_parser import Answer
+from appliance.text.quoted_notes import strip_notes
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
@@ -90,7 +89,7 @@ class Agent:
         limits: Limits,
         dispatch: Dispatch | None = None,
         budget: Budget | None = None,
-        make_guide: Callable[[], WorkGuide] | None = None,
+        make_guide: Callable[[], WorkPlanner] | None = None,
     ) -> None:
         """`make_guide` makes what decides in place of tiny and small models; without it every model has the full loop."""
         self._make_guide = make_guide
@@ -104,7 +103,7 @@ class Agent:
         self.hooks = packets.hooks
 
     @cached_property
-    def _guide(self) -> WorkGuide:
+    def _guide(self) -> WorkPlanner:
         """Made for the first message to a tiny or small model: files of four languages are read for it."""
         assert self._make_guide is not None
         return self._make_guide()
@@ -487,14 +486,14 @@ class Agent:
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:
             return Say(talk.messages[-1].content)
         if talk.is_work:
-            return guide.plan_work(tier, talk.role.name, strip_notes(talk.prompt))
+            return guide.plan_work(tier, strip_notes(talk.prompt), is_list=talk.role.name == HEARTBEAT)
         plan = guide.plan(tier, talk.messages, self._packets.override)
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
     def _tier_of(self, routes: Sequence[Route], work: Work) -> Tier:
         return self.limits.tier(routes[0]) if routes and work.tools is None and self._make_guide is not None else "able"
 
-    def _run_plan(self, talk: Talk, guide: Guide, plan: Plan) -> Generator[Step, None, Verdict]:
+    def _run_plan(self, talk: Talk, guide: MessagePlanner, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
         while isinstance(plan, Do) or (isinstance(plan, Grounded) and plan.after is not None):
             if isinstance(plan, Grounded):
@@ -537,7 +536,7 @@ class Agent:
             return Verdict(True, stop_conditions.CANNOT, outcome, text)
         return Verdict(True, stop_conditions.DONE, "ok")
 
-    def _answer_grounded(self, talk: Talk, plan: Grounded, guide: Guide) -> Generator[Step, None, str]:
+    def _answer_grounded(self, talk: Talk, plan: Grounded, guide: MessagePlanner) -> Generator[Step, None, str]:
         """The model's sentence where the notes support it, else the notes' own."""
         talk.plain = plan.chat
         try:

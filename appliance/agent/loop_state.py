@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from appliance.agent import stop_conditions
 from appliance.agent.dispatch import Effects
 from appliance.agent.dispatch import Scene as Commands
-from appliance.agent.planning.plans import Chat
 from appliance.agent.stop_conditions import Past
 from appliance.clock import new_id
+from appliance.language.planning.plans import Chat
 from appliance.policy.modes import FREE
 from appliance.prompt.packet_types import Packet, Scene
 from appliance.prompt.roles import CHAT, Role

@@ -25,6 +25,7 @@ from appliance.channels.named_timezones import find_timezone
 from appliance.errors import NotFound, OwlError
 from appliance.ingest import prompt_documents
 from appliance.ingest.document_methods import read_text
+from appliance.language.planning import own_names
 from appliance.runtime import paths
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
@@ -40,8 +41,8 @@ MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
     LANGUAGE: ("USER", "- Language: "),
-    "person": ("USER", prompt_documents.PERSON_LINE),
-    "assistant": ("IDENTITY", prompt_documents.ASSISTANT_LINE),
+    "person": ("USER", own_names.PERSON_LINE),
+    "assistant": ("IDENTITY", own_names.ASSISTANT_LINE),
     PLACE: ("USER", "- Place or time zone: "),
     "help": ("USER", "- Wants help with: "),
     "tone": ("SOUL", "- How to speak: "),

@@ -31,7 +31,6 @@ ALWAYS = tuple(name for name in ORDER if name != GROUP)
 SHIPPED = (*ALWAYS, "HEARTBEAT", LAST)
 OF_CONTEXTS = {"users": "USER", "groups": GROUP}  # the document that a person's or group's own folder may have
 # Lines that the first interview writes, of USER and of IDENTITY.
-PERSON_LINE, ASSISTANT_LINE = "- To be called: ", "- Your name: "
 OF_ROLES = ("SOUL", "IDENTITY")  # the documents that a role's own folder may have
 ROLES = "roles"
 # Never the assistant's to change, whatever front matter says; the first interview alone writes IDENTITY and removes BOOTSTRAP.

@@ -159,6 +159,20 @@ class Search:
         self.passages = passages or Passages(store)
         self._names = names
 
+    def find_passages(
+        self, query: str, *, limit: int, without: Sequence[str], has_meaning: bool = True, chars: int = 0
+    ) -> list[Hit]:
+        """The best passages of entries, at most two of one, each with the text around it up to so many characters."""
+        looks = Looks(snippet_chars=chars, per_item=2, has_context=True) if chars else Looks()
+        return self.find(query, limit=limit, has_documents=False, without=without, has_meaning=has_meaning, looks=looks)
+
+    def count_passages(self) -> int:
+        return self.passages.counts().chunks
+
+    def frequencies(self, words: Iterable[str]) -> dict[str, int]:
+        """In how many passages each of these words is, in any of its forms."""
+        return self.passages.frequencies(words)
+
     def find(
         self,
         query: str,

@@ -1,1 +1,1 @@
-"""What a sentence of a person means: times, requests, kinds of questions; a language is one file of `languages/`."""
+"""What a sentence of a person means, and what is done about it; a language is one file of `languages/`."""

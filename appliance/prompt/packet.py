@@ -34,6 +34,7 @@ from appliance.runtime.settings import Budget, Prompt
 from appliance.sessions.history import Owner, is_one_of, label
 from appliance.text import tokens
 from appliance.text.fences import foreign, quoted, safe
+from appliance.text.quoted_notes import NOTE, NOTES, QUESTION, strip_notes
 from appliance.text.tokens import Table
 
 # Wording and order were tried on the bundled model: identity first, short sentences, the note right before
@@ -62,10 +63,7 @@ CALLING = (
     "If you need another note, or should keep something, answer with one line of JSON only, like "
     '{"name": "TOOL", "arguments": {"NAME": "VALUE"}}. Tools:'
 )
-NOTES = "Notes:"
-QUESTION = "\n\nQuestion: "
 HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
-NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
 # Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
 CONTEXT_TOKENS = 60  # that the lines of `message_context` may take beside what is counted
 SKILLS = "Skills. To use one, first read its location, skill://NAME:"
@@ -364,14 +362,6 @@ def _fence_message(message: Message) -> Message:
 def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:
     """What the filters gave, without what is no part."""
     return tuple(part for part in given if isinstance(part, Part))
-
-
-def strip_notes(prompt: str) -> str:
-    """What a person said, without the notes that a chat's message carries before it."""
-    notes, mark, question = prompt.partition(QUESTION)
-    first, *lines = notes.split("\n")
-    is_ours = bool(mark) and first == NOTES and bool(lines) and all(NOTE.fullmatch(line) for line in lines)
-    return question if is_ours else prompt
 
 
 def _count_chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) -> int:

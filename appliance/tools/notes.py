@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from appliance.agent.toolbox import Caller, tool
-from appliance.ingest import note_lines
 from appliance.ingest.own_documents import NOTES, Documents
 from appliance.runtime.signatures import Range
+from appliance.text import list_ends
 
 TITLE_WORDS = 6
 Name = Annotated[str, Range(1, 300), "the file below box/, such as notes/garden.md"]
@@ -31,7 +31,7 @@ def write_note(
 def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
     """Add lines to the end of a note, in the form it has: a list gets items."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: note_lines.added(body, lines), caller.run)
+    path = documents.change_note(name, lambda body: list_ends.added(body, lines), caller.run)
     return f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
 
 
@@ -39,7 +39,7 @@ def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller
 def shorten_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
     """Take lines off the end of a note again; refused where it does not end in them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: note_lines.taken_off(body, lines), caller.run)
+    path = documents.change_note(name, lambda body: list_ends.taken_off(body, lines), caller.run)
     return f"Took off the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
 
 

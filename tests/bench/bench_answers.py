@@ -19,9 +19,9 @@ from typing import Any
 import figures
 from bench_hello import EMBEDDING, serving
 
-from appliance.agent.planning.plans import Chat, Do, Grounded, Plan, Say
-from appliance.agent.work_guide import WorkGuide
 from appliance.knowledge.search import Search
+from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say
+from appliance.language.work_planner import WorkPlanner
 from appliance.records import Message
 from appliance.service import small_models
 
@@ -56,7 +56,7 @@ def judge(plan: Plan, row: Mapping[str, Any]) -> str:
     return kind + ("+" if is_held else "-")
 
 
-def asked(guide: WorkGuide, row: Mapping[str, Any]) -> Plan:
+def asked(guide: WorkPlanner, row: Mapping[str, Any]) -> Plan:
     """The plan for a question, in a conversation that began with `before` where it has one."""
     messages = []
     if before := row.get("before"):

@@ -24,8 +24,8 @@ from typing import Any
 import figures
 from process import clean_environ
 
-from appliance.agent.guide import SAMPLING
 from appliance.clock import monotonic_s, new_id, now_ms
+from appliance.language.program_or_model import SAMPLING
 from appliance.models import catalogue, gguf
 from appliance.models.providers.llama_library import BATCH, SPIN_ROUNDS
 from appliance.models.tiers import SMALL, TINY

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from appliance.agent.planning.plans import SAMPLING, SYSTEM, Chat
 from appliance.language.languages import Languages, words_in
+from appliance.language.planning.plans import SAMPLING, SYSTEM, Chat
 from appliance.language.router import Router
 from appliance.models.providers.encoder import Encoder
 from appliance.models.providers.llama import Llama, Options

@@ -4,9 +4,9 @@ from datetime import datetime
 
 import pytest
 
-from appliance.agent.planning import computed
 from appliance.language import arithmetic, dates, units
 from appliance.language.languages import Languages
+from appliance.language.planning import computed
 from appliance.language.router import Router
 
 LANGUAGES = Languages()

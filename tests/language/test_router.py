@@ -8,9 +8,9 @@ import pytest
 from appliance.errors import BadInput
 from appliance.language import arithmetic
 from appliance.language.languages import Languages
+from appliance.language.planning.task_arguments import task_arguments
 from appliance.language.router import COURTESIES, EFFECTS, LAST, ORDER, Router
 from appliance.language.sentence_templates import compiled, whole_expression
-from appliance.language.task_arguments import task_arguments
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from appliance.agent.planning import clock_plans
 from appliance.language import world_clock
 from appliance.language.languages import Languages
+from appliance.language.planning import clock_plans
 from appliance.language.router import Router
 
 LANGUAGES = Languages()

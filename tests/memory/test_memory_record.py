@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput, OwlError, TooLarge
-from appliance.memory.duplicates import find_same, is_same
+from appliance.language.duplicates import find_same, is_same
 from appliance.memory.extraction import extract_candidates, title_of
 from appliance.memory.memory_record import (
     MemoryRecord,

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from test_guide import ask, text_of  # noqa: F401
+from test_program_or_model import ask, text_of  # noqa: F401
 
 from appliance.errors import BadInput
 from appliance.language.languages import Languages

@@ -1,0 +1,320 @@
+"""Effects that a person asks for in so many words, as plans: what to keep, tasks, reminders and notes, made and changed.
+
+Each plan is one call of a tool, or one that looks the thing up first. What is not there, or could be several, is said so.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from appliance.clock import new_id
+from appliance.errors import BadInput
+from appliance.language import items, word_forms
+from appliance.language.language_files import alternatives
+from appliance.language.languages import words_in
+from appliance.language.planning import errands, said_facts
+from appliance.language.planning.named_notes import NamedNotes
+from appliance.language.planning.note_additions import Additions
+from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
+from appliance.language.planning.reminder_plans import Reminders, meant_text
+from appliance.language.planning.task_arguments import task_arguments
+from appliance.language.ports import Notes
+from appliance.language.router import REMINDING, Intent, Router
+from appliance.language.times import recurrence, time_expression, timezones
+from appliance.records import Outcome, ToolCall
+from appliance.text.references import display
+
+# What may be asked again at its times.
+LOOKED_UP = ("time", "date", "week", "day_of", "days_until", "list_note", "tasks", "reminders", "memories", "search", "about")
+MEMORIES = "memory://notes/"
+MOST_ASKED = 5  # tasks of which it is asked which one is done, where somebody only says that it is
+NAMED = 0.66  # share of the words that say what is done, which the name of a task must have
+RAISED = {"priority_up": "high", "priority_down": "low"}
+
+
+class Effects:
+    """Makes the plans of effects; `ignored` are words that name nothing."""
+
+    def __init__(self, router: Router, entries: Notes, now: Callable[[], datetime]) -> None:
+        self._router = router
+        self._now = now
+        self._entries = entries
+        self._ignored = router.languages.function_words()
+        self.notes = NamedNotes(entries, self._ignored)
+        self.additions = Additions(entries, self.notes)
+        self.reminders = Reminders(router, now, self._ignored)
+
+    def make(self, scene: Scene, intent: Intent) -> Plan | None:
+        """The plan of an effect, None for an intent that is none."""
+        make = MAKERS.get(intent.name)
+        return None if make is None else make(self, scene, intent)
+
+    def stored_memories(self) -> list[tuple[str, str]]:
+        """What the person asked to be remembered, oldest first: references and texts."""
+        lines = self._entries.list_lines(MEMORIES, limit=500)
+        found = [entry for line in lines if (entry := self._entries.find(line.ref)) is not None and entry.body.strip()]
+        return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
+
+    def _remember_fact(self, scene: Scene, intent: Intent) -> Plan:
+        text = intent.language.without_closing(intent.parts.get("fact") or intent.parts["clause"])
+        return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
+
+    def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := meant_text(scene, intent)):
+            return None
+        return self._remember_fact(scene, replace(intent, parts={"fact": intent.language.without_opening(text)}))
+
+    def _note_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := meant_text(scene, intent)):
+            return None
+        return self._write_note(scene, replace(intent, parts={"body": intent.language.without_opening(text)}))
+
+    def _add_task(self, scene: Scene, intent: Intent) -> Plan:
+        if "second" in intent.parts:
+            given = [{"task": intent.parts[key]} for key in ("task", "second")]
+            first, second = (replace(intent, parts=parts, context="") for parts in given)
+            return both(self._add_task(scene, first), lambda: self._add_task(scene, second))
+        named = items.tasks(intent.parts["task"], intent.language, is_several="several" in intent.parts)
+        if len(named) > 1:
+            return self._add_each(scene, intent, named)
+        text, level = intent.parts["task"], intent.language.level(intent.parts.get("level", ""))
+        for name in ("urgency", "urgent") if not level else ():
+            found = intent.language.expression(name).search(text)
+            if found is not None and not level and (said := intent.language.level(found["level"])):
+                text, level = text[: found.start()], said
+        if intent.context and set(words_in(text)) & (intent.language.words["again"] | intent.language.words["unnamed"]):
+            text = f"{text} ({intent.context.strip(' .!')})"  # "buying some": what is in what was said around it
+        arguments = task_arguments(text) | ({"priority": level} if level else {})
+        is_errand = errands.is_errand(arguments["name"], self._router)
+
+        def told(outcome: Outcome) -> Plan:
+            said = answer_of(outcome, intent)
+            return errands.without_hint(said, outcome) if is_errand else said  # no worker would do it
+
+        return Do(ToolCall(new_id(), "create_task", arguments), told)
+
+    def _add_each(self, scene: Scene, intent: Intent, named: Sequence[str]) -> Plan:
+        """A task for each thing, with what else was said of them."""
+        kept = {key: value for key, value in intent.parts.items() if key not in ("task", "several")}
+        ones = [replace(intent, parts={**kept, "task": one}, context="") for one in named]
+        return all_of([lambda one=one: self._add_task(scene, one) for one in ones])  # type: ignore[misc]
+
+    def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := meant_text(scene, intent)):
+            return None
+        is_several = items.says_several(intent.text, intent.language)
+        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several)
+        several = {"several": "yes"} if is_several else {}
+        return self._add_task(scene, replace(intent, parts={**intent.parts, **several, "task": text}, context=""))
+
+    def _append(self, scene: Scene, intent: Intent) -> Plan | None:
+        """More for a note; things for a list that is no note are tasks."""
+
+        def as_tasks() -> Plan | None:
+            if not self._is_of_tasks(intent):
+                return None
+            return self._add_each(scene, intent, items.listed(intent.parts["items"], intent.language))
+
+        return self.additions.append(intent, as_tasks)
+
+    def _is_of_tasks(self, intent: Intent) -> bool:
+        """Whether the list that is named may be that of the tasks, as the shopping list is where no note is called so."""
+        return set(words_in(intent.parts["title"])) & intent.language.words["todo"] != set()
+
+    def _append_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        if not (text := meant_text(scene, intent)):
+            return None
+        is_several = items.says_several(intent.text, intent.language)
+        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several).strip(" .!")
+        return self._append(scene, replace(intent, parts={**intent.parts, "items": text}, context=""))
+
+    def _recurring(self, scene: Scene, intent: Intent) -> Plan:
+        """A request that is put again at its times; only one that the program itself answers then."""
+        now = self._now()
+        at_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
+        try:
+            found = time_expression.split(intent.text, intent.language.lexicon, at_ms, zone)
+        except BadInput:
+            return Say(intent.language.say("no_recurring"))
+        query = intent.parts["query"] if "query" in intent.parts and intent.language.name == "en" else found.text
+        told = re.match(rf"(?:\W*\b(?:{'|'.join(intent.language.words['tell'])})\b)*[\s,:-]*", query, re.IGNORECASE)
+        query = query[told.end() :] if told is not None else query
+        if found.rule is None or found.rule.kind == "once" or self._router.cue(query, LOOKED_UP) is None:
+            return Say(intent.language.say("no_recurring"))
+        when = recurrence.written(found.rule)
+        call = tool_call("create_schedule", name=query[:60], frequency=when, description=query, action="message")
+        return Do(call, lambda outcome: answer_of(outcome, intent))
+
+    def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
+
+    def _drop_task(self, scene: Scene, intent: Intent) -> Plan:
+        return self._with_task(intent, lambda task: tool_call("delete_task", id=task["id"]))
+
+    def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
+        level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
+        what = intent.parts["what"]
+        if intent.context and not word_forms.content_words(what, self._ignored):  # "that task"
+            intent = replace(intent, parts={**intent.parts, "what": intent.context})
+        return self._with_task(
+            intent,
+            lambda task: tool_call("update_task", id=task["id"], priority=level),
+            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
+        )
+
+    def _change_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        """What a request points to with what is said around it: "the ferry is booked, mark that as done"."""
+        if not word_forms.content_words(intent.context, self._ignored):
+            return None
+        name = {"done_it": "done", "cancel_it": "cancel", "priority_it": "priority"}[intent.name]
+        return self.make(scene, replace(intent, name=name, parts={**intent.parts, "what": intent.context}))
+
+    def is_listed(self, intent: Intent) -> Plan:
+        """Whether something is on the list already."""
+        what = intent.parts["what"]
+
+        def told(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(one["name"], one["name"]) for one in (outcome.data or {}).get("tasks", ())]
+            found = self._find_meant(what, known, least=NAMED)
+            return Say(
+                intent.language.say("on_list", text="; ".join(found)) if found else intent.language.say("no_task", text=what)
+            )
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), told)
+
+    def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
+        """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
+        what = " ".join(intent.parts[key] for key in ("what", "deed") if key in intent.parts)
+        what = intent.language.expression("acquired").sub("", what)
+        is_abroad = intent.language.name != self._router.languages.english.name
+        if is_abroad and "what" in intent.parts:  # "gewechselt" is no form of "wechseln lassen" that is known
+            what = intent.parts["what"]
+
+        def chosen(outcome: Outcome) -> Plan:
+            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            found = self._find_meant(what, [(one["name"], one) for one in tasks], least=NAMED)
+            if 1 < len(found) <= MOST_ASKED:
+                return _ask_which(intent, found)
+            if len(found) != 1:
+                return otherwise()
+            if "deed" in intent.parts:
+                return ask_back(intent.language, "sure_done", what=found[0]["name"])
+            return Do(tool_call("finish_task", id=found[0]["id"]), lambda done: answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _with_task(
+        self,
+        intent: Intent,
+        make: Callable[[Mapping[str, Any]], ToolCall],
+        said: Callable[[Mapping[str, Any]], Plan] | None = None,
+    ) -> Plan:
+        """The one open task that is meant, looked up first."""
+        what = intent.parts["what"]
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
+            found = self._find_meant(what, known, number="id")
+            if not found:
+                return Say(intent.language.say("no_task", text=what))
+            if len(found) > 1:
+                return _ask_which(intent, found)
+            task = found[0]
+            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _cancel_reminder(self, scene: Scene, intent: Intent) -> Plan:
+        what = intent.parts.get("what", "")
+
+        def chosen(outcome: Outcome) -> Plan:
+            if outcome.is_error:
+                return answer_of(outcome, intent)
+            known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
+            found = self._find_meant(what, known) if what else [one for _, one in known]
+            if not found:
+                return Say(intent.language.say("no_reminder", text=what or "…"))
+            if len(found) > 1:
+                lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
+                return ask_which(intent, lines)
+            return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+
+    def _forget_memory(self, scene: Scene, intent: Intent) -> Plan:
+        what = intent.parts["what"]
+        found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
+        if not found:
+            said = said_facts.meant(what, said_facts.told(scene, partial(said_facts.cue, self._router)), self._ignored)
+            return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent)
+        if len(found) > 1:
+            return ask_which(intent, [f"- {text} [{display(ref)}]" for ref, text in found[:8]])
+        ref, text = found[0]
+
+        def told(outcome: Outcome) -> Plan:
+            return answer_of(outcome, intent) if outcome.is_error else Say(intent.language.say("forgotten", text=text))
+
+        return Do(tool_call("context_delete", path=display(ref)), told)
+
+    def _offer_drop(self, intent: Intent) -> Plan:
+        """What was never asked to be remembered may be a task that is open: "forget about the vicar"."""
+        what = intent.parts["what"]
+
+        def told(outcome: Outcome) -> Plan:
+            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            found = self._find_meant(what, [(one["name"], one["name"]) for one in tasks], least=NAMED)
+            if len(found) == 1:
+                return ask_back(intent.language, "sure_drop_task", what=found[0])
+            return Say(intent.language.say("no_memory", text=what))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), told)
+
+    def _find_meant(self, what: str, known: Sequence[tuple[str, Any]], number: str = "", least: float = 0.5) -> list[Any]:
+        """Those of the known things that hold most of the words that name one; several when nothing tells them apart."""
+        if number and (found := re.fullmatch(rf"(?:{alternatives('task_number')}|#)?\s*(\d{{1,9}})", what.strip(), re.IGNORECASE)):
+            return [one for _, one in known if one[number] == int(found[1])]
+        words = word_forms.content_words(what, self._ignored) or word_forms.content_words(what, ())
+        counts = [(sum(word_forms.has_stem(word_forms.stem(word), text) for word in words), one) for text, one in known]
+        most = max((count for count, _ in counts), default=0)
+        return [one for count, one in counts if count == most] if most and most >= len(words) * least else []
+
+    def _write_note(self, scene: Scene, intent: Intent) -> Plan:
+        body, title = intent.parts["body"], intent.parts.get("title", "")
+        return Do(tool_call("write_note", text=body, title=title), lambda outcome: answer_of(outcome, intent))
+
+
+Maker = Callable[[Effects, Scene, Intent], Plan | None]
+MAKERS: Mapping[str, Maker] = {
+    "remember": Effects._remember_fact,
+    "task": Effects._add_task,
+    **dict.fromkeys(REMINDING, lambda self, scene, intent: self.reminders.set(scene, intent)),
+    **dict.fromkeys(("remind_it", "remind_before"), lambda self, scene, intent: self.reminders.set_that(scene, intent)),
+    "task_it": Effects._add_that,
+    "remember_it": Effects._remember_that,
+    "note_it": Effects._note_that,
+    **dict.fromkeys(("done_it", "cancel_it", "priority_it"), Effects._change_that),
+    "recurring": Effects._recurring,
+    "done": Effects._finish_task,
+    "drop_task": Effects._drop_task,
+    **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
+    "cancel": Effects._cancel_reminder,
+    "forget": Effects._forget_memory,
+    **dict.fromkeys(("note", "titled_note"), Effects._write_note),
+    "append": Effects._append,
+    "append_bare": Effects._append,
+    "append_it": Effects._append_that,
+    "append_maybe": lambda self, scene, intent: self.additions.append_perhaps(intent),
+}
+
+
+def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
+    """Which of these tasks is meant."""
+    return ask_which(intent, [f"{one['id']}. {one['name']}" for one in tasks[:8]])

@@ -1,0 +1,279 @@
+"""What "cancel that", "make it 9 instead" and "mark it done" mean: the last effect of a conversation, and its change.
+
+The last effect is read from the calls and results that the conversation recorded, never from what a model said. What was made is
+looked up before it is changed, so that nothing is done to a thing that is gone. Only a recent effect is meant: one of the turn
+before, or of a few turns before when it is asked for in so many words.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from appliance.errors import BadInput
+from appliance.language import items, word_forms
+from appliance.language.languages import words_in
+from appliance.language.planning import errands
+from appliance.language.planning.note_additions import Additions
+from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
+from appliance.language.planning.reminder_plans import Reminders, refused
+from appliance.language.planning.task_arguments import task_arguments
+from appliance.language.router import LAST, Intent
+from appliance.language.times import changes, recurrence
+from appliance.language.times.recurrence import Rule
+from appliance.language.times.time_expression import TimeExpression
+from appliance.language.times.timezones import LOCAL
+from appliance.records import Message, Outcome, ToolCall
+from appliance.text.references import display
+
+MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
+CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
+MOST_TURNS = 3  # of the person since the effect
+ENDED = {"finish_task": "done", "delete_task": "drop_task", "delete_schedule": "cancel"}
+FAILED = '{"is_error"'
+KEPT = re.compile(r"\bmemory:/{1,2}\S+")
+FILE = re.compile(r"\bbox/\S+?\.md\b")
+ADDED = re.compile(r"\bAdded task (\d+):")  # how the result of create_task begins
+
+
+class Effect(Struct, frozen=True):
+    """A call that changed something, and what the tool said. `turns`: how often the person spoke since."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str
+    turns: int
+    before: "tuple[Effect, ...]" = ()  # the others of the same turn, the newest first
+
+
+def last_effect(messages: Sequence[Message], sender: str = "") -> Effect | None:
+    """The newest effect of a conversation that `sender` may still mean; None when there is none, or another person asked for it."""
+    results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
+    turns = 1
+    found: list[Effect] = []
+    for at, message in reversed([*enumerate(messages)]):
+        for call in reversed(message.tool_calls):
+            said = results.get(call.id, "")
+            if call.name in MADE + CHANGED and said and not said.startswith(FAILED):
+                if not is_of(sender, messages[:at]):
+                    return None
+                found.append(Effect(call.name, call.arguments, said, turns))
+        if found and message.role == "user":
+            return replace(found[0], before=tuple(found[1:]))
+        turns += message.role == "user"
+        if turns > MOST_TURNS + 1:
+            break
+    return replace(found[0], before=tuple(found[1:])) if found else None
+
+
+def pointing(effect: Effect | None) -> tuple[str, ...]:
+    """The intents with which the message right behind an effect may mean it."""
+    if effect is None or effect.turns != 1:
+        return ()
+    left_out = (
+        {"more_it", "also_it"} if effect.tool == "remember" else {"and_fact", "more_it" if effect.tool in ENDED else "also_it"}
+    )
+    return tuple(name for name in LAST if name not in left_out)
+
+
+def again(intent: Intent, effect: Effect) -> Intent:
+    """The same for another thing, where the last effect ended or removed one: "the screws too"."""
+    name = ENDED.get(effect.tool, "")
+    more = intent.parts.get("more", "")
+    return replace(intent, name=name, parts={"what": more}) if name and more and effect.turns == 1 else intent
+
+
+class References:
+    """Plans for what points to the last effect."""
+
+    def __init__(self, now: Callable[[], datetime], additions: Additions, reminders: Reminders) -> None:
+        self._now = now
+        self._additions = additions
+        self._reminders = reminders
+
+    def make(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """The plan of an intent that points to an effect; None where it can have nothing to do with it."""
+        make = MAKERS.get(intent.name)
+        return None if make is None else make(self, scene, intent, effect)
+
+    def _undo(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """What the last turn did is taken back, all of it or what is named ("not the eggs"), the newest first."""
+        ones = (effect, *effect.before)
+        if what := intent.parts.get("what", ""):
+            stems = [word_forms.stem(word) for word in word_forms.content_words(what, ())]
+            said = [" ".join(map(str, one.arguments.values())) for one in ones]
+            named = [one for one, text in zip(ones, said) if any(word_forms.has_stem(stem, text) for stem in stems)]
+            if not named or effect.turns > 1:
+                return None
+            ones = tuple(named)
+        plans = [lambda one=one: self._undo_one(intent, one) for one in ones]
+        return all_of(plans)
+
+    def _undo_one(self, intent: Intent, effect: Effect) -> Plan:
+        if effect.tool == "create_task":
+            return self._with_task(intent, effect, lambda task: tool_call("delete_task", id=task["id"]))
+        if effect.tool in ("remind", "create_schedule", "update_schedule"):
+            return self._with_schedule(intent, effect, lambda one: tool_call("delete_schedule", id=one["id"]))
+        if effect.tool == "finish_task":
+            return self._call(intent, tool_call("reset_task", id=effect.arguments.get("id", 0)))
+        if effect.tool == "remember" and (found := KEPT.search(effect.result)):
+            text = str(effect.arguments.get("text", ""))
+            path = found[0].rstrip(".,)")
+            gone = tool_call("context_delete", path=display(path) if "://" in path else path)
+            return Do(
+                gone, lambda done: answer_of(done, intent) if done.is_error else Say(intent.language.say("forgotten", text=text))
+            )
+        if effect.tool == "append_note":
+            gone = tool_call("shorten_note", name=effect.arguments.get("name", ""), text=effect.arguments.get("text", ""))
+            return self._call(intent, gone)
+        if effect.tool == "write_note" and (found := FILE.search(effect.result)):
+            return Say(intent.language.say("note_stays", file=found[0]))  # what mirrors a file no tool of a model may delete
+        return Say(intent.language.say("not_taken_back"))
+
+    def _finish(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        if effect.tool in ("create_task", "update_task", "reset_task"):
+            return self._with_task(intent, effect, lambda task: tool_call("finish_task", id=task["id"]))
+        if effect.tool in ("remind", "update_schedule"):
+            return self._undo(scene, intent, effect)
+        return None
+
+    def _set_priority(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        level = intent.language.level(intent.parts.get("level", intent.parts.get("change", "")))
+        if effect.tool not in ("create_task", "update_task") or not level:
+            return None
+        return self._with_task(
+            intent,
+            effect,
+            lambda task: tool_call("update_task", id=task["id"], priority=level),
+            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
+        )
+
+    def _change(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        change = (intent.parts.get("change") or intent.parts["moment"]).strip(" .!?")
+        if effect.tool in ("create_task", "update_task"):
+            return self._set_priority(scene, intent, effect)
+        if effect.tool not in ("remind", "create_schedule", "update_schedule") or intent.language.level(change):
+            return None
+
+        def moved(one: Mapping[str, Any]) -> ToolCall:
+            return tool_call("update_schedule", id=one["id"], frequency=recurrence.written(self._changed(one, change, intent)))
+
+        return self._with_schedule(intent, effect, moved)
+
+    def _changed(self, one: Mapping[str, Any], change: str, intent: Intent) -> Rule:
+        """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
+        now_ms = int(self._now().timestamp() * 1000)
+        return changes.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
+
+    def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """Another of the same kind: the same thing at another time, or another thing."""
+        more = intent.parts["more"].strip(" .!?")
+        if effect.tool in ("append_note", "write_note"):
+            return self._add_to_note(intent, effect, more)
+        if effect.tool == "create_task" and not set(words_in(more)) & intent.language.lexicon.naming:
+            ones = items.tasks(items.without_article(more, intent.language), intent.language)
+            return all_of([lambda one=one: self._add_task(intent, one) for one in ones])  # type: ignore[misc]
+        if effect.tool not in ("remind", "update_schedule"):
+            return None
+
+        def asked(outcome: Outcome) -> Plan:
+            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            if one is None:
+                return Say(intent.language.say("not_there"))
+            known = TimeExpression(one["text"] or one["name"], "", _rule_of(one))
+            return self._reminders.again(more, intent, known, one.get("next_ms") or 0)
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), asked)
+
+    def _add(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """Something is added to what was just written down: "add that Hugh turns pages", "eggs too"."""
+        if effect.turns != 1 or effect.tool not in ("create_task", "append_note", "write_note"):
+            return None
+        return self._again(scene, intent, effect)
+
+    def _and_fact(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
+        """More about what was just remembered, which somebody may only tell: asked back."""
+        if effect.tool != "remember" or effect.turns != 1:
+            return None
+        return ask_back(intent.language, "sure_remember", fact=intent.parts["clause"])
+
+    def _add_to_note(self, intent: Intent, effect: Effect, more: str) -> Plan | None:
+        name = str(effect.arguments.get("name", ""))
+        if effect.tool == "write_note":
+            written = FILE.search(effect.result)
+            name = written[0].removeprefix("box/") if written else ""
+        note = self._additions.note_of_file(name)
+        return Say(intent.language.say("not_there")) if note is None else self._additions.add_to(note, more, intent)
+
+    # -- what was made ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _add_task(intent: Intent, text: str) -> Do:
+        call = tool_call("create_task", **task_arguments(text))
+        return Do(call, lambda outcome: errands.without_hint(answer_of(outcome, intent), outcome))
+
+    def _call(self, intent: Intent, call: ToolCall) -> Do:
+        return Do(call, lambda done: answer_of(done, intent))
+
+    def _with_task(
+        self,
+        intent: Intent,
+        effect: Effect,
+        make: Callable[[Mapping[str, Any]], ToolCall],
+        said: Callable[[Mapping[str, Any]], Plan] | None = None,
+    ) -> Plan:
+        """The task that an effect made or changed, which must still be open."""
+
+        def chosen(outcome: Outcome) -> Plan:
+            number = _task_number(effect)  # never by its name, which another task may have too
+            task = next((one for one in (outcome.data or {}).get("tasks", ()) if str(one["id"]) == number), None)
+            if task is None:
+                return Say(intent.language.say("not_there"))
+            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _with_schedule(self, intent: Intent, effect: Effect, make: Callable[[Mapping[str, Any]], ToolCall]) -> Plan:
+        """The reminder that an effect made or changed, which must still be active."""
+
+        def chosen(outcome: Outcome) -> Plan:
+            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            if one is None:
+                return Say(intent.language.say("not_there"))
+            try:
+                return self._call(intent, make(one))
+            except BadInput as error:  # the change is no time that is understood
+                return refused(error, intent)
+
+        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+
+
+Maker = Callable[[References, Scene, Intent, Effect], Plan | None]
+MAKERS: Mapping[str, Maker] = {
+    "cancel_it": References._undo,
+    "forget_it": References._undo,
+    "undo_now": References._undo,
+    "done_it": References._finish,
+    "did_it": References._finish,
+    "priority_it": References._set_priority,
+    "change_it": References._change,
+    "more_it": References._again,
+    "add_it": References._add,
+    "and_fact": References._and_fact,
+}
+
+
+def _task_number(effect: Effect) -> str:
+    """The number of the task that an effect made or changed; "" where nothing tells it."""
+    if effect.tool == "create_task":
+        found = ADDED.search(effect.result)
+        return found[1] if found else ""
+    return str(effect.arguments.get("id", ""))
+
+
+def _rule_of(one: Mapping[str, Any]) -> Rule:
+    """The rule of a schedule as it is listed."""
+    return recurrence.make_rule(one["kind"], one["spec"], one.get("zone") or LOCAL, one.get("condition") or "")

@@ -1,0 +1,110 @@
+"""The notes that there are, and which of them a person names: "the garden note", "my note about the car", "Einkaufsliste".
+
+A note is meant when its title or file holds every word that names it, and no other note's is as close. Reads entries, changes none.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from appliance.language import word_forms
+from appliance.language.languages import Language, words_in
+from appliance.language.note_titles import bare_title, without_compound
+from appliance.language.ports import Notes
+
+BOX = "box://"
+# The home's own documents are no notes: those of roles, skills and people, and the prompts, with names in capitals.
+NO_NOTES = re.compile(r"^box://(?:roles|skills|users|groups)/|^box://(?:[^/]+/)*(?:[A-Z]{3,}|SKILL)\.md$")
+SIGNS = re.compile(r"[\W_]+")  # between the words of a path
+MOST_NOTES = 5000  # that are looked through
+LEAST_NEAR = 0.5  # of the words that name a note, for one to be asked about
+COMPOUND = 4  # letters of a word that may be part of a compound
+
+
+class Note(Struct, frozen=True):
+    """A note that may be meant."""
+
+    ref: str
+    title: str
+    updated_ms: int = 0
+
+
+class NamedNotes:
+    """Finds them; `ignored` are words that name nothing."""
+
+    def __init__(self, entries: Notes, ignored: Collection[str]) -> None:
+        self._entries = entries
+        self._ignored = ignored
+
+    def all(self) -> list[Note]:
+        """All notes, by their references."""
+        return [
+            Note(line.ref, line.title, line.updated_ms)
+            for line in self._entries.list_lines(BOX, limit=MOST_NOTES)
+            if line.ref.endswith(".md") and not NO_NOTES.search(line.ref)
+        ]
+
+    def named(self, said: str, language: Language) -> tuple[list[Note], list[Note]]:
+        """The notes whose titles hold every word, those named most closely alone; and where there is none, those that come near."""
+        title = bare_title(said, language)
+        notes = self.all()
+        if same := [one for one in notes if _plain(one.title) in (_plain(said), _plain(title))]:
+            return same, same
+        near: list[Note] = []
+        for text in dict.fromkeys((title, without_compound(title, language))):
+            full, some = self._scored(text, notes)
+            if full:
+                return full, full
+            near = near or some
+        return [], near
+
+    def files(self, said: str, language: Language, files: Sequence[tuple[str, str]]) -> list[str]:
+        """The paths of files whose name, folder or title holds every word; the one alone that is called just so.
+
+        What only says that it is a file ("manual", "photo") may be missing in its name.
+        """
+        listed = [(path, f"{title} {SIGNS.sub(' ', path)}") for path, title in files if not NO_NOTES.search(BOX + path)]
+        if said in dict(listed):
+            return [said]
+        words = word_forms.content_words(said, self._ignored) or word_forms.content_words(said, ())
+        for these in (words, [word for word in words if word not in language.words["files"]]):
+            found = [path for path, name in listed if these and all(_names(word, name) for word in these)]
+            if found:
+                same = [path for path in found if _plain(SIGNS.sub(" ", PurePosixPath(path).stem)) == " ".join(these)]
+                return same if len(same) == 1 else found
+        return []
+
+    def _scored(self, title: str, notes: Sequence[Note]) -> tuple[list[Note], list[Note]]:
+        words = word_forms.content_words(title, self._ignored) or word_forms.content_words(title, ())
+        if not words:
+            return [], []
+        full, some = [], []
+        for note in notes:
+            name = f"{note.title} {note.ref.rpartition('/')[2].removesuffix('.md').replace('-', ' ').replace('_', ' ')}"
+            share = sum(_has(word_forms.stem(word), name) for word in words) / len(words)
+            if share == 1:
+                written = word_forms.content_words(name, ())
+                more = len(word_forms.content_words(note.title, self._ignored)) - len(words)
+                full.append(((sum(word not in written for word in words), abs(more)), note))
+            if share >= LEAST_NEAR:
+                some.append(note)
+        least = min((place for place, _ in full), default=(0, 0))
+        return [note for place, note in full if place == least], some
+
+
+def _has(stem: str, name: str) -> bool:
+    """Whether a name has a word of this stem, as a part of a compound as well."""
+    if word_forms.has_stem(stem, name):
+        return True
+    return len(stem) >= COMPOUND and any(stem in word_forms.strip_accents(word) for word in words_in(name))
+
+
+def _names(word: str, name: str) -> bool:
+    """Whether a name has a word, or the words of a compound."""
+    return _has(word_forms.stem(word), name) or word_forms.is_compound(word, name)
+
+
+def _plain(text: str) -> str:
+    return " ".join(word_forms.content_words(text, ()))

@@ -1,0 +1,248 @@
+"""What may be done about a message or a piece of work before a tiny or small model, and what a message comes with. Pure.
+
+A plan says something, calls a tool, asks the model plainly, or has it put sentences of notes into words that are checked against
+them. Plans are made by `program_or_model`, `work_planner` and `effect_plans`, and carried out by `agent.agent`.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from appliance.clock import new_id
+from appliance.language import support
+from appliance.language.languages import Language
+from appliance.language.router import Intent
+from appliance.records import Asked, Message, Outcome, Tier, ToolCall, to_plain
+from appliance.text.quoted_notes import strip_notes
+from appliance.text.references import display
+
+SYSTEM: Mapping[Tier, str] = {
+    # As the model was trained: any other form makes its greeting three times as long.
+    "tiny": "You are a helpful AI assistant named Owlbox",
+    "small": "You are Owlbox, a helpful assistant on a small computer at home. "
+    "Answer in the language of the question, in one or two short sentences.",
+}
+SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
+REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
+
+SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
+MOST_SUBJECTS = 2  # notes that one answer can speak of
+
+
+class Chat(Struct, frozen=True):
+    """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
+
+    system: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float
+    repeat_penalty: float
+    is_silent: bool = False  # nobody sees the answer before it is checked
+    may_claim: bool = False  # its answer may say that something was done, which is looked for
+    forbidden: str = ""  # an instruction that is no answer, beside `system`
+    beside: str = ""  # what the program says after the model
+    echo: str = ""  # what the person said, which is no answer when it is said again
+    instead: str = ""  # what the program says when the model said nothing that can be shown
+    least_sure: float = 0.0  # of general knowledge: how likely the model must hold each token, so that its first sentence is shown
+    as_general: str = ""  # with what says whose it is
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Where an answer ends: of general knowledge behind its first sentence."""
+        return ("\n", ". ") if self.least_sure else ()
+
+    def completed(self, text: str, sureness: float, no_answer: str) -> tuple[str, str]:
+        """The whole answer, and what of it the program says behind the model's text or in its place."""
+        if not self.least_sure:
+            rest = "" if text else self.instead or no_answer
+        else:  # nobody has seen it so far
+            is_sure = bool(text) and sureness >= self.least_sure
+            text, rest = "", self.as_general.format(text=closed(text)) if is_sure else self.instead
+        rest += self.beside and f"\n\n{self.beside}"
+        return text + rest, rest
+
+
+class Say(Struct, frozen=True):
+    """The program's own answer. Of work that nobody watches `outcome` says that it is not done: `unable` or `failed`.
+
+    `is_near`: sentences of notes that come near what was asked, and may not answer it.
+    """
+
+    text: str
+    outcome: Literal["", "unable", "failed"] = ""
+    is_near: bool = False
+    asked: Asked | None = None  # the question with which it ends
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """What the thread keeps beside the words."""
+        return None if self.asked is None else {"asked": to_plain(self.asked)}
+
+
+class Grounded(Struct, frozen=True):
+    """The model is asked for one sentence; `otherwise` is the answer when `texts` do not support it. `after` goes on with it.
+
+    Without a question it is to sum the texts up.
+    """
+
+    chat: Chat
+    question: str
+    texts: tuple[str, ...]
+    sources: str
+    otherwise: str
+    after: "Callable[[str], Plan] | None" = None
+    is_rewording: bool = False  # it says the same as the texts, in other words
+    quote: str = ""  # the sentence that answers, of which an answer may leave out no fact that it needs
+
+    def is_held(self, answer: str, ignored: Collection[str]) -> bool:
+        """Whether the texts say what an answer says."""
+        if self.is_rewording:
+            return support.is_same_message(answer, "\n".join(self.texts), ignored)
+        if not self.question:
+            return support.is_fair_summary(answer, "\n".join(self.texts), ignored)
+        is_whole = not self.quote or support.keeps_fact(answer, self.quote, self.question, ignored)
+        is_same = is_whole and support.keeps_relations(answer, self.texts, self.question, ignored)
+        return is_same and support.is_supported(answer, self.texts, self.question, ignored)
+
+
+class Do(Struct, frozen=True):
+    """A tool is called; what is done next depends on its result."""
+
+    call: ToolCall
+    then: "Callable[[Outcome], Plan]"
+
+
+Plan = Chat | Say | Grounded | Do
+
+
+class Sampling(Struct, frozen=True):
+    """How a tier's model is asked; measured with lab questions at 135M and 0.5B parameters (2026-11-23)."""
+
+    temperature: float
+    repeat_penalty: float
+    max_tokens: int
+    text_tokens: int
+    history: int  # messages of the conversation that it is shown
+
+
+SAMPLING: Mapping[Tier, Sampling] = {"tiny": Sampling(0.0, 1.1, 120, 160, 2), "small": Sampling(0.0, 1.05, 180, 320, 6)}
+
+
+def is_of(sender: str, messages: Sequence[Message]) -> bool:
+    """Whether the newest prompt of a conversation is this sender's, as far as both are known."""
+    prompt = next((m for m in reversed(messages) if m.role == "user"), None)
+    return prompt is None or not sender or not prompt.sender_id or prompt.sender_id == sender
+
+
+class Scene(Struct, frozen=True):
+    """A message with what was said before it."""
+
+    tier: Tier
+    text: str
+    before: Sequence[Message]
+    extra: str = ""
+    sender: str = ""
+
+    @property
+    def talked(self) -> list[Message]:
+        """What was said before, without the turns in which the program did something: a model would say that it did it again."""
+        found: list[Message] = []
+        for message in self.before:
+            if message.tool_calls or message.role == "tool":
+                while found and found[-1].role != "user":
+                    found.pop()
+                found = [*found[:-1], replace(found[-1], content="")] if found else found
+            elif message.role == "user" or (message.content.strip() and found and found[-1].content):
+                found.append(message)
+        return [m for m in found if m.content.strip()]
+
+    @property
+    def last_question(self) -> str:
+        """What the person said last before this, without what was quoted or attached there."""
+        return next((own_words(m) for m in reversed(self.before) if m.role == "user"), "")
+
+    @property
+    def asked(self) -> Asked | None:
+        """The question that the program asked just before, if it was this person who was asked."""
+        last = self.before[-1] if self.before else None
+        return last.asked if last is not None and is_of(self.sender, self.before) else None
+
+    @property
+    def last_answer(self) -> str:
+        """What was answered last, without its sources."""
+        return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The notes that the last answers named; one that names many, as a list of notes does, speaks of none."""
+        said = [refs for m in self.before if m.role == "assistant" for refs in [REF.findall(m.content)]][-2:]
+        found = [ref for refs in reversed(said) if len(set(refs)) <= MOST_SUBJECTS for ref in refs]
+        return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
+
+
+def place_of(messages: Sequence[Message], prompt: Message) -> int:
+    """Where a prompt stands in a conversation."""
+    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))
+
+
+def shown_source(ref: str) -> str:
+    """The reference under a quoted sentence, as it is shown."""
+    return ref if ref.startswith("box://") else display(ref)
+
+
+def own_words(message: Message) -> str:
+    """What a person wrote in a message, without a mail that it repeats or a document that follows."""
+    text = strip_notes(message.content)
+    return text if message.own_chars is None else text[: max(0, message.own_chars)]
+
+
+def answer_of(outcome: Outcome, intent: Intent) -> Say:
+    """What a tool said, in its own words; why it failed, in a sentence."""
+    if not outcome.is_error:
+        return Say(outcome.message)
+    hint = f" ({outcome.hint})" if outcome.hint else ""
+    return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"), "failed")
+
+
+def tool_call(tool: str, **arguments: Any) -> ToolCall:
+    return ToolCall(new_id(), tool, arguments)
+
+
+def ask_back(language: Language, phrase: str, before: str = "", **parts: str) -> Say:
+    """A question of the program; what it is for is kept beside its words."""
+    kind, _, intent = phrase.partition("_") if phrase.startswith(SURE) else (phrase, "", "")
+    return Say(f"{before}{language.say(phrase, **parts)}", asked=Asked(kind, intent, language.name, parts))
+
+
+def ask_which(intent: Intent, options: Sequence[str]) -> Say:
+    """Which of several things is meant."""
+    text = "\n".join([intent.language.say("which"), *options])
+    return Say(text, asked=Asked("which", intent.name, intent.language.name, dict(intent.parts), tuple(options)))
+
+
+def closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "…", ":")) or "\n- " in text else f"{text}."
+
+
+def handed_over(call: ToolCall, preset: str, text: str) -> ToolCall:
+    """A call as it is made: what is to be remembered is the memory role's work where an assistant delegates (A-098)."""
+    is_theirs = preset == "delegating" and call.name == "remember"
+    return tool_call("delegate", agent="memory", task=text) if is_theirs else call
+
+
+def both(plan: Plan, other: Callable[[], Plan], said: str = "") -> Plan:
+    """A plan and then another one; what both say is the answer."""
+    if isinstance(plan, Do):
+        return Do(plan.call, lambda outcome: both(plan.then(outcome), other, said))
+    if isinstance(plan, Say) and not said:
+        return both(other(), lambda: plan, plan.text)
+    return replace(plan, text=f"{said}\n{plan.text}") if isinstance(plan, Say) else plan
+
+
+def all_of(plans: Sequence[Callable[[], Plan]]) -> Plan:
+    """Several plans, one after the other; what all of them say is the answer."""
+    first, *rest = plans
+    return both(first(), lambda: all_of(rest)) if rest else first()

@@ -1,0 +1,151 @@
+"""Reminders that a person asks for in so many words, as plans: the time is read once here, and handed to the tool as a rule.
+
+What names no time, or no thing, is asked back in the person's language; a time that is not understood is said so. A time may be so
+long before or after a day that is said around the request, or was just answered.
+"""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from appliance.errors import BadInput
+from appliance.language.languages import words_in
+from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, tool_call
+from appliance.language.router import Intent, Router
+from appliance.language.times import changes, recurrence, time_expression, timezones
+from appliance.language.times.recurrence import Rule
+from appliance.language.times.time_expression import TimeExpression
+from appliance.records import Outcome
+
+REFUSED = 400
+EARLY = ("alarm", "wake")  # in which a bare hour is in the morning
+PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
+
+
+class Reminders:
+    """Makes the plans of reminders; `ignored` are words that name nothing."""
+
+    def __init__(self, router: Router, now: Callable[[], datetime], ignored: Collection[str]) -> None:
+        self._router = router
+        self._now = now
+        self._ignored = frozenset(ignored)
+
+    def set(self, scene: Scene, intent: Intent) -> Plan:
+        """A reminder of what the request names, or of what is said around it."""
+        if "second" in intent.parts:
+            ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
+            return all_of([lambda one=one: self.set(scene, one) for one in ones])  # type: ignore[misc]
+        try:
+            found = self._read(_sentence(intent), intent)
+            if intent.name == "remind_late" and "what" not in intent.parts:
+                found = replace(found, text=self._router.duty(found.text, intent.language))
+            if found.rule is None and found.shift is None and intent.context:
+                found = self._read_context(found, intent)
+            rule, about = self._rule(found, scene, intent)
+        except BadInput as error:
+            return refused(error, intent)
+        text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
+        return self._call(text, found.when, rule, intent)
+
+    def set_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        """A reminder of what is said around it, with the time that is said there."""
+        if not (text := meant_text(scene, intent)):
+            return None
+        text = intent.language.without_opening(text).strip(" .!")
+        if intent.name == "remind_before":
+            before = replace(intent, name="remind", parts={"when": intent.text}, context=text)
+            return self.set(scene, before)
+        return self.set(scene, replace(intent, name="remind", parts={"when": text}, context=""))
+
+    def again(self, said: str, intent: Intent, known: TimeExpression, next_ms: int) -> Plan:
+        """Another reminder: of another thing, or of the same at another time."""
+        try:
+            found = self._read(said, intent)
+        except BadInput:
+            found = TimeExpression("")
+        if found.text and found.rule is not None and words_in(found.text):
+            return self._call(found.text, found.when, found.rule, intent)
+        assert known.rule is not None
+        try:
+            rule = changes.changed(said, intent.language.lexicon, known.rule, next_ms, self._now_ms())
+        except BadInput as error:
+            return refused(error, intent)
+        return self._call(known.text, "", rule, intent)
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._now().timestamp() * 1000)
+
+    def _zone(self) -> str:
+        return timezones.name_of(self._now().tzinfo)
+
+    def _read(self, said: str, intent: Intent) -> TimeExpression:
+        is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
+        return time_expression.split(
+            said, intent.language.lexicon, self._now_ms(), self._zone(), is_ahead=is_ahead, is_early=is_early
+        )
+
+    def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
+        """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""
+        context = intent.language.without_opening(intent.context).strip(" .!")
+        around = self._read(context, intent)
+        if around.rule is None:
+            return found
+        is_named = self._names_anything(found.text, intent)
+        return replace(around, text=found.text if is_named else around.text or found.text)
+
+    def _rule(self, found: TimeExpression, scene: Scene, intent: Intent) -> tuple[Rule | None, str]:
+        """When it is to be, and the text that names the day beside which it is."""
+        if found.shift is None:
+            return found.rule, ""
+        for text in (intent.context, scene.last_answer, scene.last_question):
+            for language in self._router.languages.detect(text) if text else ():
+                if (rule := changes.beside(found, text, language.lexicon, self._now(), self._zone())) is not None:
+                    return rule, text
+        return None, ""
+
+    def _text(self, text: str, intent: Intent, about: str) -> str:
+        """What it is about: what the request names, else what is said around it or stands beside the day."""
+        if self._names_anything(text, intent):
+            return text
+        around = (about or intent.context).split("\n")[0].strip(" .!?")
+        plain = text if set(words_in(text)) - intent.language.words["again"] else ""
+        return around or plain or intent.language.lexicon.alarm_name(intent.text, intent.name)
+
+    def _names_anything(self, text: str, intent: Intent) -> bool:
+        """Whether a text has a word that does not only point to something else."""
+        language = intent.language
+        pointing = language.words["again"] | language.lexicon.naming | self._ignored
+        return any(word not in pointing for word in words_in(text))
+
+    def _call(self, text: str, when: str, rule: Rule | None, intent: Intent) -> Plan:
+        if rule is None:
+            return ask_back(intent.language, "when", text=text or intent.text.strip(" .!?¡¿"))
+        if not text:
+            return ask_back(intent.language, "of_what", when=when)
+        zone = {} if rule.zone == self._zone() else {"timezone": rule.zone}
+        call = tool_call("remind", text=text, when=recurrence.written(rule), **zone)
+        return Do(call, lambda outcome: answer_of(outcome, intent))
+
+
+def meant_text(scene: Scene, intent: Intent) -> str:
+    """What a request points to: what is said around it, else what the person said just before, unless that was a question."""
+    last = scene.last_question.strip()
+    return intent.context or ("" if last.endswith("?") else last)
+
+
+def refused(error: BadInput, intent: Intent) -> Say:
+    return answer_of(Outcome(REFUSED, "bad_input", error.message, error.hint), intent)
+
+
+def _sentence(intent: Intent) -> str:
+    """The words of a request that say when and of what, in the order in which they were said."""
+    parts, text = intent.parts, intent.language.without_opening(intent.text)
+    if intent.name == "remind_late" and "rest" in parts:
+        end = text.find(parts["rest"]) + len(parts["rest"])
+        return f"{text[:end]} {parts.get('what', '')}".strip()
+    if intent.name == "remind_late" or "rest" in parts and (intent.name != "alarm" or "what" in parts):
+        return text
+    return " ".join(sorted((parts[name] for name in PARTS if name in parts), key=intent.text.find))

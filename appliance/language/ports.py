@@ -1,0 +1,59 @@
+"""What this room needs of the rooms above it, as ports: stored notes and the search over them.
+
+`knowledge.entries.Entries` and `knowledge.search.Search` are what they are filled with. The vectors of texts come as a function,
+and the model is never called here: a plan says what it is to be asked.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+
+class StoredNote(Protocol):
+    @property
+    def path(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def created_ms(self) -> int: ...
+
+
+class ListedNote(Protocol):
+    @property
+    def ref(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def updated_ms(self) -> int: ...
+
+
+class Notes(Protocol):
+    def find(self, ref: str) -> StoredNote | None: ...
+
+    def list_lines(self, prefix: str = "", *, limit: int = 100) -> Sequence[ListedNote]: ...
+
+
+class FoundPassage(Protocol):
+    """A passage that was found in a note, with the reference of the note."""
+
+    @property
+    def ref(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def snippet(self) -> str: ...
+
+
+class NoteSearch(Protocol):
+    def find_passages(
+        self, query: str, *, limit: int, without: Sequence[str], has_meaning: bool = True, chars: int = 0
+    ) -> Sequence[FoundPassage]:
+        """The best passages, at most two of a note, each with the text around it up to so many characters."""
+        ...
+
+    def count_passages(self) -> int: ...
+
+    def frequencies(self, words: Iterable[str]) -> Mapping[str, int]:
+        """In how many passages each word is."""
+        ...

@@ -1,0 +1,282 @@
+"""What points to the last effect, short answers to questions of the program, and claims of a model that did nothing."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from stores import new_store
+
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.index import Passages
+from appliance.knowledge.search import Search
+from appliance.language.evidence import Finder
+from appliance.language.languages import Languages
+from appliance.language.planning.claim_guard import ClaimGuard
+from appliance.language.planning.effect_references import last_effect
+from appliance.language.planning.plans import Chat, Do, Plan, Say, ask_back
+from appliance.language.program_or_model import MessagePlanner
+from appliance.language.router import Router
+from appliance.language.sentence_stream import SentenceStream
+from appliance.records import Asked, Event, Message, Outcome, ToolCall
+from appliance.sessions.events import as_messages
+
+NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
+SCHEDULE = {
+    "id": "ab12cd34",
+    "name": "water the cactus",
+    "text": "water the cactus",
+    "words": "once",
+    "next_ms": NINE_MS,
+    "kind": "once",
+    "spec": "2026-11-25T08:00:00.000+00:00",
+    "zone": "UTC",
+    "condition": "",
+}
+TASKS = {"tasks": [{"id": 4, "name": "descale the kettle"}, {"id": 3, "name": "water the roses"}]}
+LISTS = {"list_tasks": TASKS, "list_schedules": {"schedules": [SCHEDULE]}}
+MADE = {
+    "create_task": ({"name": "descale the kettle"}, "Added task 4: descale the kettle (medium)"),
+    "remind": ({"text": "remind me tomorrow at 8 to water the cactus"}, "Reminder ab12cd34 (water the cactus): once."),
+    "write_note": ({"text": "the key"}, "Wrote the note spare-key (box/notes/spare-key.md)"),
+    "remember": ({"text": "The cat is called Figaro"}, "Kept as memory://notes/cat-called-figaro"),
+}
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> MessagePlanner:
+    store = new_store(Path(tmp_path_factory.mktemp("home")) / "owlbox.db")
+    passages = Passages(store)
+    entries, languages = Entries(store, passages.index), Languages()
+    finder = Finder(Search(store, passages), entries, lambda texts: (), languages.function_words(), languages.pointing_words())
+    return MessagePlanner(Router(languages, lambda texts: ()), finder, entries, lambda: datetime(2026, 11, 24, 9, 5, tzinfo=UTC))
+
+
+def after(tool: str, *said: str) -> list[Message]:
+    """A conversation in which a tool did something, and what the person and the program said since."""
+    arguments, result = MADE[tool]
+    call = ToolCall("c1", tool, arguments)
+    made = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
+    return [*made, Message("assistant", result), *(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(said))]
+
+
+def calls_of(plan: Plan) -> list[tuple[str, Any]]:
+    """The calls that a plan makes, each of which goes well."""
+    found = []
+    while isinstance(plan, Do):
+        found.append((plan.call.name, dict(plan.call.arguments)))
+        plan = plan.then(Outcome(200, "ok", "did it", data=LISTS.get(plan.call.name)))
+    return [one for one in found if not one[0].startswith("list_")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "call"),
+    [
+        ("create_task", "cancel that", ("delete_task", {"id": 4})),
+        ("create_task", "oh I did that already, mark it done please", ("finish_task", {"id": 4})),
+        ("create_task", "make it high priority", ("update_task", {"id": 4, "priority": "high"})),
+        ("create_task", "and also buy vinegar", ("create_task", {"name": "buy vinegar"})),
+        ("remind", "actually cancel that, thanks", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remind", "never mind", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
+        ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
+        ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-27T08:00:00.000+00:00"})),
+        ("remind", "Lösch das wieder.", ("delete_schedule", {"id": "ab12cd34"})),
+        ("remember", "no that was wrong, please forget it again", ("context_delete", {"path": "memory:/notes/cat-called-figaro"})),
+    ],
+)
+def test_a_request_that_points_back_changes_what_was_done_last(guide: MessagePlanner, tool: str, said: str, call: Any) -> None:
+    assert calls_of(guide.plan("tiny", after(tool, said))) == [call]
+
+
+def test_nothing_is_taken_back_once_the_talk_went_on(guide: MessagePlanner) -> None:
+    assert calls_of(guide.plan("tiny", after("remind", "Who wrote Hamlet?", "Shakespeare.", "never mind"))) == []
+    assert calls_of(guide.plan("tiny", after("remind", "Who wrote Hamlet?", "Shakespeare.", "cancel that"))) != []
+    talk = after("remind", *["What is iron?", "A metal."] * 4)
+    assert last_effect(talk) is None and calls_of(guide.plan("tiny", [*talk, Message("user", "cancel that")])) == []
+
+
+def test_a_note_that_is_to_be_taken_back_stays_and_the_answer_names_its_file(guide: MessagePlanner) -> None:
+    plan = guide.plan("tiny", after("write_note", "undo that"))
+    assert isinstance(plan, Say) and "delete box/notes/spare-key.md" in plan.text
+
+
+TALK = ("Who wrote Hamlet?", "Shakespeare.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "said", "calls"),
+    [
+        ("create_task", ["The ferry is booked. You can tick that off, thanks."], []),
+        ("create_task", ["The roses are watered. You can tick that off, thanks."], [("finish_task", {"id": 3})]),
+        ("create_task", ["The ferry is full. Cancel that."], [("delete_task", {"id": 4})]),
+        ("create_task", [*TALK, "The ferry is full. Cancel that."], []),
+        ("remind", [*TALK, "The ferry is full. Cancel that."], []),
+        ("remind", [*TALK, "The cactus died. Cancel that."], [("delete_schedule", {"id": "ab12cd34"})]),
+    ],
+)
+def test_what_is_said_around_a_request_tells_whether_the_last_effect_is_meant(
+    guide: MessagePlanner, tool: str, said: list[str], calls: list[Any]
+) -> None:
+    assert calls_of(guide.plan("tiny", after(tool, *said))) == calls
+
+
+def test_an_effect_that_failed_is_none() -> None:
+    call = ToolCall("c1", "remind", {})
+    failed = Message("tool", '{"is_error": true, "message": "no"}', tool_call_id="c1")
+    assert last_effect([Message("user", "x"), Message("assistant", "", tool_calls=(call,)), failed]) is None
+
+
+def answered(guide: MessagePlanner, *said: str) -> Plan:
+    """The plan for the last of these messages; in between the program's own answers are given."""
+    talk: list[Message] = []
+    plan: Plan = Say("")
+    for text in said:
+        talk.append(Message("user", text))
+        plan = guide.plan("tiny", talk)
+        is_said = isinstance(plan, Say)
+        talk.append(Message("assistant", plan.text if is_said else "…", asked=plan.asked if is_said else None))  # type: ignore[union-attr]
+    return plan
+
+
+def test_yes_to_a_question_does_it_once_and_no_or_anything_else_drops_it(guide: MessagePlanner) -> None:
+    assert answered(guide, "Call the plumber").text.endswith('Shall I add the task "Call the plumber"? Say yes.')  # type: ignore[union-attr]
+    assert calls_of(answered(guide, "Call the plumber", "yes please")) == [("create_task", {"name": "Call the plumber"})]
+    assert answered(guide, "Call the plumber", "no") == Say("All right, nothing is done.")
+    assert calls_of(answered(guide, "Call the plumber", "yes", "yes")) == []
+    assert calls_of(answered(guide, "Call the plumber", "What is iron?", "yes")) == []
+    assert calls_of(answered(guide, "yes")) == []
+
+
+def test_a_time_answers_when(guide: MessagePlanner) -> None:
+    when = ask_back(Languages().english, "when", text="call mum")
+    talk = [Message("user", "Remind me to call mum"), Message("assistant", when.text, asked=when.asked)]
+    assert calls_of(guide.plan("tiny", [*talk, Message("user", "tomorrow at 9")])) == [
+        ("remind", {"text": "call mum", "when": "2026-11-25T09:00:00.000+00:00"})
+    ]
+    assert calls_of(guide.plan("tiny", [*talk, Message("user", "What is iron?")])) == []
+
+
+def test_what_a_small_model_cannot_do_is_said_so(guide: MessagePlanner) -> None:
+    for text, says in (
+        ("Fetch https://example.org and say its title", "cannot open web pages"),
+        ("turn on the light in the kitchen", "cannot switch"),
+        ("move my reminder thing around somehow", "I have done nothing"),
+    ):
+        plan = answered(guide, text)
+        assert isinstance(plan, Say) and says in plan.text, text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result", "number"),
+    [
+        ("create_task", {"name": "12"}, "Added task 4: 12 (medium)", 4),
+        ("create_task", {"name": "tea"}, "Added task 3: tea (medium)", 3),
+        ("update_task", {"id": 3, "name": "tea"}, "3. tea", 3),
+        ("update_task", {"id": "3"}, "3. tea", 3),
+    ],
+)
+def test_a_task_is_meant_by_its_number_whatever_another_is_called(
+    guide: MessagePlanner, tool: str, arguments: dict[str, Any], result: str, number: int
+) -> None:
+    call = ToolCall("c1", tool, arguments)
+    said = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
+    plan = guide.plan("tiny", [*said, Message("assistant", result), Message("user", "make it high priority")])
+    assert isinstance(plan, Do)
+    named = {"tasks": [{"id": 12, "name": "tea"}, {"id": 5, "name": "12"}, {"id": 4, "name": "12"}, {"id": 3, "name": "tea"}]}
+    meant = plan.then(Outcome(200, "ok", "", data=named))
+    assert isinstance(meant, Do) and dict(meant.call.arguments) == {"id": number, "priority": "high"}
+
+
+FINE = "A very fine day indeed my friend. HONEST"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (("Sure! ", "I have added ", "it to your list. ", "Anything else? "), "HONEST"),
+        (("I'll remind you ", "tomorrow. "), "HONEST"),
+        (("Done!",), "HONEST"),
+        (("That is a good idea. ", "I have set a reminder for you. ", "Bye. "), "That is a good idea. HONEST"),
+        (("Hello! ", "How are you today? "), "Hello! How are you today?"),
+        (("I have a dream. ", "It is a nice one. "), "I have a dream. It is a nice one."),
+        (("Ich habe die Aufgabe hinzugefügt. ",), "HONEST"),
+        (("Hello! ", "I have added ", "it to your list. "), "Hello! HONEST"),
+        (("Hi", ",", " I", " have", " added", " it", "."), "Hi, HONEST"),
+        (("Hello", ",", " I", " have", " added", " it", "."), "Hello, HONEST"),
+        (("Hello", ", I have", " added", " it", "."), "Hello HONEST"),
+        (("Well then my dear friend, ", "I have added it."), "Well then my dear friend, HONEST"),
+        (("What", " a", " day", ".", " I", " have", " added", " it", ".", " So", " there", "."), "What a day. HONEST"),
+        (("A", " very", " fine", " day", " indeed", " my", " friend", ".", " I", " have", " set", " it", ".", " So", "."), FINE),
+    ],
+)
+def test_no_claim_of_a_model_reaches_a_person(guide: MessagePlanner, pieces: tuple[str, ...], said: str) -> None:
+    guard = ClaimGuard(SentenceStream(), guide.claims_effect, "HONEST")
+    shown = "".join(guard.feed(piece) for piece in pieces if not guard.is_over) + guard.finish(is_cut=False)
+    assert " ".join(shown.split()) == said and shown == guard.said
+
+
+@pytest.mark.parametrize(
+    ("pieces", "first"),
+    [
+        (("Hello", "!", " How", " can", " I"), "Hello"),
+        (("Hallo", ", ", "ich"), "Hallo"),
+        (("Hi", "story", " is"), ""),
+        (("How", " are", " you"), "How are"),
+        (("I", "'m", " sorry", " for", " that"), "I'm sorry for"),
+        (("Good", " morning", ",", " Ada"), "Good morning,"),
+        (("Sure", ",", " what", " is", " it"), ""),
+        (("How", "ever", ",", " I", " did"), ""),
+    ],
+)
+def test_a_greeting_or_a_question_is_passed_on_as_it_comes(guide: MessagePlanner, pieces: tuple[str, ...], first: str) -> None:
+    guard = ClaimGuard(SentenceStream(), guide.claims_effect, "HONEST")
+    assert next(filter(None, map(guard.feed, pieces)), "").strip() == first
+
+
+def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: MessagePlanner) -> None:
+    plan: Callable[[str], Plan] = lambda text: guide.plan("tiny", [Message("user", text)])  # noqa: E731
+    near, text = plan("I had such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
+    assert isinstance(near, Chat) and near.may_claim and isinstance(text, Chat) and not text.may_claim
+
+
+def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: MessagePlanner) -> None:
+    asked = [
+        Message("user", "Call the plumber", sender_id="ann"),
+        Message("assistant", "Shall I?", asked=Asked("sure", "task", "en", {"task": "call the plumber"})),
+    ]
+    assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="bob")])) == []
+    assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="ann")])) == [
+        ("create_task", {"name": "call the plumber"})
+    ]
+    for sender, calls in (("bob", []), ("ann", [("delete_task", {"id": 4})])):
+        done = [replace(m, sender_id="ann") if m.role == "user" else m for m in after("create_task")]
+        assert calls_of(guide.plan("tiny", [*done, Message("user", "cancel that", sender_id=sender)])) == calls
+
+
+def test_nothing_is_removed_on_a_word_that_had_to_be_mended(guide: MessagePlanner) -> None:
+    plan = guide.plan("tiny", [Message("user", "cancle the reminder about the cactus")])
+    assert isinstance(plan, Say) and plan.text == 'Shall I cancel the reminder about "the cactus"? Say yes.'
+    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text, asked=plan.asked)]
+    said.append(Message("user", "yes"))
+    assert calls_of(guide.plan("tiny", said)) == [("delete_schedule", {"id": "ab12cd34"})]
+    assert calls_of(guide.plan("tiny", [Message("user", "pls cancel the reminder about the cactus")])) == [
+        ("delete_schedule", {"id": "ab12cd34"})
+    ]
+
+
+@pytest.mark.parametrize("said", ["note that down", "remember that"])
+def test_a_summary_of_what_was_said_is_not_taken_for_the_words_of_the_person(guide: MessagePlanner, said: str) -> None:
+    summary = Event("r", "compaction", "system", "The person asked about a kettle.")
+    answer = Event("r", "message", "assistant", "Is there anything else?")
+    prompt = Message("user", said)
+    assert calls_of(guide.plan("tiny", [*as_messages([summary, answer]), prompt])) == []
+    own = Message("user", "The kettle is green.")
+    assert calls_of(guide.plan("tiny", [own, Message("assistant", "I see."), prompt]))[0][0] in ("remember", "write_note")
+
+
+def test_a_weekday_moves_a_reminder_and_does_not_repeat_it(guide: MessagePlanner) -> None:
+    plan = guide.plan("tiny", [*after("remind"), Message("user", "make that wednesday")])
+    assert calls_of(plan)[-1] == ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T08:00:00.000+00:00"})

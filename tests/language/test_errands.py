@@ -1,0 +1,86 @@
+"""Which tasks are a person's own, and what is said when one is written down."""
+
+from typing import Any
+
+import pytest
+from test_program_or_model import ask, text_of  # noqa: F401
+
+from appliance.language.languages import Languages
+from appliance.language.planning.errands import is_errand, without_hint
+from appliance.language.planning.plans import Say
+from appliance.language.router import Router
+from appliance.records import Outcome
+
+ROUTER = Router(Languages(), lambda texts: ())
+HINT = "It waits until a worker runs. To start one: owlbox worker start --persist"
+
+
+@pytest.mark.parametrize(
+    "text", ["call the bank", "water the roses", "oats", "Brot kaufen", "appeler maman", "comprar pan", "book a flight"]
+)
+def test_a_persons_errand(text: str) -> None:
+    assert is_errand(text, ROUTER)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Collect everything about the garden into a note", "Summarise the note about Lisbon", "write a poem", "who has the key?"),
+        *("Research heat pumps", "list my tasks", "Fasse die Notiz über Lissabon zusammen", "a\nb", "x" * 121),
+    ],
+)
+def test_what_the_box_may_do_is_none(text: str) -> None:
+    assert not is_errand(text, ROUTER)
+
+
+def test_it_is_not_said_again_of_one_more() -> None:
+    made = Outcome(200, "ok", f"Added task 1: x (medium)\n{HINT}", data={"has_worker": False})
+    assert without_hint(Say(made.message), made).text == "Added task 1: x (medium)"
+    assert without_hint(Say("Added."), Outcome(200, "ok", "Added.", data={"has_worker": True})).text == "Added."
+
+
+@pytest.mark.parametrize(
+    ("text", "has_worker", "said"),
+    [
+        ("Add a task to call the bank", False, "Added task 1: x (medium)"),
+        ("Add a task to call the bank", True, "Added task 1: x (medium)"),
+        ("Add a task: collect everything about the garden into a note", False, f"Added task 1: x (medium)\n{HINT}"),
+    ],
+)
+def test_that_no_worker_runs_is_said_where_one_would_do_it(ask: Any, text: str, has_worker: bool, said: str) -> None:  # noqa: F811
+    message = "Added task 1: x (medium)" + ("" if has_worker else f"\n{HINT}")
+    steps, _, _ = ask(text, act=lambda call: Outcome(200, "ok", message, data={"has_worker": has_worker}))
+    assert text_of(steps) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("i need to call mum tomorrow at 5", 'Shall I remind you: "call mum tomorrow at 5"? Say yes.'),
+        ("I have to get up at 6 tomorrow", 'Shall I remind you: "get up at 6 tomorrow"? Say yes.'),
+        ("I should paint the fence.", 'Shall I add the task "paint the fence"? Say yes.'),
+        ("im out of milk", 'Shall I add the task "buy milk"? Say yes.'),
+        ("We have no eggs left", 'Shall I add the task "buy eggs"? Say yes.'),
+        ("Die Butter ist alle", "Butter kaufen"),
+        ("Ich muss morgen um 9 zum Zahnarzt", "morgen um 9 zum Zahnarzt"),
+        ("Je dois appeler le plombier", "appeler le plombier"),
+        ("Tengo que comprar pan", "comprar pan"),
+    ],
+)
+def test_what_somebody_has_to_do_is_asked_back(ask: Any, text: str, said: str) -> None:  # noqa: F811
+    steps, model, tools = ask(text)
+    assert said in text_of(steps) and tools.called == [] and model.asked == []
+    _, _, tools = ask(text, text_of(steps), "yes")
+    assert [call.name for call in tools.called] == ["remind" if "remind" in text_of(steps) or "9" in text else "create_task"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("I have to go", "I must say that is nice", "we need to talk", "I need more time", "I have to admit I was wrong"),
+        *("What do I need to do?", "I must be dreaming", "I need help", "I had to wait for the bus"),
+    ],
+)
+def test_talk_is_not_asked_back(ask: Any, text: str) -> None:  # noqa: F811
+    steps, _, tools = ask(text, answers=[["I see."]])
+    assert "Shall I" not in text_of(steps) and all(call.name == "list_tasks" for call in tools.called)
