@@ -13,10 +13,11 @@ from operator import mul
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.language import arithmetic, dates, message_parts, note_titles, sentences, typing_errors, units
+from appliance.language import arithmetic, message_parts, note_titles, sentences, typing_errors, units
 from appliance.language.languages import TEXTS, Language, Languages, words_in
 from appliance.language.message_parts import Reading
 from appliance.language.sentence_templates import Sentence, plain_words
+from appliance.language.times import dates
 from appliance.language.typing_errors import Mended
 
 # That point to what was said, before or around them, or to what was done last.

@@ -4,10 +4,11 @@ from datetime import datetime
 
 import pytest
 
-from appliance.language import arithmetic, dates, units
+from appliance.language import arithmetic, units
 from appliance.language.languages import Languages
 from appliance.language.planning import computed
 from appliance.language.router import Router
+from appliance.language.times import dates
 
 LANGUAGES = Languages()
 ENGLISH = LANGUAGES.english

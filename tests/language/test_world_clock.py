@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from appliance.language import world_clock
 from appliance.language.languages import Languages
 from appliance.language.planning import clock_plans
 from appliance.language.router import Router
+from appliance.language.times import world_clock
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from appliance.language import world_clock
 from appliance.language.languages import Language
 from appliance.language.planning.plans import Plan, Say
 from appliance.language.router import Intent
+from appliance.language.times import world_clock
 
 
 def say_time(intent: Intent, now: datetime, english: Language) -> Plan:

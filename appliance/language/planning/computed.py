@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from appliance.language import arithmetic, dates, units
+from appliance.language import arithmetic, units
 from appliance.language.languages import Language, words_in
 from appliance.language.planning import clock_plans, spelling
 from appliance.language.planning.plans import Plan, Say
 from appliance.language.router import Intent
+from appliance.language.times import dates
 from appliance.language.times.moments import Moment
 
 Maker = Callable[[Intent, datetime], Plan | None]
