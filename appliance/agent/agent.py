@@ -26,6 +26,7 @@ from appliance.language.answer_kinds import says_what_is_asked
 from appliance.language.planning.claim_guard import ClaimGuard
 from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
 from appliance.language.program_or_model import MessagePlanner
+from appliance.language.quoted_notes import strip_notes
 from appliance.language.sentence_stream import SentenceStream
 from appliance.language.work_planner import WorkPlanner
 from appliance.models.failover import Chain, Chance, Patience, pauses
@@ -59,7 +60,6 @@ from appliance.records import (
 from appliance.runtime import hook_points, log
 from appliance.text import answer_parser, answer_stream
 from appliance.text.answer_parser import Answer
-from appliance.text.quoted_notes import strip_notes
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."

@@ -67,10 +67,10 @@ from appliance.language.planning.plans import (
 from appliance.language.planning.quotes import quote
 from appliance.language.planning.row_plans import RowPlans
 from appliance.language.ports import Notes
+from appliance.language.quoted_notes import strip_notes
 from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
-from appliance.text.quoted_notes import strip_notes
 
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words

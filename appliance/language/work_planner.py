@@ -16,9 +16,9 @@ from appliance.language.planning import errands
 from appliance.language.planning.answer_thresholds import LEAST, is_definite
 from appliance.language.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
 from appliance.language.program_or_model import MessagePlanner
+from appliance.language.quoted_notes import strip_notes
 from appliance.language.router import EFFECTS, Intent
 from appliance.records import Message, Outcome, ShortForm, Tier
-from appliance.text.quoted_notes import strip_notes
 
 OF_NOTES = ("collect_note", "collect", "digest_note", "digest", "digest_named")
 REPORTS = ("standup", "todos")

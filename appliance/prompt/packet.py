@@ -20,6 +20,7 @@ from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.search import Hit, Looks, Search, words_of
 from appliance.language import support
 from appliance.language.language_files import all_words, is_greeting
+from appliance.language.quoted_notes import NOTE, NOTES, QUESTION, strip_notes
 from appliance.language.times.timezones import LOCAL
 from appliance.prompt import message_context, pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
@@ -34,7 +35,6 @@ from appliance.runtime.settings import Budget, Prompt
 from appliance.sessions.history import Owner, is_one_of, label
 from appliance.text import tokens
 from appliance.text.fences import foreign, quoted, safe
-from appliance.text.quoted_notes import NOTE, NOTES, QUESTION, strip_notes
 from appliance.text.tokens import Table
 
 # Wording and order were tried on the bundled model: identity first, short sentences, the note right before

@@ -18,6 +18,7 @@ from appliance.ingest import prompt_documents
 from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
+from appliance.language.quoted_notes import strip_notes
 from appliance.prompt.packet import INSTRUCTIONS, SEPARATOR, STYLE, More, Packets, cut, tool_line
 from appliance.prompt.packet_types import Scene
 from appliance.prompt.roles import Role, Roles
@@ -28,7 +29,6 @@ from appliance.runtime.settings import Budget, Config, Prompt
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
 from appliance.store.database import Store
-from appliance.text.quoted_notes import strip_notes
 from appliance.text.tokens import estimate
 
 DOCUMENTS = (Part("SOUL", "I am an owl."), Part("USER", "Ada gardens."), Part("BOOTSTRAP", "Ask for a name."))

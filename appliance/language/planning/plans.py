@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from appliance.clock import new_id
 from appliance.language import support
 from appliance.language.languages import Language
+from appliance.language.quoted_notes import strip_notes
 from appliance.language.router import Intent
 from appliance.records import Asked, Message, Outcome, Tier, ToolCall, to_plain
-from appliance.text.quoted_notes import strip_notes
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
