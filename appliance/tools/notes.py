@@ -4,8 +4,8 @@ from typing import Annotated
 
 from appliance.agent.toolbox import Caller, tool
 from appliance.ingest.own_documents import NOTES, Documents
+from appliance.language.planning import list_ends
 from appliance.runtime.signatures import Range
-from appliance.text import list_ends
 
 TITLE_WORDS = 6
 Name = Annotated[str, Range(1, 300), "the file below box/, such as notes/garden.md"]

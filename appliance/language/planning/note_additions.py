@@ -11,11 +11,12 @@ from collections.abc import Callable
 from appliance.language import items
 from appliance.language.languages import Language, words_in
 from appliance.language.note_titles import bare_title, names_list, without_link
+from appliance.language.planning import list_ends
 from appliance.language.planning.named_notes import BOX, NamedNotes, Note
 from appliance.language.planning.plans import Do, Plan, answer_of, ask_back, ask_which, tool_call
 from appliance.language.ports import Notes
 from appliance.language.router import Intent
-from appliance.text import list_ends, markdown
+from appliance.text import markdown
 
 MOST_SHOWN = 8
 
