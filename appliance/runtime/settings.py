@@ -218,7 +218,7 @@ class Delegation(Keys):
         within=(2, 100),
         mark="restart",
     )
-    spawn: bool = setting(True, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled", mark="restart")
+    spawn: bool = setting(False, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled", mark="restart")
     keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
 
 

@@ -116,7 +116,6 @@ class WebSearch(Keys):
     )
     url: str = setting("", "Address of your searxng.", seed="S tools.web_search.url", mark="shown")
     key: str = setting("", "API key, needed for brave; better `secret:NAME`.", seed="S tools.web_search.api_key", mark="secret")
-    max_results: int = setting(5, "Results where the call does not say.", seed="S max_results", within=(1, 50))
 
 
 class McpServer(Keys):

@@ -240,7 +240,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         **{f"helps-{n}": [{"tool_calls": [{"name": "exec", "arguments": {"command": "ls"}}]}, "I may not."] for n in (1, 2)},
         "talks": ["Hoot."] * 9,
     }
-    with opened(tmp_path_factory.mktemp("roles"), told) as made:
+    with opened(tmp_path_factory.mktemp("roles"), told, DELEGATION__SPAWN="true") as made:
         yield made
 
 

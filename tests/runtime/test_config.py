@@ -120,6 +120,7 @@ SEEDS = {
         "tools.search_history": True,
         "tools.web_search.enabled": False,
         "tools.web_search.provider": "searxng",
+        "delegation.spawn": False,
         "tools.mcp": {},
         "channels.matrix.enabled": False,
         "channels.email.enabled": False,

@@ -72,7 +72,7 @@ def test_defaults_of_containment():
     web, search = found.tools.web, found.tools.web_search
     assert (found.sandbox.max_concurrent, found.sandbox.tmp_mb, found.audit.keep_days) == (10, 64, 31)
     assert (web.requests_per_minute, web.max_redirects, web.max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
-    assert (search.provider, search.max_results, search.enabled) == ("searxng", 5, False)
+    assert (search.provider, search.enabled) == ("searxng", False)
 
 
 @pytest.mark.covers("S-084")

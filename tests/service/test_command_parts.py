@@ -56,6 +56,7 @@ ANSWERS: dict[str, Sequence[Any]] = {
     "yolo-long": ["<sh>echo begun; sleep 60</sh>", "never said"],
     **dict.fromkeys(("cancel-yolo", "cancel-auto"), ["<sh>echo begun; sleep 60</sh>", "It was stopped."]),
     "asked": ["<sh>touch asked</sh>", "I may not."],
+    "learns": ['<set path="known://rain">It rains.</set>', "It is too long."],
     "silent": ["<sh>touch silent</sh>", "I may not."],
     "blocked": ["<sh>sudo ls</sh>", "I may not."],
     "blocked-2": ["<sh>sudo ls</sh>", "I may not."],
@@ -599,6 +600,16 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
         post.send(Message("fourth"), session="local:ada")
     assert caught.value.outcome == "rate_limited"
     post.send(Message("of another conversation"), session="local:bob")
+
+
+@pytest.mark.covers("R-202")
+@pytest.mark.parametrize(("limit", "status", "kept"), [("4", 413, None), ("5", 200, "It rains.")])
+def test_the_longest_piece_of_knowledge_is_as_configured(tmp_path: Path, limit: str, status: int, kept: str | None) -> None:
+    with opened(tmp_path, BUDGET__ENTRY_TOKEN_LIMIT=limit) as stage:
+        told = stage.ask("[learns] Learn.", RunSettings(approval="auto", layout="entries"))
+        [logged] = [one for ref, (_, one, _) in stage.log(told.run).items() if ref.startswith("log://turn_1/set/")]
+        found = stage.core.store.value("SELECT body FROM entries WHERE path = 'known://rain'")
+        assert (logged, found) == (status, kept)
 
 
 @pytest.mark.covers("A-269")

@@ -149,6 +149,7 @@ def opened(folder: Path, site: Server, told: dict[str, Sequence[Any]], *, is_sha
     given = {
         "MODELS__SCRIPT": script(folder, told),
         "MODELS__CONTEXT": "200000",
+        "DELEGATION__SPAWN": "true",
         "POLICY__MODE": "disabled",
         "TOOLS__WEB__PRIVATE_NETWORKS": f'["{HERE}"]',
         "TOOLS__WEB__REQUESTS_PER_MINUTE": "10000",

@@ -322,7 +322,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     home, runtime = Home(place / "home"), place / "run"
     new_home(home)
     runtime.mkdir(mode=0o700)
-    environ = clean_environ(place, runtime) | {"OWLBOX__SYSTEM__ADMIN_USERS": '["root"]'}
+    environ = clean_environ(place, runtime) | {"OWLBOX__SYSTEM__ADMIN_USERS": '["root"]', "OWLBOX__DELEGATION__SPAWN": "true"}
     core = Core(home, environ, process="cli", is_shared=False)
     core.recover()
     people = core.base.people

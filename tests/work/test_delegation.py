@@ -154,7 +154,7 @@ def opened(folder: Path, told: dict[str, Sequence[Any]] = ANSWERS, **keys: str) 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("delegation")
-    with opened(folder, DELEGATION__RETRY_S="0.05") as made:
+    with opened(folder, DELEGATION__RETRY_S="0.05", DELEGATION__SPAWN="true") as made:
         made.core.toolbox.add(meet)
         (made.core.home.box / "roles").mkdir(exist_ok=True)
         (made.core.home.box / "roles" / "meeter.md").write_text("---\ntools: [meet, list_dir]\n---\nYou meet others.\n")
@@ -520,9 +520,9 @@ def test_profiles_are_offered_when_there_are_any(stage: Stage) -> None:
     assert all(part.name != "profiles" for part in core.packets.system((), "native"))
 
 
-@pytest.mark.covers("S-094", "S-093")
-def test_spawn_switched_off_is_not_there(tmp_path: Path) -> None:
-    with opened(tmp_path, {"x": ["y"]}, DELEGATION__SPAWN="false") as other:
+@pytest.mark.covers("S-028", "S-094", "S-093")
+def test_spawn_is_not_there_until_it_is_switched_on(tmp_path: Path) -> None:
+    with opened(tmp_path, {"x": ["y"]}) as other:
         assert other.core.toolbox.spec("spawn") is None and other.core.toolbox.spec("spawn_await") is None
         assert other.core.toolbox.spec("delegate") is not None
         menu = other.core.role_service.menu(other.core.roles.assistant())
