@@ -20,6 +20,7 @@ from appliance.errors import BadInput, OwlError
 from appliance.runtime import config, config_edit, paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
+from appliance.runtime.users import user_name
 
 Command = Callable[..., argparse.ArgumentParser]
 YES = ("y", "yes", "j", "ja", "o", "oui", "s", "si", "sí")
@@ -137,7 +138,11 @@ def _keep_key(home: Home, provider: str, has_key: bool) -> None:
 def _choose_aliases(home: Home, settings: Config) -> None:
     """The owner's addresses elsewhere, one a line; none keeps the old ones (S-124)."""
     known = [f"{one.address} {one.channel}".strip() for one in settings.people.owner_aliases]
-    say("Your addresses elsewhere, one a line, with a channel behind one that holds there alone; an empty line ends.", sys.stderr)
+    say(f"This installation is yours, {user_name(os.getuid())}: owlbox people list shows you as its owner.", sys.stderr)
+    say(
+        "Your names and addresses elsewhere, one a line, with a channel behind one that holds there alone; an empty line ends.",
+        sys.stderr,
+    )
     if known:
         say(f"Now: {', '.join(known)}", sys.stderr)
     given: list[Any] = []
@@ -146,6 +151,17 @@ def _choose_aliases(home: Home, settings: Config) -> None:
         given.append({"address": address, "channel": channel[0]} if channel else address)
     if given:
         set_value(home, ("people", "owner_aliases"), given)
+
+
+def name_owner(home: Home, name: str) -> None:
+    """One more name of the owner on this machine and in the web page; in other channels it is nobody's."""
+    known = config.load(home, os.environ).people.owner_aliases
+    set_value(
+        home,
+        ("people", "owner_aliases"),
+        [*({"address": one.address, "channel": one.channel} for one in known), {"address": name, "channel": LOCAL}],
+    )
+    reload_core(home)
 
 
 def _write_documents(home: Home) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 from appliance.cli.console.terminal import Table, say_json, show
 from appliance.cli.console.tool_command import once
+from appliance.cli.onboard import ask_yes, name_owner
 from appliance.cli.secret import read_value
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
+from appliance.runtime.settings import LOCAL
 
 PERSON = "the name of a person; a user of this machine is the person of the same name"
 ADDRESS = "CHANNEL/ADDRESS, such as matrix/@ann:example.org"
@@ -44,7 +46,7 @@ def add(command: Command) -> None:
     made = command("remove-key", key_removed, "let nobody in with a key any more", known)
     made.add_argument("key", help="its fingerprint as keys shows it, or the beginning of it, or the .pub file")
     made = command("invite", invited, "make a one-time invite to the web page; makes the person where there is none", known)
-    made.add_argument("person", help=PERSON)
+    made.add_argument("person", nargs="?", default="", help="whom; without a name your own browser is let in")
     made = command("password", password_set, "set a password for the web page; asks for it, or reads standard input", known)
     made.add_argument("person", help=PERSON)
     made.add_argument("--remove", action="store_true", help="remove it: only invites are left")
@@ -151,10 +153,11 @@ def _read_key(path: str) -> str:
 
 def invited(args: argparse.Namespace, home: Home) -> int:
     """Make an invite."""
+    new = _introduce(args, home)
     found = once(home, "login.invite", {"person": args.person})
     until = _format_time(found["expires_ms"])
     where = found["address"] or f"#invite={found['invite']} behind the address of the page (channels.web.enabled is false)"
-    return show(args, found, [where, f"for {found['person']}, once, until {until}"])
+    return show(args, found, [where, f"for {found['person']}, once, until {until}", *new])
 
 
 def password_set(args: argparse.Namespace, home: Home) -> int:
@@ -168,8 +171,27 @@ def password_set(args: argparse.Namespace, home: Home) -> int:
 
 def token_made(args: argparse.Namespace, home: Home) -> int:
     """Make a token for a program."""
+    new = _introduce(args, home)
     found = once(home, "login.token", {"name": args.name, "person": args.person})
-    return show(args, found, [found["token"], f"for {args.name}, as {found['person']}; nobody can show it again"])
+    return show(args, found, [found["token"], f"for {args.name}, as {found['person']}; nobody can show it again", *new])
+
+
+def _introduce(args: argparse.Namespace, home: Home) -> list[str]:
+    """What is to be known where a person is made that nobody added; at a terminal the owner is asked first who is meant."""
+    found = once(home, "people.list", {}) if args.person else []
+    owner = next((one["name"] for one in found if one["is_owner"]), "")
+    if not owner or any(
+        args.person in (one["name"], *(str(said).removeprefix(f"{LOCAL}/") for said in one["identities"])) for one in found
+    ):
+        return []
+    if sys.stdin.isatty() and not args.json and ask_yes(f"Is {args.person} you, {owner}, the owner of this installation?", False):
+        name_owner(home, args.person)
+        args.person = owner
+        return []
+    return [
+        f"{args.person} is a person beside {owner}, the owner. Where several talk, all see box/, and Owlbox writes no notes there;",
+        "what each has it remember is their own. To let your own browser in: owlbox people invite, without a name",
+    ]
 
 
 def logins(args: argparse.Namespace, home: Home) -> int:
@@ -216,7 +238,7 @@ def _show_person(args: argparse.Namespace, found: dict[str, Any]) -> int:
 
 
 def _rights(found: dict[str, Any]) -> str:
-    return str(found["rights"]) if found["is_active"] else "deactivated"
+    return "owner" if found["is_owner"] else str(found["rights"]) if found["is_active"] else "deactivated"
 
 
 def _format_time(at_ms: int) -> str:

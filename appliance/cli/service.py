@@ -121,6 +121,7 @@ def _installation_lines(status: dict[str, Any]) -> list[tuple[str, str]]:
     model = broker.get("model") or "none loaded"
     lines = [
         ("home", status["home"]),
+        ("owner", status["owner"]),
         ("broker", broker["state"] + (f", pid {broker['pid']}, model {model}" if broker.get("pid") else "")),
         *([("problem", f"the model process {broker['last_end']}, and starts again when needed")] if broker.get("last_end") else []),
         *([("model", "{model}, {tier} ({basis})".format(**local))] if (local := status["local"]) else []),

@@ -50,6 +50,9 @@ class Callers:
         else:
             is_admin = not admins or call.uid in (os.getuid(), 0) or user in admins or name in admins
         is_own = not call.person and call.uid in (os.getuid(), 0)
+        for context in (call.context, str(arguments.get("owner", ""))) if is_admin else ():
+            if context.startswith(("user:", "group:")):
+                self._people.require_known(context)
         if is_admin and not call.context and (is_own or self._people.is_active(name)):
             yield
             return
@@ -75,7 +78,8 @@ class Callers:
         kind, _, wanted = context.partition(":")
         if context and (kind not in KINDS or not wanted):
             raise BadInput(f"context {context!r}", hint="write it as user:NAME or group:NAME")
-        person = wanted if kind == "user" and is_admin else name
+        person = self._people.resolve(LOCAL, wanted) if kind == "user" and is_admin else name
+        context = f"user:{person}" if kind == "user" and is_admin else context
         contexts = self._people.contexts_of(person)
         if is_admin and kind == "group":
             contexts = frozenset({context})

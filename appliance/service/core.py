@@ -333,6 +333,7 @@ class Core:
         return {
             **known,
             "home": str(self.home.root),
+            "owner": self.base.people.owner,
             "broker": {**broker, "restarts": self.broker.restarts, "last_end": self.broker.last_end},
             "pending": self.pending().plain(),
             "pools": {name: list(routes) for name, routes in settings.pools.items()},

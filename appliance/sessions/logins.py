@@ -27,7 +27,7 @@ from appliance.runtime.events import Events
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name
-from appliance.sessions.people import People, PersonName
+from appliance.sessions.people import LOCAL, People
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.store.visibility import own_people
@@ -191,8 +191,9 @@ class Logins:
     # -- for people ---------------------------------------------------------------------------------
 
     @method("login.invite")
-    def invite_person(self, person: PersonName) -> Invite:
+    def invite_person(self, person: Annotated[str, "whom; empty for oneself"] = "", *, call: Call) -> Invite:
         """Make a one-time invite, and the person when there is none of that name."""
+        person = self._named(person, call)
         validity, token = self._validity(), secrets.token_urlsafe(24)
         expires_ms = now_ms() + round(validity.invite_h * HOUR_MS)
         with self._store.write(durable=True) as execute:
@@ -212,7 +213,7 @@ class Logins:
         call: Call,
     ) -> Begun:
         """A token for a program, which holds until it is ended as a login is: whoever has it is that person."""
-        who, now, token = person or caller_name(call), now_ms(), f"{PROGRAM_PREFIX}{secrets.token_urlsafe(32)}"
+        who, now, token = self._named(person, call), now_ms(), f"{PROGRAM_PREFIX}{secrets.token_urlsafe(32)}"
         with self._store.write(durable=True) as execute:
             self._people.ensure_person(who)
             self._people.require_active(who)
@@ -230,7 +231,7 @@ class Logins:
         call: Call,
     ) -> dict[str, str]:
         """Set or remove a person's password, and end all sessions of that person."""
-        who = person or caller_name(call)
+        who = self._named(person, call)
         if password and len(password) < MIN_PASSWORD:
             raise BadInput(f"a password needs at least {MIN_PASSWORD} characters", hint="several words are easy to remember")
         salt = secrets.token_bytes(16)
@@ -276,6 +277,10 @@ class Logins:
             execute(sql, (leap.by_ms, validity_ms, leap.since_ms, leap.until_ms))
 
     # -- inside -------------------------------------------------------------------------------------
+
+    def _named(self, person: str, call: Call) -> str:
+        """The person of this name: the caller for none, the owner for one of the owner's other names."""
+        return self._people.resolve(LOCAL, person) if person else caller_name(call)
 
     def _end(self, condition: str, value: str | bytes) -> tuple[str, ...]:
         """End the sessions for which a condition holds, and hang up on them; their ids."""

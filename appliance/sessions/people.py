@@ -11,8 +11,10 @@ restricting what a caller is shown (`service.callers`), and moving what was said
 import hashlib
 import json
 import os
+import pwd
 import re
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -52,13 +54,14 @@ class Identity(Struct, frozen=True):
 
 
 class Person(Struct, frozen=True):
-    """A person as people see it: identities as CHANNEL/ADDRESS."""
+    """A person as people see it: identities as CHANNEL/ADDRESS, of the owner also a name that holds in every channel."""
 
     name: str
     rights: Rights
     groups: tuple[str, ...]
     identities: tuple[str, ...]
     is_active: bool = True
+    is_owner: bool = False
 
 
 class Room(Struct, frozen=True):
@@ -134,6 +137,32 @@ class People:
     def contexts_of(self, person: str) -> frozenset[str]:
         """Every context that a person is in: their own and those of their groups."""
         return frozenset({f"user:{person}", *(f"group:{name}" for name in self.groups_of(person))})
+
+    @property
+    def owner(self) -> str:
+        """Whose installation it is: the user that the core runs as, whatever else the owner is called (`people.owner_aliases`)."""
+        return self._rules().owner
+
+    def require_known(self, context: str) -> None:
+        """NotFound, with the nearest name, for the context of a person or group whom nobody added and who never talked here."""
+        kind, _, name = context.partition(":")
+        rules = self._rules()
+        if kind == "group":
+            names = {*rules.groups, *(str(row[0]) for row in self._store.rows("SELECT name FROM groups"))}
+        else:
+            configured = {rules.owner, user_name(os.getuid()), *rules.admins, *(one.address for one in rules.addresses)}
+            names = {*configured, *self._added(), *(person for members in rules.groups.values() for person in members)}
+        is_known = name in names or (kind != "group" and (_is_local_user(name) or self.find_linked(LOCAL, name) != ""))
+        if is_known or self._store.value("SELECT 1 FROM sessions WHERE context = ? LIMIT 1", (context,)) is not None:
+            return
+        close = get_close_matches(name, sorted(names - {""}), 1)
+        lists = "owlbox people group lists them" if kind == "group" else "owlbox people list shows them"
+        raise NotFound(
+            f"no {'group' if kind == 'group' else 'person'} {name}", hint=f"did you mean {close[0]}?" if close else lists
+        )
+
+    def _added(self) -> list[str]:
+        return [str(row[0]) for row in self._store.rows("SELECT name FROM persons ORDER BY name LIMIT ?", (MOST,))]
 
     def is_admin(self, person: str) -> bool:
         """Whether a person is the core's own user, or named in `system.admin_users`."""
@@ -219,9 +248,8 @@ class People:
 
     @method("people.list")
     def list_people(self) -> list[Person]:
-        """Every person who was added, by name, with their rights, groups and addresses."""
-        rows = self._store.rows("SELECT name FROM persons ORDER BY name LIMIT ?", (MOST,))
-        return [self._described(str(row[0])) for row in rows]
+        """The owner, and every person who was added, by name, with their rights, groups and addresses."""
+        return [self._described(name) for name in dict.fromkeys((*filter(None, [self.owner]), *self._added()))]
 
     @method("people.show", access="own")
     def show_person(self, person: PersonName) -> Person:
@@ -335,13 +363,26 @@ class People:
     # -- inside -------------------------------------------------------------------------------------
 
     def _require_person(self, person: str) -> None:
-        if self._store.value("SELECT 1 FROM persons WHERE name = ?", (person,)) is None:
+        if person == self.owner:
+            self.ensure_person(person)
+        elif self._store.value("SELECT 1 FROM persons WHERE name = ?", (person,)) is None:
             raise NotFound(f"no person {person}", hint="owlbox people list shows them, owlbox people add NAME adds one")
 
     def _described(self, person: str) -> Person:
         known = tuple(f"{one.channel}/{one.address}" for one in self.identities(person))
         rights: Rights = "admin" if self.is_admin(person) else "standard"
-        return Person(person, rights, self.groups_of(person), known, self.is_active(person))
+        is_owner = person == self.owner
+        if is_owner:
+            named = (f"{one.channel}/{one.address}" if one.channel else one.address for one in self._rules().addresses)
+            known = tuple(dict.fromkeys((*(one for one in named if one != f"{LOCAL}/{person}"), *known)))
+        return Person(person, rights, self.groups_of(person), known, self.is_active(person), is_owner)
+
+
+def _is_local_user(name: str) -> bool:
+    try:
+        return bool(pwd.getpwnam(name))
+    except (KeyError, ValueError):
+        return False
 
 
 def _check_name(name: str, what: str) -> None:

@@ -31,6 +31,7 @@ from appliance.sandbox.launcher import Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts, environment_variables
 from appliance.skills.catalog import FoundSkill, Skills
 from appliance.skills.skill_file import Package
+from appliance.store import visibility
 
 MARK = ".prepared"  # written last
 PYTHON = "/usr/bin/python3"  # that of the sandbox
@@ -112,10 +113,21 @@ class SkillEnvironments:
         return SkillScripts(folder, find_environment(self._folder, one.skill.packages), one.skill.script_env)
 
     @method("skill.prepare", is_long=True)
-    def prepare_for_caller(self, call: Call, name: Annotated[str, "the skill's name, as `skill list` shows it"]) -> Prepared:
+    def prepare_for_caller(
+        self,
+        call: Call,
+        name: Annotated[str, "the skill's name, as `skill list` shows it"],
+        owner: Annotated[str, "whose: user:ID or group:ID; empty for everybody's and one's own"] = "",
+    ) -> Prepared:
         """Install and verify the packages that a trusted skill declares; what is installed already is only verified."""
-        found = self.prepare(self._skills.get(name), call.cancel)
-        detail = {"skill": found["name"], "packages": [f"{one.name} ({one.source}): {one.state}" for one in found["packages"]]}
+        with visibility.showing(owner or visibility.current()):
+            one = self._skills.get(name)
+        found = self.prepare(one, call.cancel)
+        detail = {
+            "skill": found["name"],
+            "owner": one.owner or "all",
+            "packages": [f"{one.name} ({one.source}): {one.state}" for one in found["packages"]],
+        }
         self._ledger.note("skill_prepared", actor=f"user:{caller_name(call)}", detail=detail)
         return found
 

@@ -104,9 +104,10 @@ class SkillService:
         return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill))
 
     @method("skill.search", access="all")
-    def search(self, query: str, top_k: int = 10) -> list[SkillLine]:
+    def search(self, query: str, top_k: int = 10, owner: Whose = "") -> list[SkillLine]:
         """The skills that some words find, best first."""
-        return [self._skills.describe(self._skills.get(hit.skill.name)) for hit in self._skills.search(query, top_k)]
+        with _seen_by(owner):
+            return [self._skills.describe(self._skills.get(hit.skill.name)) for hit in self._skills.search(query, top_k)]
 
     @method("skill.offers", access="all")
     def offers(self) -> list[Offered]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,7 +93,8 @@ def test_the_cores_own_user_is_an_admin_without_being_named(store: Store) -> Non
 
 @pytest.mark.covers("A-267")
 def test_an_admin_acts_for_a_person(box: Box) -> None:
-    box.run("people", "add", "ann")
+    for name in ("ann", "ben"):
+        box.run("people", "add", name)
     box.run("task", "add", "water the garden", "--user", "ann")
     box.run("task", "add", "mow the lawn")
     assert [one["name"] for one in listed(box, "--user", "ann")] == ["water the garden"]
@@ -111,3 +113,33 @@ def test_a_deactivated_person_is_shown_as_such_until_they_are_active_again(box: 
 def listed(box: Box, *more: str) -> list[dict[str, str]]:
     """The tasks that a command is shown."""
     return list(json.loads(box.run("task", "list", *more, "--json").stdout))
+
+
+def test_who_is_known_is_one_who_was_added_talked_or_has_a_user_here(store: Store, people: People) -> None:
+    people.add_person("bert")
+    runs = Runs(store, "", identities=people)
+    with store.write():
+        runs.touch_session(Inbound("mail", "eve@x", "hi", "1", 1))
+    for context in ("user:bert", "user:root", "user:ann", "user:mail:eve@x", "user:daemon", "group:crew"):
+        people.require_known(context)
+    for context, hint in (("user:brt", "did you mean bert?"), ("user:zoe", "people list"), ("group:crow", "did you mean crew?")):
+        with pytest.raises(NotFound) as caught:
+            people.require_known(context)
+        assert hint in caught.value.hint
+
+
+def test_the_owner_is_named_and_has_other_names(box: Box) -> None:
+    me = user_name(os.getuid())
+    terminal, end = os.openpty()
+    os.write(terminal, b"yes\n")
+    asked = subprocess.run(box.command("people", "invite", "ada"), env=box.environ, stdin=end, capture_output=True, text=True)
+    assert f"Is ada you, {me}, the owner of this installation?" in asked.stderr and f"for {me}, once" in asked.stdout
+    for name in ("", "ada"):
+        invite = box.run("people", "invite", *filter(None, [name]))
+        assert f"for {me}, once" in invite.stdout and "beside" not in invite.stdout
+    token = box.run("people", "token", "lamp", "--person", "house")
+    assert "as house" in token.stdout and f"house is a person beside {me}, the owner" in token.stdout
+    found = {one["name"]: one for one in box.json("people", "list")}
+    assert set(found) == {me, "house"} and (found[me]["is_owner"], found["house"]["is_owner"]) == (True, False)
+    assert found[me]["identities"] == ["local/ada"]
+    assert f"owner        {me}" in box.run("status").stdout

@@ -71,6 +71,7 @@ def test_a_skill_that_is_one_file_is_validated(box: Box, tmp_path: Path) -> None
 @pytest.mark.covers("A-166")
 def test_an_admin_works_on_the_skills_of_others(box: Box, tmp_path: Path) -> None:
     put(tmp_path / "review/SKILL.md", REVIEW)
+    assert box.run("people", "add", "ann").returncode == box.run("people", "group", "choir", "--add", "ann").returncode == 0
     for flag, owner, folder in (("--user", "user:ann", "users/ann"), ("--group", "group:choir", "groups/choir")):
         name = owner.partition(":")[2]
         made = box.run("skill", "create", "tea", flag, name, "--file", "-", text="Boil.\n")
@@ -82,13 +83,28 @@ def test_an_admin_works_on_the_skills_of_others(box: Box, tmp_path: Path) -> Non
         assert listed["tea"] == listed["review"] == (owner, True)
         assert {"tea", "review"}.isdisjoint(one["name"] for one in box.json("skill", "list"))
         assert f"whose: {owner}" in box.run("skill", "show", "tea", flag, name).stdout
+        found = box.json("skill", "search", "review", "file", flag, name)
+        assert [one["name"] for one in found if one["owner"] == owner] == ["review"]
+        assert box.run("skill", "prepare", "review", flag, name).stdout == "review declares no packages and no variables.\n"
         assert box.run("skill", "trust", "tea", flag, name, "--no").returncode == 0
         assert box.run("skill", "remove", "tea", flag, name).returncode == 0
         assert not (box.home.box / folder / "skills/tea").exists()
         assert box.run("skill", "remove", "tea", flag, name).returncode == 3
         notes = [(row["kind"], row["detail"]["owner"]) for row in box.json("policy", "log", "--kind", "skill")]
-        kinds = ("skill_deleted", "skill_distrusted", "skill_installed", "skill_written")
-        assert [(kind, owner) for kind in kinds] == [note for note in notes if note[1] == owner][:4]
+        kinds = ("skill_deleted", "skill_distrusted", "skill_prepared", "skill_installed", "skill_written")
+        assert [(kind, owner) for kind in kinds] == [note for note in notes if note[1] == owner]
+
+
+@pytest.mark.covers("A-166")
+def test_who_is_not_known_has_no_skills_and_the_nearest_name_is_named(box: Box, tmp_path: Path) -> None:
+    put(tmp_path / "review/SKILL.md", REVIEW)
+    assert box.run("people", "add", "ann").returncode == box.run("people", "group", "choir", "--add", "ann").returncode == 0
+    for words in (["skill", "create", "tea", "--file", "-"], ["skill", "prepare", "tea"], ["task", "list"]):
+        refused = box.run(*words, "--user", "anne", text="Boil.\n")
+        assert (refused.returncode, "no person anne" in refused.stderr, "did you mean ann?" in refused.stderr) == (3, True, True)
+    refused = box.run("skill", "install", str(tmp_path / "review"), "--group", "chior", "--yes")
+    assert refused.returncode == 3 and "no group chior" in refused.stderr and "did you mean choir?" in refused.stderr
+    assert not (box.home.box / "users/anne").exists() and not (box.home.box / "groups/chior").exists()
 
 
 @pytest.mark.covers("A-165", "A-166")

@@ -38,7 +38,9 @@ def add(command: Command) -> None:
     show.add_argument("name", help=NAME)
     show.add_argument("file", nargs="?", default="", help="such as references/x.md")
     _add_owner_options(show)
-    command("search", search, "skills that some words find, best first", known).add_argument("query", nargs="+", help="words")
+    found = command("search", search, "skills that some words find, best first", known)
+    found.add_argument("query", nargs="+", help="words")
+    _add_owner_options(found)
     made = command("create", create, "write a new one, and open it in an editor", known)
     made.add_argument("name", help="one to three words")
     made.add_argument("--description", default="", help="one sentence: what it does and when to use it")
@@ -64,6 +66,7 @@ def add(command: Command) -> None:
     _add_owner_options(trusted)
     prepared = command("prepare", prepare, "install the packages that a trusted one declares, for it alone", known)
     prepared.add_argument("name", help=NAME)
+    _add_owner_options(prepared)
 
 
 def _add_owner_options(made: argparse.ArgumentParser) -> None:
@@ -89,7 +92,9 @@ def skills(args: argparse.Namespace, home: Home) -> int:
 def search(args: argparse.Namespace, home: Home) -> int:
     """The skills that words find."""
     words = " ".join(args.query)
-    return _print_lines(args, once(home, "skill.search", {"query": words}), f"No skill has {words!r} in it.")
+    return _print_lines(
+        args, once(home, "skill.search", {"query": words, "owner": _owner_of(args)}), f"No skill has {words!r} in it."
+    )
 
 
 def skill(args: argparse.Namespace, home: Home) -> int:
@@ -197,7 +202,7 @@ def trust(args: argparse.Namespace, home: Home) -> int:
 
 def prepare(args: argparse.Namespace, home: Home) -> int:
     """Install and verify the packages that a skill declares; 1 when one of them is missing."""
-    done = once(home, "skill.prepare", {"name": args.name})
+    done = once(home, "skill.prepare", {"name": args.name, "owner": _owner_of(args)})
     lines = []
     for one in done["packages"]:
         sign = {"installed": "[+]", "missing": "[-]"}.get(one["state"], "[?]")
