@@ -35,6 +35,8 @@ OF_ROLES = ("SOUL", "IDENTITY")  # the documents that a role's own folder may ha
 ROLES = "roles"
 # Never the assistant's to change, whatever front matter says; the first interview alone writes IDENTITY and removes BOOTSTRAP.
 PROTECTED = ("SOUL", "IDENTITY", "BOOTSTRAP")
+MEMORY_HEADING = "# Your Memory\n\n"  # in the place of its own, so that a model takes it for what it knows (S-039)
+TITLE = re.compile(r"\A# .*\n+")
 OPEN = ("BELIEFS", "GOALS", "CAPABILITIES", "MEMORY")  # the assistant's to change unless front matter says no
 DEFAULT = Part("SOUL", "You are Owlbox, a helpful AI assistant.")  # where no document says anything
 LOADING, MODIFICATION = "loading", "agent-modification"
@@ -147,7 +149,7 @@ def documents(box: Path, context: str = "") -> tuple[list[Part], list[str]]:
                 problems.append(f"{path.relative_to(box)}: {error.message}")
                 continue
             if text and front.get(LOADING) != "contextual":
-                parts.append(Part(name, text))
+                parts.append(Part(name, MEMORY_HEADING + TITLE.sub("", text) if name == "MEMORY" else text))
                 break
     return parts, problems
 

@@ -143,9 +143,14 @@ class Roles:
         found = replace(found, tools=tools, documents=None, max_turns=max_turns or found.max_turns)
         return replace(found, text=found.text if found.is_own else "", is_background=True, menu=WORKER)
 
-    def child(self, name: str = "") -> Role:
-        """Who is given one piece of work: this role, or a plain helper with every tool (S-091)."""
+    def child(self, name: str = "", text: str | None = None) -> Role:
+        """Who is given one piece of work: this role, or a plain helper with every tool (S-091).
+
+        `text` takes the place of what its own file says; what its prompt file says stays before it (S-092).
+        """
         found = self.get(name) if name else Role(CHILD, max_turns=CHILD_TURNS, documents=CHILD_DOCUMENTS)
+        if text is not None:
+            found = replace(found, text="\n\n".join(part for part in (self._read_prompt(found), text) if part))
         return replace(found, is_child=True)
 
     def list_roles(self) -> list[Role]:

@@ -277,11 +277,10 @@ class Delegation:
 
     def _role_of(self, job: Job) -> Role:
         """As whom a job is done: the role, with what the order says instead."""
-        found = self._roles.child("" if job.role == CHILD else job.role)
         given = job.given
+        found = self._roles.child("" if job.role == CHILD else job.role, given.text)
         tools = found.tools if given.tools is None else given.tools
-        text = found.text if given.text is None else given.text
-        return replace(found, tools=tools, text=text, is_background=job.priority == "background")
+        return replace(found, tools=tools, is_background=job.priority == "background")
 
     def _begin_run(self, attempt: _Attempt) -> Loop:
         """A run with its first message and its loop begun: all of it, or nothing of it."""

@@ -51,7 +51,9 @@ def in_prompt(stage: Stage, name: str) -> str | None:
 def test_memory_is_replaced_as_a_whole_and_an_empty_one_is_in_no_prompt(stage: Stage) -> None:
     assert in_prompt(stage, "MEMORY") is None
     assert write(stage, "memory_write", content="- Ada is vegetarian.").status == 200
-    assert in_prompt(stage, "MEMORY") == "- Ada is vegetarian."
+    assert in_prompt(stage, "MEMORY") == "# Your Memory\n\n- Ada is vegetarian."
+    assert write(stage, "memory_write", content="# Memory\n\n- Ada has a cat.").status == 200
+    assert in_prompt(stage, "MEMORY") == "# Your Memory\n\n- Ada has a cat."
     assert write(stage, "memory_write", content="").status == 200 and in_prompt(stage, "MEMORY") is None
     for given in ({}, {"content": None}):
         assert write(stage, "memory_write", **given).outcome == "invalid_arguments"

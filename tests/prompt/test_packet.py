@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from record_tools import replace
 from stores import new_store
 
+from appliance import __version__
 from appliance.agent.toolbox import read_tool, tool
 from appliance.clock import sleep_s
 from appliance.ingest import prompt_documents
@@ -456,4 +457,5 @@ def test_a_message_of_blocks_says_the_time_in_the_zone_of_the_box(store: Store) 
     made = Packets(lambda: (), Search(store), Skills(), more=More(folder="/home/ada/box"))
     made.configure(Prompt(), Budget(), (), "+05:30")
     shown = made.assemble(Scene("r", route(8192), layout="entries", prompt="hi", person="ada")).messages[0].content
-    assert re.search(r"day 20\d\d-\d\d-\d\d \d\d:\d\d \+05:30, owlbox .* on \w+, notes in /home/ada/box, turn 1", shown)
+    system = f"owlbox {re.escape(__version__)} on {platform.system()}"
+    assert re.search(rf"day 20\d\d-\d\d-\d\d \d\d:\d\d \+05:30, {system}, notes in /home/ada/box, turn 1", shown), shown

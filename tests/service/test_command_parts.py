@@ -21,15 +21,16 @@ from appliance.agent.command_output import Ended
 from appliance.agent.tool_messages import Message, Postbox
 from appliance.agent.toolbox import Caller
 from appliance.clock import CancelToken, new_id, now_ms
-from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge, Unavailable
+from appliance.errors import BadInput, Conflict, DiskFull, NotFound, Refused, TooLarge, Unavailable
 from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
 from appliance.policy.audit_log import Asked
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
+from appliance.runtime.settings import Orchestrator
 from appliance.runtime.subscriptions import Notice, Signal
-from appliance.sandbox.workspace import Job
+from appliance.sandbox.workspace import Job, Workbench
 from appliance.service.core import Core
 
 pytestmark = needs("bwrap", "perl")
@@ -610,6 +611,21 @@ def test_the_longest_piece_of_knowledge_is_as_configured(tmp_path: Path, limit: 
         [logged] = [one for ref, (_, one, _) in stage.log(told.run).items() if ref.startswith("log://turn_1/set/")]
         found = stage.core.store.value("SELECT body FROM entries WHERE path = 'known://rain'")
         assert (logged, found) == (status, kept)
+
+
+@pytest.mark.covers("A-016")
+def test_no_tool_is_run_on_a_full_disk(stage: Stage) -> None:
+    core = stage.core
+    full = replace(core.base.settings(), orchestrator=Orchestrator(disk_refuse=0.0))
+    commands, gate = core.commands, core.policy.gate
+    given = gate, core.policy.ledger, commands.sandbox, core.runs.person, commands.packages.scripts, core.base.redactor.clean
+    bench = Workbench(core.base.home.root / "sessions", lambda: full, *given)
+    job = Job("exec", "shell", CancelToken(), "local:ada", "", Terms(role="coder"), 30)
+    with pytest.raises(DiskFull, match="% full: exec was not run"):
+        bench.carry_out(job, "echo x > full.txt", bench.prepared(job, "echo x > full.txt"))
+    assert not list(core.base.home.root.rglob("full.txt"))
+    commands.bench.carry_out(job, "echo x > full.txt", commands.bench.prepared(job, "echo x > full.txt"))
+    assert list(core.base.home.root.rglob("full.txt")), "with room it is run"
 
 
 @pytest.mark.covers("A-269")

@@ -1,6 +1,7 @@
 """Figures, probes, the port that answers them, and the lines of a run in every process's log."""
 
 import json
+import logging
 import re
 import socket
 from collections.abc import Iterator
@@ -9,13 +10,20 @@ from pathlib import Path
 
 import pytest
 from process import Box, Core, a_box  # noqa: F401
+from stores import new_store
 
 from appliance.errors import Lost
+from appliance.knowledge.contents import Content
+from appliance.knowledge.entries import Entries
+from appliance.records import Event
+from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Orchestrator
 from appliance.service.watching import figures, log_reader
 from appliance.service.watching.health import Health, Prober, describe_broker
 from appliance.service.watching.port import Port
+from appliance.sessions.runs import Runs
+from appliance.work.jobs import Job, JobEnded
 
 LINE = re.compile(r'owlbox_[a-z_]+(\{([a-z]+="([^"\\\n]|\\.)*",?)+\})? -?[0-9.e+-]+')
 
@@ -39,6 +47,13 @@ def get(port: int, path: str, host: str = "127.0.0.1") -> str:
     return ask(port, f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n")
 
 
+def bound_addresses(port: int) -> set[str]:
+    """The addresses at which somebody listens at a port, as the kernel writes them."""
+    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    places = [row[1].split(":") for row in rows if row[3] == "0A"]
+    return {address for address, number in places if int(number, 16) == port}
+
+
 @pytest.fixture
 def core(box: Box) -> Iterator[tuple[Box, Core, int]]:
     port = free_port()
@@ -46,6 +61,32 @@ def core(box: Box) -> Iterator[tuple[Box, Core, int]]:
     core = box.serve()
     yield box, core, port
     assert core.stop() == 0
+
+
+@pytest.mark.covers("A-272")
+def test_tools_work_that_was_handed_over_and_memory_are_counted_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, events = new_store(tmp_path / "owlbox.db"), Events()
+    made = figures.Figures(Home(tmp_path), store, events, dict)
+    job = Job("j1", "spawn", "coder", "Go.", status="done", created_ms=1000, ended_ms=3500)
+    with caplog.at_level(logging.INFO, logger="appliance"):
+        events.publish(JobEnded(job))
+    assert [vars(one)["seconds"] for one in caplog.records if "handed over" in one.getMessage()] == [2.5]
+    runs = Runs(store, "")
+    runs.open_session("local:ada", "ada", "user:ada")
+    run = runs.begin("local:ada", "chat").id
+    for status, took_ms in ((200, 1500), (200, 500), (404, 250)):
+        runs.append(Event(run, "tool_result", "tool", "x", tool="search", status=status, duration_ms=took_ms))
+    Entries(store).put("memory://notes/key", Content(body="The key hangs in the shed."), audience="user:ada")
+    lines = made.text().splitlines()
+    for line in (
+        *('owlbox_jobs_total{tool="spawn",outcome="done"} 1', 'owlbox_job_seconds_total{tool="spawn",outcome="done"} 2.5'),
+        *('owlbox_tool_calls_total{tool="search",outcome="ok"} 2', 'owlbox_tool_seconds_total{tool="search",outcome="ok"} 2'),
+        *('owlbox_tool_calls_total{tool="search",outcome="failed"} 1', 'owlbox_memory_bytes{owner="user:ada"} 26'),
+    ):
+        assert line in lines, (line, lines)
+    store.close()
 
 
 @pytest.mark.covers("A-272", "A-028", "A-270", "A-006")
@@ -63,6 +104,7 @@ def test_a_core_tells_its_figures_and_one_run_is_found_in_every_log(core: tuple[
     }
     assert names <= {family.name for family in figures.FAMILIES}
     assert 'owlbox_messages_total{channel="local"} 1' in text and 'owlbox_tasks{status="pending"} 1' in text
+    assert bound_addresses(port) == {"0100007F"}, "of this machine alone"
     page = get(port, "/metrics")
     assert page.startswith("HTTP/1.1 200 OK") and "owlbox_up 1" in page and "version=0.0.4" in page
     health = get(port, "/health")

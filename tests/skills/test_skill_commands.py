@@ -178,7 +178,8 @@ def test_a_message_with_a_slash_is_what_the_skill_says(box: Box) -> None:
     with pytest.raises(OwlError, match=r"Usage: /review <file> \[focus=bugs\]"):
         core.call("message.send", text="/review")
     put(box.home.box / "skills/review/SKILL.md", REVIEW.replace("Look over", "Glance at"))
-    assert core.call("skill.call", name="review", words="x")["text"] in ("Glance at x for bugs.", "Look over x for bugs.")
+    sent = core.call("message.send", text="/review x")  # at once: whoever watches the folder has told nothing yet
+    assert "Glance at x for bugs." in json.dumps(core.call("run.copy", run=sent["run"]))
 
 
 @pytest.mark.covers("B-127", "B-130", "A-158")

@@ -38,6 +38,7 @@ METHOD = re.compile(r"[a-z_]+\.[a-z_]+")
 ANSWERS: dict[str, Any] = {
     "keeps": [put("known://tea", "green") + update(102, "half way"), put("unknown://cup", "which cup?") + update(200, "All done.")],
     "hoot": ["Hoot."],
+    "goes on": ["hoot " * 200],
 }
 
 
@@ -287,6 +288,8 @@ def test_the_summary_of_a_run_is_its_last_answer(served: Served) -> None:
     state = served.call("run.state", run=run)
     assert said.content and state["summary"] == said.content[:500] != "[hoot] who?"
     assert [one["body"] for one in state["history"] if one["tool"] == "prompt"] == ["[hoot] who?"]
+    run = served.call("run.ask", prompt="[goes on] who?", model="local")["run"]
+    assert served.call("run.state", run=run)["summary"] == ("hoot " * 200)[:500]
 
 
 @pytest.mark.covers("R-183")

@@ -505,8 +505,12 @@ def test_a_profile_decides_what_its_helper_is_told_and_has(stage: Stage) -> None
     (box / "AGENTS.md").write_text("Leave the cellar alone.")
     assert [part.name for part in core.packets.system((), "native", role=found)] == ["AGENTS", "instructions", "style"]
     run = asked(stage, "simple").run
-    job = core.jobs.get(tried(stage, run, "spawn", task="[own] x", profile="poet", system_prompt="You shout.").message)
-    assert (job.role, job.given.text) == ("poet", "You shout.")
+    made = tried(stage, run, "spawn", task="[own] x", profile="poet", system_prompt="You shout.").message
+    job = core.jobs.get(made)
+    assert core.role_service.delegation._role_of(job).text == "Do not rhyme.\n\nYou shout."
+    assert tried(stage, run, "spawn_await", job_ids=made).message.startswith(f"[{made}: OK]")
+    (box / "roles" / "plain.md").write_text("---\nprompt_file: none.md\n---\nYou are plain.\n")
+    assert (core.roles.child("plain").pool, core.roles.child("plain").text) == ("", "You are plain.")
 
 
 @pytest.mark.covers("S-093")

@@ -202,10 +202,10 @@ class Figures:
         )
         for session, tokens in rows(sql, (now_ms() - DAY_MS, MOST_SESSIONS)):
             yield "session_tokens", (("session", str(session)),), float(tokens)
-        sql = "SELECT scope, COUNT(*), SUM(octet_length(body)) FROM entries WHERE path LIKE 'memory://%' GROUP BY scope"
-        for scope, count, size in rows(sql):
-            yield "memory_entries", (("owner", str(scope)),), float(count)
-            yield "memory_bytes", (("owner", str(scope)),), float(size or 0)
+        sql = "SELECT audience, COUNT(*), SUM(octet_length(body)) FROM entries WHERE path LIKE 'memory://%' GROUP BY audience"
+        for owner, count, size in rows(sql):
+            yield "memory_entries", (("owner", str(owner) or "all"),), float(count)
+            yield "memory_bytes", (("owner", str(owner) or "all"),), float(size or 0)
 
     def _read_machine(self) -> Iterable[tuple[str, Labels, float]]:
         for name, path in (("database", self._home.database), ("log", Path(f"{self._home.database}-wal"))):
