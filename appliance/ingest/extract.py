@@ -51,6 +51,7 @@ CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 SAVED = re.compile(rb"<!--\s*(?:saved from url=\(\d+\)|Page saved with SingleFile\s+url:\s*)(\S{1,2000})")  # by a browser
 HEAD_BYTES = 4096  # in which it says so
+TRANSCRIPT = re.compile(r'\{"type": ?"session", ?"id": ?"')  # how an exported thread or session begins
 MAX_AUTHOR = 300  # characters
 CPU_S = 30  # for one file, in the child
 UNTITLED = ("untitled", "(anonymous)")  # what programs that make PDFs write for none
@@ -158,7 +159,8 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
     elif form in ("python", "code"):
         description = outline(text, name)
     mime = "text/csv" if form == "csv" and name.lower().endswith(".csv") else guess_mime(name, True)
-    return _check_reading(Reading(text, mime, reader, title, description), name)
+    origin = "document" if TRANSCRIPT.match(text) else ""  # as in a thread that is imported from it
+    return _check_reading(Reading(text, mime, reader, title, description, origin=origin), name)
 
 
 def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> Reading:

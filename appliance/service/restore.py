@@ -35,6 +35,7 @@ OTHERS = (
     (b"GGUF", "a model"),
     (b"\x1f\x8b", "a gzip file"),
 )
+MARKED_WORDS = {"marks": "subject GLOB 'words:*'", "marked_words": "TRUE"}  # by which words of strangers are known again
 
 
 class Change(Struct, frozen=True):
@@ -127,6 +128,8 @@ def restore(home: Home, path: Path, progress: Progress = backups.unheard) -> Pat
             if len(names) > 1:
                 _make_folders(home, made)
             _checked(made / DATABASE)
+            if home.database.exists():  # files from now may come back into it
+                database_copy.carry(home.database, made / DATABASE, MARKED_WORDS)
             aside = staging.put_in_place(home, made, names)
         home_setup.init(home, is_forced=True)  # folders that no backup holds, where there was no home before
         return aside

@@ -44,6 +44,7 @@ LIST_CHARS = 400  # of the whole list in the prompt: with what is always there, 
 MAX_FILE_BYTES = 256 << 10  # of a file beside SKILL.md that is read by path
 
 Mark = tuple[int, int, int]
+LEAST_HASH = 16  # digits that a person gives of what they were shown
 
 
 class FoundSkill(msgspec.Struct, frozen=True):
@@ -388,11 +389,18 @@ class Skills:
                 self._hashes[key] = hash_skill(one.skill)
             return self._hashes[key] == trusted
 
-    def trust(self, name: str, by: str) -> FoundSkill:
-        """Trust a skill as it is now; any change of its text or scripts ends that."""
+    def trust(self, name: str, by: str, shown: str | None = None) -> FoundSkill:
+        """Trust a skill as it is now; any change of its text or scripts ends that.
+
+        With `shown`, the hash of what a person saw or its first digits, a Conflict when it is another by now.
+        """
         one = self.get(name)
+        text_hash = hash_skill(one.skill)
+        if shown is not None and (len(shown) < LEAST_HASH or not text_hash.startswith(shown)):
+            hint = f"read it: owlbox skill show {name} says its hash"
+            raise Conflict(f"{shown!r} is not the hash of {name} as it is now: it is not trusted", hint=hint)
         with self._guard:
-            self._hashes[one.owner, one.skill.name] = text_hash = hash_skill(one.skill)
+            self._hashes[one.owner, one.skill.name] = text_hash
         self._records.trust(one.owner, one.skill.name, text_hash, by)
         return one
 

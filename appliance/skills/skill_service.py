@@ -22,7 +22,7 @@ from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.skills import editing, front_matter
 from appliance.skills.arguments import has_placeholders, render, short_form, usage_of
-from appliance.skills.catalog import FoundSkill, SkillLine, Skills
+from appliance.skills.catalog import FoundSkill, SkillLine, Skills, hash_skill
 from appliance.skills.environments import remove_unused
 from appliance.skills.package import Package, PackageFile, check_files, choose
 from appliance.skills.review import Finding, review
@@ -44,6 +44,7 @@ class SkillView(TypedDict):
     text: str
     files: list[str]
     usage: str
+    hash: str  # of its text and its scripts
 
 
 class Short(TypedDict):
@@ -101,7 +102,8 @@ class SkillService:
         with _seen_by(owner):
             one = self._skills.get(name)
             text = self._skills.read_file(name, path) if path else one.skill.text
-        return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill))
+        known = hash_skill(one.skill)
+        return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill), hash=known)
 
     @method("skill.search", access="all")
     def search(self, query: str, top_k: int = 10, owner: Whose = "") -> list[SkillLine]:
@@ -216,13 +218,20 @@ class SkillService:
             return self.delete(name, by=caller_name(call))
 
     @method("skill.trust", access="all")
-    def trust(self, call: Call, name: Name, is_trusted: bool = True, owner: Whose = "") -> SkillLine:
-        """Trust a skill as it is now, or end that. Any change of its text or scripts ends it, too."""
+    def trust(
+        self,
+        call: Call,
+        name: Name,
+        hash: Annotated[str, "what skill.view says, or its first 16 digits; of no use to end trust"] = "",
+        is_trusted: bool = True,
+        owner: Whose = "",
+    ) -> SkillLine:
+        """Trust a skill as you have read it, or end that. Any change of its text or scripts ends it, too."""
         by = caller_name(call)
         with _seen_by(owner):
             one = self._skills.get(name)
             self._require_writable(one.owner)
-            one = self._skills.trust(name, by) if is_trusted else self._skills.distrust(name, by)
+            one = self._skills.trust(name, by, hash) if is_trusted else self._skills.distrust(name, by)
         self._note("skill_trusted" if is_trusted else "skill_distrusted", one.skill.name, one.owner, by)
         return self._skills.describe(one)
 

@@ -5,9 +5,10 @@ anew. A copy is one file without a log beside it. Knows nothing of archives, of 
 """
 
 import fcntl
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import apsw
@@ -18,6 +19,7 @@ from appliance.errors import AlreadyRunning, StoreError
 from appliance.store import disk_faults, storage_errors
 from appliance.store.connection_settings import SETTINGS
 
+LOG = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]  # bytes copied, of how many
 STEP_PAGES = 256
 IN_USE = 128  # the byte of the -shm file that SQLite locks for each open connection (UNIX_SHM_DMS in os_unix.c)
@@ -104,6 +106,23 @@ def check(path: Path) -> Facts:
         return Facts(int(str(db.pragma("user_version"))), count(db))
     except apsw.Error as error:
         raise StoreError(f"{path} is damaged or not a database: {error}", hint=ANOTHER) from None
+    finally:
+        db.close()
+
+
+def carry(source: Path, target: Path, tables: Mapping[str, str]) -> None:
+    """Add rows of one database that nobody uses to another, table by table, where they are not; nothing of one that cannot be read.
+
+    The values of `tables` are conditions on their rows, in SQL.
+    """
+    db = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    try:
+        db.execute("ATTACH ? AS source", (f"{source.absolute().as_uri()}?mode=ro",))
+        with db:
+            for table, condition in tables.items():
+                db.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM source.{table} WHERE {condition}")
+    except apsw.Error as error:  # damaged, or of another version
+        LOG.warning("nothing was taken over from %s: %s", source, error)
     finally:
         db.close()
 

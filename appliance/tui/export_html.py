@@ -50,9 +50,11 @@ def render_page(title: str, events: Sequence[dict[str, Any]]) -> str:
         elif event["kind"] == "status_change" and int(event["status"]) >= 400:
             parts.append(f'<p class="note">{escape(text)}</p>')
     name = escape(escape_invisible(title, "line") or "A thread")
+    strangers = [event for event in events if event["kind"] == "tool_result" and (event["input"] or {}).get("origin")]
+    told = "<!-- saved from url=(0013)owlbox:thread -->\n" if strangers else ""  # a page with texts of strangers is one, too
     head = f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{name}</title>'
     return (
-        f"<!doctype html>\n<html><head>{head}<style>{STYLE}</style></head>\n<body><h1>{name}</h1>\n"
+        f"<!doctype html>\n{told}<html><head>{head}<style>{STYLE}</style></head>\n<body><h1>{name}</h1>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )

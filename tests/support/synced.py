@@ -166,7 +166,7 @@ def main() -> None:
     call("memory.move_topic", old="kitchen", new="house")
     call("memory.forget", key=table.call("memory.list", {})[0]["ref"])
     call("skill.create", name="tea", description="Make tea.", body="Boil.")
-    call("skill.trust", name="tea")
+    call("skill.trust", name="tea", hash=call("skill.view", name="tea")["hash"])
     call("skill.prepare", name="tea")
     call("skill.call", name="tea")
     text = base64.b64encode(b"---\nname: milk\ndescription: Warm milk.\n---\nWarm it.\n").decode()

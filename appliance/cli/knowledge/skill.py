@@ -62,6 +62,7 @@ def add(command: Command) -> None:
         _add_owner_options(gone)
     trusted = command("trust", trust, "show its description to models, until it changes", known)
     trusted.add_argument("name", help=NAME)
+    trusted.add_argument("hash", nargs="?", default="", help="of what you have read, as `skill show` shows it")
     trusted.add_argument("--no", action="store_true", help="end that")
     _add_owner_options(trusted)
     prepared = command("prepare", prepare, "install the packages that a trusted one declares, for it alone", known)
@@ -110,7 +111,7 @@ def skill(args: argparse.Namespace, home: Home) -> int:
             "called": "by name only: this is a command already" if one["is_reserved"] else found["usage"],
             "from": one["source"],
             "needs": one["missing"],
-            "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']}",
+            "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']} {found['hash'][:16]}",
             "in place of": ", ".join(one["shadows"]),
             "note": "; ".join(one["notes"]),
             "beside it": ", ".join(found["files"]),
@@ -182,7 +183,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
     one = once(home, "skill.install", given)
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:
-        lines.append(f"models are told its name alone until you trust it: owlbox skill trust {one['name']}")
+        lines.append(f"models are told its name alone until you trust it: owlbox skill show {one['name']} says how")
     lines += _next_steps(one)
     return show(args, {"skill": one, "findings": found["findings"]}, lines)
 
@@ -195,7 +196,8 @@ def remove(args: argparse.Namespace, home: Home) -> int:
 
 def trust(args: argparse.Namespace, home: Home) -> int:
     """Trust a skill, or end that."""
-    one = once(home, "skill.trust", {"name": args.name, "is_trusted": not args.no, "owner": _owner_of(args)})
+    given = {"name": args.name, "hash": args.hash, "is_trusted": not args.no, "owner": _owner_of(args)}
+    one = once(home, "skill.trust", given)
     lines = [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}"]
     return show(args, one, lines + _next_steps(one))
 
