@@ -284,7 +284,8 @@ class Vault:
         try:
             return path.read_bytes()
         except OSError as error:
-            raise Unavailable(f"{path}: {error.strerror}", hint="the vault cannot be read without this file") from None
+            hint = f"put it back from a copy; if there is none, move {self._folder / VALUES} away and set the secrets again"
+            raise Unavailable(f"the key of the vault cannot be read: {path}: {error.strerror}", hint=hint) from None
 
     def _make_key(self, kind: Kind, passphrase: str) -> tuple[_Lock, bytes]:
         """A new key, on disk where it is one of a file."""

@@ -161,7 +161,9 @@ def read(home: Home, folder: Path) -> dict[str, int]:
 
 def _read_manifest(folder: Path) -> ExportManifest:
     if (folder / UNFINISHED).exists():
-        raise BadInput(f"{folder} is not whole: its export was cut off, or is still running", hint=f"owlbox export {folder} again")
+        raise BadInput(
+            f"{folder} is not whole: its export was cut off, or is still running", hint=f"make it again: owlbox export {folder}"
+        )
     try:
         data = _read_plain(folder / MANIFEST)
         if data is None:

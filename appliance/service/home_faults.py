@@ -12,7 +12,7 @@ from appliance.clock import up_ms
 from appliance.errors import OwlError
 from appliance.runtime import config
 from appliance.runtime.paths import Home
-from appliance.store import disk_faults, wall_clock
+from appliance.store import disk_faults, storage_errors, wall_clock
 from appliance.store.database import Store
 
 # Folders of a home, and what does not work while one is closed to us.
@@ -28,6 +28,8 @@ PARTS = {
 
 def listing(home: Home, store: Store) -> list[str]:
     """All of them, the disk first; and that schedules wait for the clock."""
+    if not home.database.exists():
+        return [str(storage_errors.missing(home.database))]
     fault, held_ms = disk(home, store), wall_clock.held_ms(store, up_ms())
     waiting = f"schedules wait {math.ceil(held_ms / 1000)} s: the clock was set ahead, or is not set yet (owlbox doctor clock)"
     return [*([str(fault)] if fault else []), *closed(home), *([waiting] if held_ms else [])]

@@ -81,7 +81,10 @@ def read_key_file(path: Path) -> str:
         reason = getattr(error, "strerror", None) or "it is no text"
         hint = "backups.key_file names a file with a line of text"
         raise BadInput(f"the key file {path} cannot be read: {reason}", hint=hint) from None
-    return require_long(text)
+    if len(text) < SHORTEST:
+        hint = "write four words into it that nobody else would put together"
+        raise BadInput(f"the key file {path} holds {len(text)} characters, at least {SHORTEST} are needed", hint=hint)
+    return text
 
 
 def require_long(text: str) -> str:

@@ -21,8 +21,7 @@ def explain(error: apsw.Error, path: Path) -> OwlError:
         return Cancelled("the query was stopped")
     is_closed = path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK)
     if isinstance(error, apsw.CantOpenError) and not is_closed and not path.exists():
-        hint = f"put it back; or kill {os.getpid()}, then start owlbox where it is now: --home DIR, or OWLBOX_HOME"
-        return StoreError(f"database {path} is not there any more: its folder was moved, or the disk taken away", hint=hint)
+        return missing(path)
     if isinstance(error, apsw.FullError | apsw.IOError | apsw.CantOpenError | apsw.ReadOnlyError):
         if fault := write_fault(path.parent, path):
             return fault
@@ -35,6 +34,14 @@ def explain(error: apsw.Error, path: Path) -> OwlError:
     if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError):
         return StoreError(f"database {path} cannot be read or written by user {os.getuid()}: {error}", hint=OWN_FAULT)
     return OwlError(f"database error: {error}")
+
+
+def missing(path: Path) -> StoreError:
+    """Our error for a database that was there and is not any more."""
+    hint = (
+        f"put it back; or stop this core (kill {os.getpid()}), then start owlbox where the home is now: --home DIR, or OWLBOX_HOME"
+    )
+    return StoreError(f"database {path} is not there any more: its folder was moved, or the disk taken away", hint=hint)
 
 
 def host_error(error: OSError, path: Path) -> OwlError:

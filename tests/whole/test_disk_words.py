@@ -77,9 +77,12 @@ def break_disk(place: Path, fault: str) -> None:
             while True:
                 file.write(bytes(512))
     else:
-        space = os.statvfs(place)
-        option = "ro" if fault == "read-only" else f"nr_inodes={space.f_files - space.f_ffree}"
-        subprocess.run(["mount", "-o", f"remount,{option}", str(place)], check=True)
+        for _ in range(20):  # a file may be made meanwhile
+            space = os.statvfs(place)
+            option = "ro" if fault == "read-only" else f"nr_inodes={space.f_files - space.f_ffree}"
+            if not subprocess.run(["mount", "-o", f"remount,{option}", str(place)], capture_output=True).returncode:
+                return
+        raise AssertionError(f"the disk stays as it is: {option}")
 
 
 @needs(root=True)

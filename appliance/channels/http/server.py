@@ -23,6 +23,7 @@ is one connection. Not done here: logins themselves (`login_routes`), and what a
 
 import inspect
 import logging
+import os
 import select
 import socket
 import ssl
@@ -342,4 +343,6 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
     except OSError as error:
-        raise BadInput(f"cannot listen at {host} port {port}: {error.strerror}", hint="choose another channels.web.port") from None
+        raise BadInput(
+            f"cannot listen at {host} port {port}: {os.strerror(error.errno or 0)}", hint="choose another channels.web.port"
+        ) from None

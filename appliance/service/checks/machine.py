@@ -78,11 +78,15 @@ def check_throttling(root: Path = ROOT) -> Finding:
 
 def check_clock() -> Finding:
     """Whether the clock is set and follows others: schedules, expiry and the order of messages go by it."""
-    if now_ms() < BUILT_MS:
+    return describe_clock(now_ms(), wall_clock.is_synchronized())
+
+
+def describe_clock(now: int, is_synchronized: bool | None) -> Finding:
+    """The same for a time, and what the kernel says of it."""
+    if now < BUILT_MS:
         return Finding(
             "clock", "problem", "it has not been set since the machine started", "connect the network, or set it: timedatectl"
         )
-    is_synchronized = wall_clock.is_synchronized()
     if is_synchronized is None:
         return Finding("clock", "ok", "set; the kernel does not tell whether it follows others")
     if not is_synchronized:

@@ -82,15 +82,22 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     if status and own.web.enabled and own.web.port and (fault := find_page_fault(own.web)):
         said = states.get("web")  # why it ended, where the core began it
         hint = "logs/web/output.log of the home says why; where systemd runs it: systemctl status owlbox-web"
+        if "another program" in fault:
+            hint = "owlbox config set channels.web.port NUMBER, then restart the core"
         return Finding("channels", "problem", f"web page: {said if isinstance(said, str) else fault}", hint)
     enabled = [name for name, table in own.connectors.items() if table.enabled]
     enabled += [name for name in ("email", "matrix", "slack") if getattr(own, name).enabled]
     if broken:
-        return Finding("channels", "problem", "; ".join(broken), "mend its table in owlbox.toml, then restart the core")
+        return Finding(
+            "channels",
+            "problem",
+            "; ".join(broken),
+            "it is tried again; if its table in owlbox.toml is wrong, mend it, then restart the core",
+        )
     if status and (closed := [name for name in enabled if states.get(name) is False]):
         return Finding("channels", "warning", f"not open: {', '.join(closed)}", "restart the core; its log says why")
     if failed:
-        return Finding("channels", "warning", f"{failed} notifications could not be delivered", "the log of the core says why")
+        return Finding("channels", "warning", f"{failed} notifications could not be delivered", "owlbox logs shows why")
     return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
 
 
