@@ -423,7 +423,7 @@ class Skills:
         kind, _, name = owner.partition(":")
         if not owner:
             return self.folder
-        if kind not in OWNERS.values() or not name or name.startswith(".") or "/" in name:
+        if kind not in OWNERS.values() or not name or name.startswith(".") or "/" in name or not _is_owner(name):
             raise BadInput(f"{owner!r} is neither user:ID nor group:ID")
         return self.box / f"{kind}s" / name / OWN_FOLDER
 
@@ -524,7 +524,7 @@ def _own_roots(box: Path, path: Path | None = None) -> Iterator[tuple[str, Path]
         parts = path.relative_to(box).parts if path.is_relative_to(box) else ()
         if len(parts) > 1 and parts[0] == OWN_FOLDER:
             yield "", box / OWN_FOLDER
-        elif len(parts) > 3 and parts[0] in OWNERS and parts[2] == OWN_FOLDER:
+        elif len(parts) > 3 and parts[0] in OWNERS and parts[2] == OWN_FOLDER and _is_owner(parts[1]):
             yield f"{OWNERS[parts[0]]}:{parts[1]}", box.joinpath(*parts[:3])
         return
     for folder, kind in OWNERS.items():
@@ -533,9 +533,14 @@ def _own_roots(box: Path, path: Path | None = None) -> Iterator[tuple[str, Path]
         except OSError:
             continue
         for name in names:
-            if not watcher.is_ignored(name) and (box / folder / name / OWN_FOLDER).is_dir():
+            if not watcher.is_ignored(name) and _is_owner(name) and (box / folder / name / OWN_FOLDER).is_dir():
                 yield f"{kind}:{name}", box / folder / name / OWN_FOLDER
     yield "", box / OWN_FOLDER
+
+
+def _is_owner(name: str) -> bool:
+    """Whether the name of a folder can be that of a person or group: it stands in references of what lies there."""
+    return name.isprintable()
 
 
 def _files(root: Path) -> Iterator[Path]:

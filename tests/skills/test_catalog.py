@@ -104,6 +104,18 @@ def test_folders_win_in_their_order_and_own_ones_are_seen_in_their_context_alone
     assert len(found.get("study-cards").shadows) == 2, "what loses is shown"
 
 
+@pytest.mark.covers("A-157")
+@pytest.mark.parametrize("name", ["x\ny", "a\x1b[31m", "a\u202eb", "half\udc80"])
+def test_a_name_that_no_person_has_costs_nobody_the_skills(name: str, home: Home, rows: Entries) -> None:
+    (home.box / "users" / name / "skills").mkdir(parents=True)
+    write(home.box / "users" / name / "skills", "probe", "description: lost")
+    write(home.box / "skills", "tea", "description: Make tea.")
+    found = read(home, rows)
+    assert found.get("tea").skill.description == "Make tea." and "probe" not in names(found)
+    with pytest.raises(BadInput, match="neither user:ID nor group:ID"):
+        found.folder_of(f"user:{name}")
+
+
 def test_a_lone_file_is_a_skill_and_a_folder_shadows_it(home: Home, rows: Entries) -> None:
     (home.box / "skills/tea.md").write_text("---\ndescription: Make tea.\n---\nBoil water.")
     (home.box / "skills/README.md").write_text("not a skill")
