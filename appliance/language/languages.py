@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.language import sentence_templates
-from appliance.language.language_files import expression, read_shipped, shipped_names
+from appliance.language.language_files import FIRST, expression, read_shipped, shipped_names
 from appliance.language.sentence_templates import Sentence, make_sentence
 from appliance.language.times.lexicon import Lexicon
 
@@ -178,8 +178,9 @@ class Language(Struct, frozen=True, dict=True):
         return _compile(self.expressions.get(name, "(?!)"))
 
     def say(self, phrase: str, **parts: str) -> str:
-        """One of the program's own sentences in this language."""
-        return self.phrases[phrase].format(**parts)
+        """One of the program's own sentences in this language; in English where its file does not have it."""
+        said = self.phrases.get(phrase)
+        return (read_shipped(FIRST)["phrases"][phrase] if said is None else said).format(**parts)
 
 
 @lru_cache(maxsize=256)
