@@ -83,6 +83,10 @@ class _Asking:
         told = self._ask("people.list")
         return None if told is None else [one["name"] for one in told]
 
+    def list_groups(self) -> list[str] | None:
+        told = self._ask("group.list")
+        return None if told is None else list(told)
+
     def _ask(self, method: str) -> Any:
         try:
             with connected(self._home) as way:

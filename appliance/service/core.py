@@ -401,6 +401,10 @@ class Core:
         """The names of the persons."""
         return [person.name for person in self.base.people.list_people()]
 
+    def list_groups(self) -> list[str]:
+        """The names of the groups."""
+        return list(self.base.people.list_groups())
+
     def set_timezone(self, name: str) -> None:
         """Write `system.timezone` into the configuration and put it in force; an error leaves the old one."""
         if config_edit.set_text(self.home, self.base.environ, "system", "timezone", name):

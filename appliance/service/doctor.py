@@ -134,6 +134,13 @@ class Doctor:
         except OwlError:
             return None  # the check of the database says why
 
+    def list_groups(self) -> list[str] | None:
+        """The names of the groups, None for a database that cannot be read."""
+        try:
+            return list(People(self.store).list_groups())
+        except OwlError:
+            return None
+
     def _count_failed(self) -> int:
         return Outbox(self.store, "").counts().get("failed", 0)
 

@@ -19,6 +19,7 @@ from appliance.runtime import config_edit
 from appliance.runtime.config import reference
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
+from appliance.runtime.tool_settings import Mount, Sandbox
 from appliance.service.checks.unworkable import find_unworkable, require_workable
 from appliance.service.core import Core
 from appliance.service.doctor import Doctor
@@ -145,12 +146,17 @@ def test_a_value_that_cannot_work_is_refused_with_its_key_everywhere(
     home, wrong = core.home, []
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     assert core.vault.listing()["secrets"] == []
+    core.base.people.change_group("birds")
+    mount = Config(sandbox=Sandbox(mounts=(Mount(path="/tmp", group="birds"),)))
+    assert list(find_unworkable(home, mount, core)) == []
     for key, before, value in VALUES:
         home.config.write_text(before)
         core.live.reload()
         place, told = place_of(key, value), []
         given = value if isinstance(value, str) else json.dumps(value)
-        is_asked = re.search(r"secret:\w+/nowhere|nobody-here", given) is not None  # in a command each time by a core of its own
+        is_asked = (
+            re.search(r"secret:\w+/nowhere|nobody-here|no-group", given) is not None
+        )  # in a command each time by a core of its own
         if not is_asked or key in ("channels.email.password", "system.admin_users"):
             code = cli.main(["--home", str(home.root), "config", "set", ".".join(place), given])
             told.append(capsys.readouterr().err if code == 2 else f"taken: {code}")

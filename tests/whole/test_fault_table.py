@@ -52,7 +52,7 @@ class Nobody:
     def list_secrets(self) -> list[str]:
         return []
 
-    list_people = list_secrets
+    list_people = list_groups = list_secrets
 
 
 @dataclass

@@ -36,6 +36,7 @@ class Known(Protocol):
 
     def list_secrets(self) -> Collection[str] | None: ...
     def list_people(self) -> Collection[str] | None: ...
+    def list_groups(self) -> Collection[str] | None: ...
 
 
 def find_unworkable(
@@ -75,8 +76,7 @@ def _list_named(settings: Config, known: Known | None) -> Iterator[Check]:
             yield f"sandbox.groups.{group}[{i}]", _require_person, (name, known)
     for i, mount in enumerate(settings.sandbox.mounts):
         yield f"sandbox.mounts[{i}].user", _require_person, (mount.user, known)
-        groups = settings.sandbox.groups
-        yield f"sandbox.mounts[{i}].group", _require_among, (mount.group, groups, "group", "sandbox.groups.NAME says who is in it")
+        yield f"sandbox.mounts[{i}].group", _require_group, (mount.group, settings.sandbox.groups, known)
     channels = (*read_tables(settings.channels), "local", "web")
     for i, alias in enumerate(settings.people.owner_aliases):
         yield (
@@ -191,6 +191,12 @@ def _require_person(name: str, known: Known | None) -> None:
             raise NotFound(
                 f"there is no person {name!r}", hint=f"owlbox people list shows them; owlbox people add {name}"
             ) from None
+
+
+def _require_group(name: str, configured: Collection[str], known: Known | None) -> None:
+    there = known.list_groups() if name and name not in configured and known is not None else None
+    if there is not None and name not in there:
+        raise NotFound(f"there is no group {name!r}", hint=f"owlbox people group shows them; owlbox people group {name} --add NAME")
 
 
 def _require_among(name: str, there: Collection[str], what: str, hint: str) -> None:
