@@ -96,11 +96,14 @@ class Views:
         )
 
     def touched(self, run: str, limit: int) -> list[Touched]:
-        """The entries that a run has touched, in the order of time: the newest `limit`. A file that it merely could see is none."""
+        """The entries that a run has touched, in the order of time: the newest `limit`.
+
+        A file that it merely could see is none, nor is the list of those files: with 1,500 of them it has 40 kB.
+        """
         columns = "path, state, status, visibility, body, attributes, turn, updated_ms"
         rows = self._store.rows(
             f"SELECT {columns} FROM run_entries WHERE run = ? "
-            "AND NOT (visibility = 'archived' AND writes = 0 AND instr(path, '://') = 0) "
+            "AND NOT (visibility = 'archived' AND writes = 0 AND instr(path, '://') = 0) AND path NOT GLOB 'log://turn_0/repo/*' "
             "ORDER BY updated_ms DESC, turn DESC, path DESC LIMIT ?",
             (run, limit),
         )

@@ -93,6 +93,18 @@ def desk(home: Home, tmp_path: Path) -> Iterator[Desk]:
 # -- following --------------------------------------------------------------------------------------
 
 
+@pytest.mark.covers("R-182")
+def test_however_many_files_a_run_may_see_its_history_has_those_alone_that_it_touched(desk: Desk):
+    for number in range(1500):
+        desk.write(f"src/{number}.py", "x = 1\n" * 200)
+    actor = desk.run()
+    desk.project.before_turn(actor)
+    desk.verbs.get(actor, "src/7.py")
+    touched = desk.views.touched(actor.run, 500)
+    assert [one.path for one in touched if one.body.startswith("x = 1")] == ["src/7.py"]
+    assert sum(len(one.body) for one in touched) < 2_000, [(one.path, len(one.body)) for one in touched]
+
+
 @pytest.mark.covers("R-046", "R-182")
 def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
     desk.write("src/a.py", "def f(): ...\n")

@@ -175,7 +175,7 @@ def test_a_fork_sees_the_same_summary(desk: Desk) -> None:
     assert any("a barn owl" in line for line in lines)
 
 
-@pytest.mark.covers("R-155")
+@pytest.mark.covers("R-155", "R-085")
 def test_what_waits_and_what_is_hidden_never_appears(desk: Desk) -> None:
     desk.verbs.set(desk.actor(1), "src/a.py", Write(body="secret change"))  # a model's change of a file waits
     for scheme in ("tool", "instructions", "system", "reasoning", "model", "user", "assistant", "content"):

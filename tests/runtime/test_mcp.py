@@ -53,7 +53,7 @@ def test_blocks_of_every_kind_become_text(stand: Stand) -> None:
     assert [(image.media_type, image.data) for image in reply.images] == [("image/png", "aGVsbG8=")]
 
 
-@pytest.mark.covers("E-241", "E-242", "B-139", "S-096")
+@pytest.mark.covers("E-241", "E-242", "E-243", "B-139", "S-096")
 @pytest.mark.parametrize(
     ("words", "kind"),
     [

@@ -271,7 +271,7 @@ def test_failed_answer_is_one_line(core: Core):
     show(environ(), core.box.runtime, scenario)
 
 
-@pytest.mark.covers("E-236")
+@pytest.mark.covers("E-236", "B-167")
 def test_threads_are_filtered_resumed_and_deleted_after_asking(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()

@@ -39,6 +39,7 @@ ANSWERS: dict[str, Any] = {
     "keeps": [put("known://tea", "green") + update(102, "half way"), put("unknown://cup", "which cup?") + update(200, "All done.")],
     "hoot": ["Hoot."],
     "goes on": ["hoot " * 200],
+    "holds": [put("held.txt", "x"), "Written."],
 }
 
 
@@ -317,6 +318,16 @@ def test_sessions_and_channels_say_how_they_stand(served: Served) -> None:
     assert (found["channel"], found["id"]) == ("local", f"local:{found['sender_id']}")
     states = {one["name"]: one for one in served.call("channel.list")}
     assert (states["webhook"]["state"], states["webhook"]["problem"]) == ("off", "")
+
+
+@pytest.mark.covers("R-184")
+def test_a_client_is_told_of_what_waits_for_a_decision(served: Served) -> None:
+    with served.client() as client:
+        stream = client.stream("run.act", {"prompt": "[holds] Write it.", "model": "local"}, deadline_s=60)
+        told = next(params for name, params in stream if name == "proposal")
+    [waits] = served.call("entry.waiting", run=told["run"])
+    assert told["refs"] == [waits["ref"]] and waits["ref"].startswith("log://turn_1/set/held"), (told, waits)
+    served.call("run.abort", run=told["run"])
 
 
 # -- the log of calls -------------------------------------------------------------------------------

@@ -251,8 +251,11 @@ def test_documents_are_in_the_prompt_in_order_and_edits_work_on_the_next_message
     assert order == ["SOUL", "IDENTITY", "USER", "AGENTS", "ENVIRONMENT", "BELIEFS", "GOALS", "CAPABILITIES", "MEMORY", "BOOTSTRAP"]
     assert parts.index("BOOTSTRAP") == parts.index("style") - 1
     until(lambda: hits(core, "mark0") == ["box://SOUL.md"], "an explicit search finds documents", SOON_S)
+    before = core.call("prompt.size")["parts"]["SOUL"]
+    (box.home.box / "SOUL.md").write_text("# SOUL\nmark0 here, and much more is said of it since then\n")
     (box.home.box / "GOALS.md").unlink()
-    assert "GOALS" not in core.call("prompt.size")["parts"]
+    after = core.call("prompt.size")["parts"]
+    assert "GOALS" not in after and after["SOUL"] > before
 
 
 def test_documents_as_they_ship_are_listed_and_clutter_no_search(core: Core) -> None:
