@@ -19,6 +19,7 @@ from typing import IO, Any
 from appliance import __version__
 from appliance.clock import Alarms
 from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
+from appliance.language.times import timezones
 from appliance.runtime import paths, sd_notify
 from appliance.runtime.jsonrpc import NOBODY, Peer
 from appliance.runtime.paths import Home
@@ -328,5 +329,5 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         deadline_s=settings.api.rpc_timeout_ms / 1000,
         max_connections=settings.api.max_connections,
         is_given=given is not None,
-        zone=lambda: core.live.current.system.timezone,
+        zone=lambda: timezones.resolve_local(core.live.current.system.timezone),
     )

@@ -6,9 +6,11 @@ One core, one server and one browser for the whole file; each test begins in a c
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import browser as browsers
 import pytest
@@ -118,7 +120,7 @@ def free_port() -> int:
 def page(shared_box: Box) -> Iterator[Page]:
     port = free_port()
     shared_box.environ |= {"OWLBOX__CHANNELS__WEB__ENABLED": "true", "OWLBOX__CHANNELS__WEB__PORT": str(port)}
-    shared_box.environ |= {"OWLBOX__POOLS__SECOND": '["local"]'}
+    shared_box.environ |= {"OWLBOX__POOLS__SECOND": '["local"]', "OWLBOX__SYSTEM__TIMEZONE": "Asia/Kolkata", "TZ": "America/Lima"}
     script(shared_box, PLAY)
     core = shared_box.serve()
     with browsing() as browser:
@@ -159,6 +161,19 @@ def test_an_invite_logs_in_once_and_an_answer_streams_in_as_markdown(page: Page)
     assert browser.problems() == []
     used = page.core.call("login.list", person="ann")
     assert len(used) == 1 and "Chrome" in used[0]["agent"] and page.core.call("people.show", person="ann")["name"] == "ann"
+
+
+@pytest.mark.covers("A-179")
+def test_moments_are_shown_in_the_zone_of_the_box_and_not_in_that_of_the_browser(page: Page) -> None:
+    browser = page.begin()
+    assert browser.run("return Intl.DateTimeFormat().resolvedOptions().timeZone") not in ("Asia/Kolkata", "Asia/Calcutta")
+    page.say("when is it")
+    browser.find("#log .assistant time")
+    at, said = browser.run("const one = document.querySelector('#log .user time'); return [one.dateTime, one.textContent]")
+    there = datetime.fromisoformat(at.replace("Z", "+00:00")).astimezone(ZoneInfo("Asia/Kolkata"))
+    assert " ".join(said.split()) == f"{there:%I:%M %p}".removeprefix("0")
+    listed = browser.run("return document.querySelector('#threads small').textContent")
+    assert f"{there:%-m/%-d/%y}" in listed
 
 
 def test_messages_sent_one_after_the_other_are_one_conversation_and_are_shown_at_once(page: Page) -> None:

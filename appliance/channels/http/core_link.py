@@ -42,12 +42,20 @@ class CoreLink:
 
     def check_login(self, session: str) -> str:
         """The person whose session a token stands for; Refused for one that is none."""
+        return self.show_login(session)["person"]
+
+    def show_login(self, session: str) -> dict[str, str]:
+        """The person, and the zone in which the core shows moments."""
         if not session:
             raise _not_logged_in()
         try:
-            return str(self.call(WHO, {"token": session})["person"])
+            with Client(str(self._find()), name=NAME, timeout_s=CALL_S) as client:
+                person = client.call(WHO, {"token": session})["person"]
+                return {"person": str(person), "zone": str(client.server.get("zone", ""))}
         except Refused:
             raise _not_logged_in() from None
+        except Lost:
+            raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
 
     def open(self) -> Wire:
         """A connection on which nothing was said yet; Unavailable while no core runs."""

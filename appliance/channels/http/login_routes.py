@@ -49,9 +49,9 @@ class LoginRoutes:
 
     @route("GET", "/session", access="open")
     def show_session(self, request: Request) -> Response:
-        """Who is logged in, "" for nobody: no error, since every visit begins with this question."""
+        """Who is logged in and the zone of the box, "" for nobody: no error, since every visit begins with this question."""
         try:
-            return Response.of_json({"person": self._core.check_login(request.cookies().get(self._site.cookie, ""))})
+            return Response.of_json(self._core.show_login(request.cookies().get(self._site.cookie, "")))
         except Refused:
             return Response.of_json({"person": ""})
 

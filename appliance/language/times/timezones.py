@@ -47,6 +47,12 @@ def name_of(zone: tzinfo | None) -> str:
     return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
 
 
+def resolve_local(name: str) -> str:
+    """The name of a zone for those who may be elsewhere; `local` stays only where this box knows its rules and no name."""
+    zone = _find_zone(name) if name in ("", LOCAL) else None
+    return name_of(zone) if isinstance(zone, ZoneInfo) and zone.key else name
+
+
 def _find_zone(name: str) -> tzinfo | None:
     if name in ("", LOCAL):
         return _local_zone()

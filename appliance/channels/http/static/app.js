@@ -3,6 +3,7 @@
 import { Chat } from "./chat.js";
 import { Approvals, Tasks, Threads } from "./lists.js";
 import { element } from "./markdown.js";
+import { moment, useZone } from "./moments.js";
 import { Core } from "./rpc.js";
 
 const byId = (id) => document.getElementById(id);
@@ -79,7 +80,8 @@ class App {
     try {
       const answer = await fetch("/session");
       if (answer.ok) {
-        const { person } = await answer.json();
+        const { person, zone } = await answer.json();
+        useZone(zone);
         if (!person) return this.showLogin();
         if (this.person && this.person !== person) location.reload(); // nothing of one person is shown to another
         this.person = person;
@@ -206,9 +208,9 @@ class App {
           this.showLogins();
         });
         const facts = [
-          ["last used", new Date(one.seen_ms).toLocaleString()],
+          ["last used", moment(one.seen_ms)],
           ["from", one.address],
-          ["until", new Date(one.expires_ms).toLocaleString()],
+          ["until", moment(one.expires_ms)],
         ];
         const list = element("dl", { class: "facts" });
         for (const [name, value] of facts) list.append(element("dt", {}, name), element("dd", {}, value));

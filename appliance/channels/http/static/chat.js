@@ -2,6 +2,7 @@
 
 import { escapeInvisible } from "./invisible.js";
 import { element, render } from "./markdown.js";
+import { timeOfDay } from "./moments.js";
 
 const byId = (id) => document.getElementById(id);
 const PAGE = 200;
@@ -312,7 +313,7 @@ export class Chat {
   frameOf(kind, who, body, event) {
     const head = element("header", {}, element("span", { class: "who" }, who));
     if (event) {
-      head.append(element("time", { datetime: new Date(event.at_ms).toISOString() }, new Date(event.at_ms).toLocaleTimeString([], { timeStyle: "short" })));
+      head.append(element("time", { datetime: new Date(event.at_ms).toISOString() }, timeOfDay(event.at_ms)));
       const isUser = event.role === "user";
       const label = isUser ? "Ask again" : "Branch here";
       const button = element("button", { type: "button", "aria-label": `${label}: ${event.content.slice(0, 60)}` }, label);
@@ -515,7 +516,7 @@ export class Chat {
       element("span", {}, "Branches:"),
       ...found.map((one) => {
         const isOpen = one.run === id && one.is_head;
-        const button = element("button", { type: "button", "aria-current": isOpen && "true" }, `${(one.text || one.alias).slice(0, 40)}, ${new Date(one.at_ms).toLocaleTimeString([], { timeStyle: "short" })}`);
+        const button = element("button", { type: "button", "aria-current": isOpen && "true" }, `${(one.text || one.alias).slice(0, 40)}, ${timeOfDay(one.at_ms)}`);
         button.addEventListener("click", async () => {
           try {
             if (!one.is_head) await this.app.core.call("run.jump", { run: one.run, seq: one.seq });

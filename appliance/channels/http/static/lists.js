@@ -2,6 +2,7 @@
 
 import { escapeExact, escapeInvisible } from "./invisible.js";
 import { element } from "./markdown.js";
+import { day, moment } from "./moments.js";
 
 const byId = (id) => document.getElementById(id);
 const SOON_MS = 300;
@@ -53,7 +54,7 @@ export class Threads extends Listing {
     byId("more-threads").hidden = true;
     const rows = found.map((one) => {
       const said = element("span", { class: "said" }, one.text);
-      const small = element("small", {}, `${one.role === "assistant" ? "Owl" : one.sender}, ${new Date(one.at_ms).toLocaleDateString()}`);
+      const small = element("small", {}, `${one.role === "assistant" ? "Owl" : one.sender}, ${day(one.at_ms)}`);
       const button = element("button", { type: "button", "data-id": one.run }, said, small);
       button.addEventListener("click", () => this.app.openThread(one.run));
       return element("li", {}, button);
@@ -75,7 +76,7 @@ export class Threads extends Listing {
           "button",
           { type: "button", "data-id": one.id, title: one.title },
           one.title || "Without a title",
-          element("small", {}, `${new Date(one.updated_ms).toLocaleString([], { dateStyle: "short", timeStyle: "short" })}${says(one)}`),
+          element("small", {}, `${moment(one.updated_ms)}${says(one)}`),
         );
         button.addEventListener("click", () => this.app.openThread(one.id));
         return element("li", {}, button);
