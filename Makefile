@@ -126,8 +126,8 @@ bench-remote: dev ## what asking a remote model costs beside the provider, besid
 	    $(PYTHON) -m venv "$$scratch/venv"; "$$scratch/venv/bin/pip" install -q llm openai; \
 	    $(python) tests/bench/bench_remote.py --others "$$scratch/venv/bin/python"
 
-chaos: dev ## ten minutes of kills, full and read-only disks and clock jumps while everything flows; then all of it is counted
-	$(python) tests/support/chaos.py --length 600
+chaos: dev ## ten minutes of kills, power cuts, full disks and clock jumps while everything flows; then all is counted (SABOTAGE=1: ten broken builds)
+	$(python) tests/support/chaos.py $(if $(SABOTAGE),--sabotage,--length 600)
 
 crash-images: dev ## power cuts of a busy home's disk by its recorded writes, mounted and looked at (CUTS=300, SEED=n); as root
 	$(python) tests/support/crash_images.py --cuts $(or $(CUTS),300) $(if $(SEED),--seed $(SEED))

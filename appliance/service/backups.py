@@ -137,7 +137,11 @@ def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made
             unreadable = _pack(part, [(DATABASE, copy), *_files(home, settings)], told, progress)
         finally:
             copy.unlink(missing_ok=True)
-        verify(read(part), progress)
+        try:
+            verify(read(part), progress)
+        except StoreError as error:
+            hint = "the disk may be failing: dmesg shows it; try again, or another one: owlbox backup --to DIR"
+            raise StoreError(f"no backup was made, what was written is not what is read back: {error.message}", hint=hint) from None
         os.replace(part, path)
         paths.flush(folder)
     removed = tuple(_rotate(home, settings, folder, existing)) if existing else ()

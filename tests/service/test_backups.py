@@ -272,6 +272,25 @@ def test_a_damaged_database_makes_no_backup(box: Box) -> None:
         backups.make(box.home, Config(), box.home.backups, backups.unheard)
 
 
+def test_a_disk_that_changes_a_byte_makes_no_backup(box: Box) -> None:
+    remember(box, "well water is cold")
+    spoilt = set()
+
+    def change(step: str, done: int, total: int) -> None:
+        for part in box.home.backups.glob(f".*{backups.PART}"):
+            if step == "packing" and not spoilt and part.stat().st_size > 2000:
+                spoilt.add(part)
+                with part.open("r+b") as file:
+                    file.seek(1000)
+                    [byte] = file.read(1)
+                    file.seek(1000)
+                    file.write(bytes([byte ^ 4]))
+
+    with pytest.raises(StoreError, match="no backup was made, what was written is not what is read back") as caught:
+        backups.make(box.home, Config(), box.home.backups, change)
+    assert spoilt and "--to DIR" in caught.value.hint and list(box.home.backups.iterdir()) == []
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

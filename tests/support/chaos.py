@@ -1,12 +1,13 @@
 """Everything that can go wrong to a box, at random and at once, while messages, tasks, files, notes and reminders flow.
 
-A real home on a small disk of its own, `owlbox serve`, workers in the background, and a clock that somebody sets
-(libfaketime). Core, workers and broker are killed, hung and stopped, the disk runs full or takes no writes, the model
-fails. What may never be so is looked for all the time. Then all is calm, and what was promised is counted: nothing lost,
-nothing done twice, what is uncertain marked, the database whole, the notes as their files are, no process or mount left.
+A real home on a small disk of its own, `owlbox serve` with a web process and a server of tools, workers in the background, and
+a clock that somebody sets (libfaketime). What may never be so is looked for all the time. Then all is calm, and what was promised
+is counted: nothing lost, nothing done twice, no more forgiven than was done to it, what is uncertain marked, the database whole,
+the notes as their files are, backups that are some, every word about a fault a sentence of ours, no process or mount left.
 A seed gives the same dice; threads and kernels do not roll them, so a failure also shows what was done.
 
     python tests/support/chaos.py --seed 7 --length 600
+    python tests/support/chaos.py --sabotage            # ten broken builds, each of which has to be noticed
 """
 
 import argparse
@@ -22,17 +23,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests/support")]
 
-from chaos_arena import FAKETIME, Arena  # noqa: E402
+from chaos_arena import COMMAND_S, FAKETIME, Arena  # noqa: E402
+from chaos_disk import small_disk  # noqa: E402
+from chaos_faults import Faults  # noqa: E402
+from chaos_parts import browse, change_minds, configure, remember, save, type_commands  # noqa: E402
 from chaos_rules import differences, unfinished, violations, watch  # noqa: E402
+from chaos_sabotage import SABOTAGES, sabotaged  # noqa: E402
 from chaos_traffic import add_documents, ask_to_be_reminded, drop, edit_notes, plan, run_commands, talk  # noqa: E402
 
 from appliance.clock import monotonic_s  # noqa: E402
 
-DISK = "48m"
+SABOTAGE_S = 120.0  # in which a broken build has to be noticed
+CALM_S = 20.0  # with a broken build all may never be done
 
 
-def play(arena: Arena, length_s: float, seed: int) -> list[str]:
-    """Chaos for a while, then calm, then the count; what was violated."""
+def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[str]:
+    """Chaos for a while, then calm, then the count; what was violated. With `is_hasty` the first violation is enough."""
     people: list[tuple[Callable[..., None], tuple[str, ...]]] = [
         (talk, ("a", f"{seed}/a")),
         (talk, ("b", f"{seed}/b")),
@@ -43,6 +49,12 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
         (add_documents, (f"{seed}/documents",)),
         (edit_notes, (f"{seed}/notes",)),
         (ask_to_be_reminded, (f"{seed}/reminders",)),
+        (browse, (f"{seed}/web",)),
+        (change_minds, (f"{seed}/undo",)),
+        (remember, (f"{seed}/memory",)),
+        (save, (f"{seed}/backups",)),
+        (configure, (f"{seed}/settings",)),
+        (type_commands, (f"{seed}/typed",)),
         (watch, ()),
     ]
     keeper = threading.Thread(target=arena.keep, name="keeper")
@@ -53,17 +65,19 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
     threads = [threading.Thread(target=work, args=(arena, *args), name=work.__name__) for work, args in people]
     for thread in (keeper, *threads):
         thread.start()
-    begun_s = monotonic_s()
+    faults, begun_s = Faults(arena), monotonic_s()
     try:
         arena.is_over.wait(min(4.0, length_s / 4))
         waited_s = arena.wait_for_words()
-        while monotonic_s() < begun_s + waited_s + length_s:
-            arena.hurt()
+        while monotonic_s() < begun_s + waited_s + length_s and not (is_hasty and arena.broken):
+            faults.hurt()
             arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
+        if is_hasty and arena.broken:
+            return list(arena.broken)
         arena.note("all is calm")
         arena.is_over.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(COMMAND_S)
         arena.settle(unfinished(arena), lambda arena: not differences(arena))
     finally:
         arena.is_over.set()
@@ -72,48 +86,72 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
     return [*arena.stop(), *arena.broken, *violations(arena)]
 
 
-def run(seed: int, length_s: float, disk: Path) -> int:
+def run(seed: int, length_s: float, sabotage: str = "") -> int:
     """The whole of it on a disk; the exit code."""
     root, runtime = Path(tempfile.mkdtemp(prefix="chaos-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
-    print(f"chaos: seed {seed}, {length_s:g} s", flush=True)
-    arena = Arena(root, runtime, disk, random.Random(seed))
-    problems = ["it did not come to an end"]
+    place = root / "disk"
+    place.mkdir()
+    disk, problems = small_disk(place), ["it did not come to an end"]
+    print(
+        f"chaos: seed {seed}, {length_s:g} s{'' if disk.can_lose else ', no power cuts: they need root and /dev/fuse'}", flush=True
+    )
+    arena = None
     try:
-        problems = play(arena, length_s, seed)
+        product = sabotaged(sabotage, root) if sabotage else ROOT
+        arena = Arena(product, root, runtime, disk, random.Random(seed))
+        arena.calm_s = CALM_S if sabotage else arena.calm_s
+        problems = play(arena, length_s, seed, is_hasty=bool(sabotage))
         made = arena.promises
         print(f"kept: {len(made.messages)} messages, {len(made.tasks)} tasks, {len(made.dropped) + len(made.letters)} files")
-        more = (made.commands, made.documents, made.reminders)
-        print("and: {} commands, {} documents, {} reminders".format(*map(len, more)))
+        more = (made.commands, made.documents, made.reminders, made.memories, made.kept, made.questions)
+        print("and: {} commands, {} documents, {} reminders, {} + {} memories, {} questions".format(*map(len, more)))
+        print(f"and: {made.backups} backups, {made.setting} settings; told: {len(arena.told)} sentences")
         print(f"done: {arena.counts}")
+        problems += [] if made.messages and made.tasks else ["nothing was kept at all"]
     finally:
-        arena.kill()
+        if arena is not None:
+            arena.kill()
         for problem in problems:
             print(f"VIOLATED: {problem}")
-        if problems:
-            print("the last 30 actions:", *arena.actions, sep="\n  ")
+        if problems and not sabotage and arena is not None:
+            print(f"the last {len(arena.actions)} actions:", *arena.actions, sep="\n  ")
             shutil.copytree(arena.box.home.root, root / "home")
             shutil.copy(runtime / "output.txt", root / "output.txt")
             print(f"the home is kept in {root}; again: python tests/support/chaos.py --seed {seed} --length {length_s:g}")
-        else:
+        disk.close()
+        if not problems or sabotage:
             shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(runtime, ignore_errors=True)
     return 1 if problems else 0
 
 
-def on_a_small_disk(words: list[str]) -> int:
-    """This program again, with a disk of its own that no other process sees; as root, or in a user namespace."""
-    disk, tried = Path(tempfile.mkdtemp(prefix="disk-")), ""
+def sabotage_all(names: list[str], seed: int) -> int:
+    """Each of the broken builds, and after how long it was noticed by what; 1 when one was not."""
+    missed = 0
+    for name in names:
+        words = [sys.executable, __file__, "--inside", "--seed", str(seed), "--length", str(SABOTAGE_S - CALM_S), "--build", name]
+        began_s = monotonic_s()
+        done = subprocess.run(words, capture_output=True, text=True)
+        found = [line.removeprefix("VIOLATED: ") for line in done.stdout.splitlines() if line.startswith("VIOLATED: ")]
+        if not found or "it did not come to an end" in found:
+            missed += 1
+            found = [f"NOT NOTICED {done.stderr[-2000:]}"]
+        print(f"{name:24} {monotonic_s() - began_s:4.0f} s  {found[0][:150]}", flush=True)
+    print(f"{len(names) - missed} of {len(names)} sabotaged builds were noticed")
+    return 1 if missed else 0
+
+
+def in_a_namespace(words: list[str]) -> int:
+    """This program again, where what it mounts is seen by no other process; as root, or in a user namespace."""
+    tried = ""
     # libfaketime leaves files of killed processes in /dev/shm: these go with the namespace.
-    mount = f'mount -t tmpfs -o size={DISK},mode=0700 small "$0" && mount -t tmpfs shm /dev/shm && exec "$@"'
-    try:
-        for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
-            inside = [*unshare, "sh", "-c", mount, str(disk)]
-            probe = subprocess.run([*inside, "true"], capture_output=True, text=True)
-            if probe.returncode == 0:
-                return subprocess.run([*inside, sys.executable, __file__, *words, "--disk", str(disk)]).returncode
-            tried += probe.stderr
-    finally:
-        disk.rmdir()
+    mount = 'mount -t tmpfs shm /dev/shm && exec "$@"'
+    for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
+        inside = [*unshare, "sh", "-c", mount, "sh"]
+        probe = subprocess.run([*inside, "true"], capture_output=True, text=True)
+        if probe.returncode == 0:
+            return subprocess.run([*inside, sys.executable, __file__, "--inside", *words]).returncode
+        tried += probe.stderr
     print(f"a small disk cannot be mounted here: {tried}", file=sys.stderr)
     return 2
 
@@ -123,14 +161,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="chaos, then calm, then the count")
     parser.add_argument("--seed", type=int, default=None, help="for the same dice again")
     parser.add_argument("--length", type=float, default=600, metavar="S", help="seconds of chaos")
-    parser.add_argument("--disk", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--sabotage", nargs="*", metavar="NAME", help=f"broken builds, all of them or some: {', '.join(SABOTAGES)}")
+    parser.add_argument("--build", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not FAKETIME.exists():
         print(f"no {FAKETIME}: apt-get install faketime", file=sys.stderr)
         return 2
-    if args.disk is None:
-        return on_a_small_disk(sys.argv[1:])
-    return run(random.SystemRandom().randrange(10**6) if args.seed is None else args.seed, args.length, args.disk)
+    if not args.inside:
+        return in_a_namespace(sys.argv[1:])
+    seed = random.SystemRandom().randrange(10**6) if args.seed is None else args.seed
+    if args.sabotage is not None:
+        return sabotage_all(args.sabotage or list(SABOTAGES), seed)
+    return run(seed, args.length, args.build)
 
 
 if __name__ == "__main__":

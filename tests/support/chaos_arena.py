@@ -1,13 +1,16 @@
-"""The place of `chaos.py`: a home on a small disk, what runs on it, what is promised there, and what is done to it.
+"""The place of `chaos.py`: a home on a small disk, what runs on it, what is promised there, and how it ends.
 
-Core, workers and broker are killed, hung and stopped, one by one and together; the disk runs full or takes no writes for
-a while; the clock is set. Knows nothing about what people ask for (`chaos_traffic`) and what must hold (`chaos_rules`).
+Knows nothing about what people ask for (`chaos_traffic`, `chaos_parts`), what goes wrong (`chaos_faults`) and what must hold
+(`chaos_rules`).
 """
 
+import json
 import os
 import pwd
 import random
+import re
 import signal
+import socket
 import subprocess
 import threading
 from collections import deque
@@ -16,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos_disk import SmallDisk
+from mcp_hubs import STUB
 from process import Box, clean_environ, left_over, send
 
 from appliance.clock import is_alive, monotonic_s, sleep_s
@@ -23,10 +28,11 @@ from appliance.errors import OwlError, StoreError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
-from appliance.service import home_setup
 from appliance.store.database import Row, Store
 
 EMBEDDING = Path("~/.cache/owlbox/models/all-MiniLM-L6-v2.Q8_0.gguf").expanduser()
+COMMAND_S = 240.0  # as long no command lasts, whatever is killed meanwhile, on a machine with other work, too
+SETTING, SET_FROM = "outbox.max_waiting", 1000  # the key that is set, and from where it is counted
 CALM_S = 60.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
 BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes soon
 WORKERS = 3
@@ -56,6 +62,12 @@ PLAY = """
 [[turns]]
 match = "^plan {number}$"
 tool_calls = [{{name = "create_task", arguments = {{name = "call planned {number}"}}}}]
+[[turns]]
+match = "^echo {number}$"
+tool_calls = [{{name = "stub_echo", arguments = {{text = "echo {number}"}}}}]
+[[turns]]
+match = "^keep {number}$"
+tool_calls = [{{name = "remember", arguments = {{title = "kept {number}", text = "The owl keeps {number} mice."}}}}]
 """
 REPEATED = """
 [[turns]]
@@ -107,23 +119,14 @@ SETTINGS = {
     "OUTBOX__RETRY_MAX_S": "2",
     "LLM__BROKER_WAIT_S": "5",
     "POLICY__MODE": "disabled",
+    "CHANNELS__WEB__ENABLED": "true",
+    "CHANNELS__PROGRAMS__ENABLED": "true",
+    "TOOLS__MCP__STUB__COMMAND": "/usr/bin/python3",
+    "TOOLS__MCP__STUB__ARGS": '["/servers/stub.py"]',
+    "TOOLS__MCP__STUB__MOUNTS": json.dumps([f"{STUB}:/servers/stub.py"]),
+    "BACKUPS__KEEP": "3",
     "SKILLS__ENABLED": "false",  # those that ship: sixty texts to make vectors of, which nobody touches
 }
-HURTS = {
-    "kill a worker": 5,
-    "kill the core": 1,
-    "kill the broker": 1,
-    "kill core and broker": 1,
-    "set the clock": 3,
-    "fill the disk": 2,
-    "hang a worker": 1,
-    "stop a worker": 1,
-    "stop the core": 0.5,
-    "take no writes": 2,
-}
-
-
-OF_THE_CORE = ("kill the core", "stop the core", "kill core and broker", "take no writes")
 
 
 @dataclass
@@ -137,31 +140,38 @@ class Promises:
     commands: list[str] = field(default_factory=list)  # what they have written
     reminders: dict[str, str] = field(default_factory=dict)  # schedule: text
     documents: dict[str, str] = field(default_factory=dict)  # reference: text
+    memories: dict[str, str] = field(default_factory=dict)  # reference: text
+    kept: dict[str, bool] = field(default_factory=dict)  # title of what a run remembered: whether that was taken back
+    questions: list[str] = field(default_factory=list)  # of a program, by the web: each was answered
+    setting: int = 0  # the last value that was set, and the last that was tried
+    setting_tried: int = 0
+    backups: int = 0
 
 
 class Arena:
     """A home, what runs on it, and what is done to it."""
 
-    def __init__(self, root: Path, runtime: Path, disk: Path, dice: random.Random) -> None:
-        self.box = Box(Home(disk / "home"), clean_environ(root, runtime))
-        home_setup.init(self.box.home)
+    def __init__(self, product: Path, root: Path, runtime: Path, disk: SmallDisk, dice: random.Random) -> None:
+        """`product` is the folder with the package that is run."""
+        self.box = Box(Home(disk.path / "home"), clean_environ(root, runtime))
+        self.product, self.runtime, self.disk = product, runtime, disk
+        self.calm_s = CALM_S
         self.has_vectors = EMBEDDING.exists()
-        if self.has_vectors:
-            (self.box.home.models / EMBEDDING.name).symlink_to(EMBEDDING)
-        self.runtime, self._disk = runtime, disk
         self.broken: dict[str, None] = {}  # what was violated while it ran
+        self.told: dict[str, str] = {}  # what was said about something that went wrong, with when
         self._mounts = mounts()
-        self._store: Store | None = Store.open(self.box.home.database)
-        self._reading = threading.RLock()  # held while the database must be open nowhere
-        self._keeping = threading.Lock()  # held while nothing may be started
+        self.reading = threading.RLock()  # held while the database and every file of the home must be open nowhere
+        self.keeping = (
+            threading.RLock()
+        )  # held while no core and no worker may be started; before the next, and that before `reading`
+        self.starting = threading.RLock()  # held while nothing at all may be started
         self.dice = dice
         self.promises = Promises()
-        self.actions: deque[str] = deque(maxlen=30)
+        self.actions: deque[str] = deque(maxlen=40)
         self.counts: dict[str, int] = {}
-        self._clock, self._ballast = runtime / "clock", disk / "ballast"
+        self._clock = runtime / "clock"
         self._children: list[subprocess.Popen[bytes]] = []
         self._core: subprocess.Popen[bytes] | None = None
-        self._hung: list[int] = []
         self._began_s = monotonic_s()
         self.guard = threading.Lock()
         self._output = (runtime / "output.txt").open("ab")
@@ -169,9 +179,18 @@ class Arena:
         self.is_closed = threading.Event()  # nothing is started any more
         script = runtime / "script.toml"
         script.write_text("".join(PLAY.format(number=n) for n in range(PLANS)) + REPEATED)
-        self.box.environ |= {f"OWLBOX__{name}": value for name, value in SETTINGS.items()}
-        self.box.environ |= {"OWLBOX__MODELS__SCRIPT": str(script), **self._faked(runtime)}
         self.person = pwd.getpwuid(os.getuid()).pw_name
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+        self.box.environ |= {f"OWLBOX__{name}": value for name, value in SETTINGS.items()}
+        self.box.environ |= {"OWLBOX__MODELS__SCRIPT": str(script), "OWLBOX__CHANNELS__WEB__PORT": str(self.port)}
+        self.box.environ |= {"PYTHONPATH": str(product), "PYTHONSAFEPATH": "1", **self._faked(runtime)}
+        self._store: Store | None = None
+        self.run("init")
+        self.token = str(json.loads(self.run("people", "token", "program", "--person", self.person) or "")["token"])
+        if self.has_vectors:
+            (self.box.home.models / EMBEDDING.name).symlink_to(EMBEDDING)
+        self.open_store()
 
     def _faked(self, runtime: Path) -> dict[str, str]:
         """The environment of processes whose clock we set."""
@@ -191,8 +210,19 @@ class Arena:
         """One more thing that was done."""
         with self.guard:
             self.actions.append(f"{monotonic_s() - self._began_s:6.1f} s  {text}")
-            word = text.partition(":")[0]
-            self.counts[word] = self.counts.get(word, 0) + 1
+        self.count(text.partition(":")[0])
+
+    def count(self, what: str) -> int:
+        """One more of these; how many there are now."""
+        with self.guard:
+            self.counts[what] = self.counts.get(what, 0) + 1
+            return self.counts[what]
+
+    def hear(self, *texts: str) -> None:
+        """Somebody was told this because something went wrong."""
+        with self.guard:
+            for text in filter(None, texts):
+                self.told.setdefault(text, self.actions[-1] if self.actions else "")
 
     # -- processes --------------------------------------------------------------------------------------
 
@@ -210,24 +240,51 @@ class Arena:
 
     def start(self, *words: str) -> "subprocess.Popen[bytes]":
         """A process of the home, in a session of its own."""
-        command = self.box.command(*words)
-        child = subprocess.Popen(
-            command,
-            env=self.box.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            start_new_session=True,
-        )
-        self._children.append(child)
+        return self._start(words, self._output, self._output)
+
+    def _start(self, words: tuple[str, ...], out: Any, err: Any) -> "subprocess.Popen[bytes]":
+        with self.starting:
+            child = subprocess.Popen(
+                self.box.command(*words),
+                env=self.box.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                cwd=self.product,
+            )
+            self._children.append(child)
         return child
+
+    def run(self, *words: str) -> str | None:
+        """What a command says, as JSON; None when it failed, which it has to say in words of its own."""
+        child = self._start((*words, "--json"), subprocess.PIPE, subprocess.PIPE)
+        try:
+            out, err = child.communicate(timeout=COMMAND_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            self.broken[f"{' '.join(words)} lasted longer than {COMMAND_S:g} s"] = None
+            return None
+        said = err.decode("utf-8", "replace")
+        if child.returncode < 0:  # killed with everything else
+            return None
+        if child.returncode == 0:
+            return out.decode("utf-8", "replace")
+        try:
+            error = json.loads(said.splitlines()[-1])["error"]
+            self.hear(str(error["message"]), str(error.get("hint", "")))
+        except (ValueError, TypeError, KeyError, IndexError):
+            if not out:  # a command that has found something, such as doctor, says it there
+                self.broken[f"{' '.join(words)} ended with {child.returncode} and said {said[-1000:]!r}"] = None
+        return None
 
     def keep(self) -> None:
         """Let there be a core and workers, as systemd would."""
         while not self.is_closed.wait(0.3):
             for child in self._children:
                 child.poll()  # nobody is left as a zombie
-            with self._keeping:
+            with self.keeping:
                 if self._core is None or self._core.poll() is not None:
                     self._core = self.start("serve")
                 if len(self.pids("workers")) < WORKERS:
@@ -240,9 +297,9 @@ class Arena:
             with self.client() as client:
                 client.call("worker.start", {"is_persistent": True}, deadline_s=15)
             self.note("a worker was started by the core")
-        except (OwlError, OSError):
+        except (OwlError, OSError) as error:
             self.start("worker", "run", "--persist")
-            self.note("a worker was started by hand")
+            self.note(f"a worker was started by hand: {error}")
             end_s = monotonic_s() + 6
             while len(self.pids("workers")) == before and monotonic_s() < end_s and not self.is_closed.is_set():
                 sleep_s(0.1)
@@ -265,7 +322,7 @@ class Arena:
 
     def rows(self, sql: str, bindings: tuple[object, ...] = ()) -> list[Row]:
         """What the database says; StoreError while it is open nowhere."""
-        with self._reading:
+        with self.reading:
             if self._store is None:
                 raise StoreError("the database is closed")
             return self._store.rows(sql, bindings)
@@ -281,35 +338,35 @@ class Arena:
         assert self._store is not None
         return self._store
 
-    # -- what goes wrong --------------------------------------------------------------------------------
+    def open_store(self) -> None:
+        self._store = Store.open(self.box.home.database)
 
-    def hurt(self) -> None:
-        """One thing, at random."""
-        [what] = self.dice.choices(list(HURTS), list(HURTS.values()))
-        if what in OF_THE_CORE and self.dice.random() < 0.7 and not self.is_up():
-            return  # killed at its start it is often enough: it also has to do something
-        core = self._core.pid if self._core is not None and self._core.poll() is None else None
-        workers, brokers = self.pids("busy") or self.pids("workers"), self.pids("brokers")
-        if what == "set the clock":
-            self._set_clock(self.dice.choice((0, 3600, -3600, 86_400 * 3, -86_400 * 2, 90, -90)))
-        elif what == "fill the disk":
-            self._fill(0.3 + self.dice.random() * 1.5)
-        elif what in ("kill the core", "stop the core"):
-            self._send(what, core, signal.SIGKILL if what.startswith("kill") else signal.SIGTERM)
-        elif what == "kill core and broker":
-            for pid in (core, *brokers):
-                self._send(what, pid, signal.SIGKILL)
-        elif what == "take no writes":
-            self._take_no_writes(2 + self.dice.random() * 2)
-        elif what == "kill the broker":
-            self._send(what, self.dice.choice(brokers) if brokers else None, signal.SIGKILL)
-        elif what == "hang a worker":
-            self._hang(self.dice.choice(workers) if workers else None)
-        else:
-            number = signal.SIGKILL if what.startswith("kill") else signal.SIGTERM
-            self._send(what, self.dice.choice(workers) if workers else None, number)
+    def close_store(self) -> None:
+        """Hold no file of the home: nobody reads from now on."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
-    def _send(self, what: str, pid: int | None, number: signal.Signals) -> None:
+    # -- for what goes wrong ------------------------------------------------------------------------------
+
+    def core_pid(self) -> int | None:
+        """The process id of the core, None when there is none."""
+        return self._core.pid if self._core is not None and self._core.poll() is None else None
+
+    def child_pids(self, pattern: str) -> list[int]:
+        """Our processes whose command has this in it."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().decode("utf-8", "replace").replace("\0", " ")
+            except OSError:
+                continue
+            if re.search(pattern, words) and (str(self.box.home.root) in words or str(self.runtime) in words):
+                found.append(int(path.parent.name))
+        return found
+
+    def send(self, what: str, pid: int | None, number: signal.Signals) -> None:
+        """A signal to one of our processes, if it is there."""
         if pid is None:
             return
         try:
@@ -318,56 +375,12 @@ class Arena:
         except ProcessLookupError:
             pass
 
-    def _hang(self, pid: int | None) -> None:
-        """A worker stands still until it is taken for dead, and comes back."""
-        self._send("hang a worker", pid, signal.SIGSTOP)
-        if pid is not None:
-            timer = threading.Timer(4.5, self._send, ("wake it", pid, signal.SIGCONT))
-            timer.daemon = True
-            timer.start()
-
-    def _set_clock(self, offset_s: int) -> None:
+    def set_clock(self, offset_s: int) -> None:
+        """Let the clock of every process of the home be so far off."""
         temporary = self._clock.with_suffix(".new")
         temporary.write_text(f"{offset_s:+d}")
         temporary.rename(self._clock)
         self.note(f"set the clock: {offset_s:+d} s")
-
-    def _fill(self, seconds: float) -> None:
-        """Nothing can be written for a while."""
-        self.note(f"fill the disk: {seconds:.1f} s")
-        try:
-            with self._ballast.open("wb", buffering=0) as file:
-                while file.write(b"x" * 65536):
-                    pass
-        except OSError:
-            pass
-        self.is_over.wait(seconds)
-        self._ballast.unlink(missing_ok=True)
-
-    def _take_no_writes(self, seconds: float) -> None:
-        """The power goes, and the disk takes no writes for a while, during which core and workers are started on it."""
-        with self._keeping, self._reading:
-            if self._store is not None:
-                self._store.close()
-                self._store = None
-            end_s = monotonic_s() + 5
-            while not (is_set := self._remount("ro")) and monotonic_s() < end_s:
-                for line in left_over(self.box):
-                    self._send("kill all for the disk", int(line.split()[0]), signal.SIGKILL)
-                sleep_s(0.1)
-            if not is_set:
-                self._store = Store.open(self.box.home.database)
-        if not is_set:
-            self.note("take no writes: not possible, something is open")
-            return
-        self.note(f"take no writes: {seconds:.1f} s")
-        self.is_over.wait(seconds)
-        with self._reading:
-            assert self._remount("rw")
-            self._store = Store.open(self.box.home.database)
-
-    def _remount(self, mode: str) -> bool:
-        return subprocess.run(["mount", "-o", f"remount,{mode}", str(self._disk)], capture_output=True).returncode == 0
 
     # -- the end ----------------------------------------------------------------------------------------
 
@@ -377,8 +390,12 @@ class Arena:
             busy = [self.value(sql) for sql in unfinished]
         except OwlError:
             return False
-        folder = self.box.home.drop / "users" / self.person
-        return not any(busy) and is_same(self) and not [path for path in folder.glob("*") if path.is_file()]
+        return not any(busy) and is_same(self) and not [path for path in self.folder.glob("*") if path.is_file()]
+
+    @property
+    def folder(self) -> Path:
+        """Where files are dropped."""
+        return self.box.home.drop / "users" / self.person
 
     def wait_for_words(self) -> float:
         """Until something was accepted, for which a slow machine needs a while; how long that took."""
@@ -389,9 +406,9 @@ class Arena:
 
     def settle(self, unfinished: list[str], is_same: Callable[["Arena"], bool]) -> None:
         """Wait until all is done, as long as anything moves. It is late by then: what was to be done at a time is due."""
-        self._set_clock(86_400 * 5)
+        self.set_clock(86_400 * 5)
         seen, moved_s = [-1], monotonic_s()
-        while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + CALM_S:
+        while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + self.calm_s:
             made = [self._ask("SELECT MAX(id) FROM events"), self._ask("SELECT COUNT(embedder) FROM chunks")]
             if made != seen:
                 seen, moved_s = made, monotonic_s()
@@ -411,7 +428,7 @@ class Arena:
         """End everything in good order; what did not end so."""
         pids = [*self.pids("workers"), *([self._core.pid] if self._core is not None else [])]
         for pid in pids:
-            self._send("stop at the end", pid, signal.SIGTERM)
+            self.send("stop at the end", pid, signal.SIGTERM)
         end_s = monotonic_s() + 60
         while left_over(self.box) and monotonic_s() < end_s:
             for child in self._children:
@@ -438,14 +455,13 @@ class Arena:
 
     def kill(self) -> None:
         """Leave nothing behind, whatever happened."""
-        self._ballast.unlink(missing_ok=True)
         for line in left_over(self.box):
-            self._send("cleared away", int(line.split()[0]), signal.SIGKILL)
+            self.send("cleared away", int(line.split()[0]), signal.SIGKILL)
         for child in self._children:
             child.wait(60)
-        self._remount("rw")
-        if self._store is not None:
-            self._store.close()
+        self.disk.remount("rw")
+        self.disk.empty()
+        self.close_store()
         self._output.close()
 
 

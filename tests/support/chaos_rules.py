@@ -1,17 +1,31 @@
 """What must hold in `chaos.py`: at any moment, when all is calm, and of everything that was promised."""
 
+import re
 from collections.abc import Iterator
 
-from chaos_arena import Arena, Promises
+from chaos_arena import COMMAND_S, SET_FROM, SETTING, Arena, Promises
+from chaos_words import NEVER as NEVER_TOLD
+from chaos_words import Templates
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
 from appliance.service import doctor
 from appliance.store.database import Store
 
-# How an answer may end that somebody was promised.
-EXCUSED = ("interrupted", "stopped", "connection_lost", "unavailable", "disk_full", "busy")
-COMMAND_S = 60.0  # as long as that no command lasts, whatever happened to the one who began it
+ASKERS = 6  # who ask at the same time: so many answers can one fault cut off
+SLACK = 3
+OF_THE_CORE = ("kill the core", "kill core and broker", "stop the core", "take no writes", "cut the power", "the disk is in use")
+OF_THE_BROKER = (*OF_THE_CORE, "kill the broker")
+OF_THE_DISK = ("fill the disk", "take no writes", "cut the power")
+# How an answer may end that somebody was promised, and by what: no more than ASKERS for each of these.
+EXCUSED = {
+    "interrupted": OF_THE_BROKER,
+    "stopped": OF_THE_CORE,
+    "connection_lost": OF_THE_BROKER,
+    "unavailable": OF_THE_BROKER,
+    "disk_full": OF_THE_DISK,
+    "busy": (*OF_THE_DISK, "hang a worker"),
+}
 UNFINISHED = {
     "loops": "SELECT group_concat(id) FROM loops WHERE status IN (100, 102)",
     "reminders": "SELECT group_concat(s.id) FROM schedules s JOIN schedule_state t ON t.id = s.id "
@@ -33,6 +47,13 @@ NEVER_EVER = {  # not even for a moment
     "a task with several complete attempts": """SELECT task FROM task_attempts WHERE outcome = 'complete'
         GROUP BY task HAVING COUNT(*) > 1""",
     "two attempts at a task at once": "SELECT task FROM task_attempts WHERE ended_ms IS NULL GROUP BY task HAVING COUNT(*) > 1",
+    "a run that used a server's tool and is not marked": """SELECT DISTINCT e.run FROM events e
+        WHERE e.kind = 'tool_result' AND e.tool = 'stub_echo' AND e.status = 200
+        AND NOT EXISTS (SELECT 1 FROM marks m WHERE m.subject = 'run:' || e.run)""",
+    "a vector without its passage": "SELECT rowid FROM chunks_vec_rowids WHERE rowid NOT IN (SELECT id FROM chunks)",
+    "an ended task that nobody was told of": """SELECT t.id, t.status FROM tasks t
+        WHERE t.status IN ('complete', 'failed', 'waiting') AND NOT EXISTS
+        (SELECT 1 FROM outbox o WHERE o.key = 'task:' || t.id || ':' || t.attempts || ':' || t.status)""",
     "a task told twice": """SELECT t.id, COUNT(*) FROM tasks t JOIN outbox o ON o.key LIKE 'task:' || t.id || ':%'
         WHERE o.key NOT LIKE '%:waiting'  -- one that waited for a person is also told of when it is given up
         GROUP BY t.id HAVING COUNT(*) > 1""",
@@ -58,9 +79,6 @@ NEVER = {
         (SELECT 1 FROM task_deps d LEFT JOIN tasks b ON b.id = d.blocker WHERE d.task = t.id AND b.status IS NOT 'complete')""",
     "a task paused without evidence": """SELECT id, waiting_reason FROM tasks WHERE status = 'waiting'
         AND waiting_reason <> 'a person must look' AND waiting_reason NOT LIKE 'its worker died 3 times. attempt%'""",
-    "an ended task that nobody was told of": """SELECT t.id, t.status FROM tasks t
-        WHERE t.status IN ('complete', 'failed', 'waiting') AND NOT EXISTS
-        (SELECT 1 FROM outbox o WHERE o.key = 'task:' || t.id || ':' || t.attempts || ':' || t.status)""",
     "a letter that went nowhere": "SELECT id, key, status, error FROM outbox WHERE status NOT IN ('sent', 'logged')",
     "a letter that is not in its thread once": """SELECT o.id, o.key FROM outbox o
         WHERE o.run IS NOT NULL AND o.key NOT LIKE 'answer:%'
@@ -97,7 +115,37 @@ def violations(arena: Arena) -> list[str]:
     found += [f"a command that left nothing: {line}" for line in arena.promises.commands if line not in lines]
     bad = arena.box.home.drop / "users" / arena.person / "bad"
     found += [f"refused file {path.name}: {path.read_text().strip()}" for path in bad.glob("*.why")]
-    return found
+    return [*found, *_setting(arena), *_excesses(arena), *_words(arena)]
+
+
+def _excesses(arena: Arena) -> Iterator[str]:
+    """More that is forgiven than what went wrong can have done."""
+    done = dict(arena.counts)
+    for outcome, causes in EXCUSED.items():
+        count = len(arena.rows("SELECT 1 FROM loops WHERE outcome = ?", (outcome,)))
+        if count > (most := SLACK + ASKERS * sum(done.get(cause, 0) for cause in causes)):
+            yield f"{count} answers ended as {outcome}, for which there was cause {most} times"
+    yield from _lost_acknowledgements(done)
+
+
+def _lost_acknowledgements(done: dict[str, int]) -> Iterator[str]:
+    most = SLACK + ASKERS * sum(done.get(cause, 0) for cause in OF_THE_CORE)
+    if (count := done.get("acknowledgements lost", 0)) > most:
+        yield f"{count} messages were accepted and nobody was told, for which there was cause {most} times"
+
+
+def _words(arena: Arena) -> Iterator[str]:
+    """What was said that is no sentence of ours, or says nothing."""
+    templates = Templates(arena.product / "appliance")
+    for text, when in arena.told.items():
+        if problem := templates.problem(text):
+            yield f"said {text!r}, which {problem} (after {when})"
+    for (text,) in arena.rows("SELECT text FROM outbox UNION SELECT content FROM events WHERE kind <> 'message' OR role <> 'user'"):
+        if found := NEVER_TOLD.search(str(text)):
+            yield f"wrote {found.group()!r}: {str(text)[:200]!r}"
+    output = (arena.runtime / "output.txt").read_text(errors="replace")
+    if "Traceback" in output:
+        yield f"a traceback in the output: {output[output.index('Traceback') :][:2000]}"
 
 
 def _broken(promises: Promises, store: Store) -> Iterator[str]:
@@ -110,6 +158,9 @@ def _broken(promises: Promises, store: Store) -> Iterator[str]:
         is_answered = status == 200 or status == 500 and text.startswith(("fails", "breaks"))
         if not is_answered and outcome not in EXCUSED:
             yield f"message {text!r} has no answer and no excuse: {status} {outcome}"
+    for text in promises.questions:
+        if len(store.rows("SELECT 1 FROM events WHERE kind = 'message' AND role = 'user' AND content = ?", (text,))) != 1:
+            yield f"question {text!r} was answered and is not recorded once"
     for task, name in promises.tasks.items():
         if store.value("SELECT name FROM tasks WHERE id = ?", (task,)) != name:
             yield f"lost task {task} {name!r}"
@@ -126,6 +177,20 @@ def _broken(promises: Promises, store: Store) -> Iterator[str]:
     for ref, text in promises.documents.items():
         if store.value("SELECT body FROM entries WHERE path = ?", (ref,)) != text:
             yield f"lost document {ref}"
+    for ref, text in promises.memories.items():
+        if store.value("SELECT body FROM entries WHERE path = ?", (ref,)) != text:
+            yield f"lost memory {ref}"
+    for title, is_undone in promises.kept.items():
+        if bool(store.rows("SELECT 1 FROM entries WHERE title = ?", (title,))) is is_undone:
+            yield f"{title!r} was taken back and is there" if is_undone else f"lost memory {title!r}"
+
+
+def _setting(arena: Arena) -> Iterator[str]:
+    """A key that was set is set; a command that was killed may have done it."""
+    promises, found = arena.promises, re.search(rf"{SETTING.rpartition('.')[2]} = (\d+)", arena.box.home.config.read_text())
+    value = int(found.group(1)) - SET_FROM if found else 0
+    if not promises.setting <= value <= promises.setting_tried:
+        yield f"{SETTING} is set to {value}, {promises.setting} was told, {promises.setting_tried} tried"
 
 
 def unfinished(arena: Arena) -> list[str]:
@@ -152,7 +217,7 @@ def watch(arena: Arena) -> None:
     while not arena.is_over.wait(1.0):
         try:
             found = [f"{what}: {rows[:3]}" for what, sql in NEVER_EVER.items() if (rows := arena.rows(sql))]
-            found += list(_lost(arena))
+            found += [*_lost(arena), *_lost_acknowledgements(arena.counts)]
         except OwlError:
             continue  # the database is closed, or nothing can be read on a full disk
         now_s, running = monotonic_s(), arena.commands()
@@ -177,6 +242,24 @@ def _lost(arena: Arena) -> Iterator[str]:
     for ref in list(promises.reminders)[-50:]:
         if not arena.rows("SELECT 1 FROM schedules WHERE id = ?", (int(ref, 16),)):
             yield f"lost reminder {ref}"
+    for key, name in list(promises.dropped.items())[-50:]:
+        if not _is_waiting(arena, key) and not arena.rows("SELECT 1 FROM tasks WHERE key = ?", (key,)):
+            yield f"lost file {key}: a task {name!r}"
+    for key, text in list(promises.letters.items())[-50:]:
+        if not _is_waiting(arena, key) and not arena.rows("SELECT 1 FROM outbox WHERE key = ?", (key,)):
+            yield f"lost file {key}: a letter {text!r}"
+    for ref in list(promises.memories)[-20:]:
+        if not arena.rows("SELECT 1 FROM entries WHERE path = ?", (ref,)):
+            yield f"lost memory {ref}"
     for ref in list(promises.documents)[-20:]:
         if not arena.rows("SELECT 1 FROM entries WHERE path = ?", (ref,)):
             yield f"lost document {ref}"
+
+
+def _is_waiting(arena: Arena, key: str) -> bool:
+    """Whether a file that was dropped is there yet, under whatever name: it goes when what it asks for is recorded."""
+    own = key.rpartition(":")[2]
+    with arena.reading:
+        return any(path.stem.endswith((own, f"{own}-again")) for path in arena.folder.glob("*")) or any(
+            path.stem.endswith((own, f"{own}-again")) for path in arena.folder.glob(".*")
+        )

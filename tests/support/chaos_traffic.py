@@ -1,15 +1,17 @@
 """What people and programs ask for while `chaos.py` goes on: each promise that was made to them is kept in `Promises`."""
 
 import json
+import os
 import random
-import subprocess
+from pathlib import Path
 from typing import Any
 
 from chaos_arena import Arena
 
 from appliance.errors import OwlError
 
-MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan")
+MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan", "echo")
+CALL_S = 20.0
 SENT_AGAIN = 0.3  # of the messages: a program that heard no answer sends the same id once more
 TASKS = ("call", "call", "call", "say", "slow call", "slow say", "fails", "breaks", "waits", "splits")
 
@@ -20,31 +22,36 @@ def talk(arena: Arena, name: str, seed: str) -> None:
     while not arena.is_over.is_set():
         number += 1
         text = f"{dice.choice(MESSAGES)} {name}{number}"
-        if text.startswith("plan"):
-            text = f"plan {_next_plan(arena)}"
-        while not arena.is_over.is_set() and text not in arena.promises.messages:
-            _ask(arena, text)
-            arena.is_over.wait(dice.random() * 0.3)
+        if text.startswith(("plan", "echo")):
+            what = text.partition(" ")[0]
+            text = f"{what} {arena.count(f'asked to {what}')}"
+        ask_until_accepted(arena, text, dice)
         if dice.random() < SENT_AGAIN:
             _ask(arena, text)
 
 
-def _next_plan(arena: Arena) -> int:
-    with arena.guard:
-        arena.counts["plans"] = arena.counts.get("plans", 0) + 1
-        return arena.counts["plans"]
+def ask_until_accepted(arena: Arena, text: str, dice: random.Random) -> None:
+    """Ask, and ask again as long as nobody says that it was accepted."""
+    while not arena.is_over.is_set() and text not in arena.promises.messages:
+        _ask(arena, text)
+        arena.is_over.wait(dice.random() * 0.3)
 
 
 def _ask(arena: Arena, text: str) -> None:
     try:
         with arena.client() as client:
-            for what, told in client.stream("message.send", {"text": text, "message_id": text}, deadline_s=20):
-                if what == "accepted":
-                    kept = arena.promises.messages.setdefault(text, (told["run"], told["loop"]))
-                    if kept != (told["run"], told["loop"]):
-                        arena.broken[f"message {text!r} was accepted twice: as {kept} and as {told}"] = None
-    except (OwlError, OSError):
-        pass  # the core is away, or has no room
+            for what, told in client.stream("message.send", {"text": text, "message_id": text}, deadline_s=CALL_S):
+                if what != "accepted":
+                    continue
+                if text not in arena.promises.messages and not told["is_new"]:
+                    arena.count("acknowledgements lost")
+                kept = arena.promises.messages.setdefault(text, (told["run"], told["loop"]))
+                if kept != (told["run"], told["loop"]):
+                    arena.broken[f"message {text!r} was accepted twice: as {kept} and as {told}"] = None
+    except OwlError as error:
+        arena.hear(error.message, error.hint)
+    except OSError:
+        pass  # the core is away
 
 
 def plan(arena: Arena, seed: str) -> None:
@@ -59,19 +66,22 @@ def plan(arena: Arena, seed: str) -> None:
         try:
             with arena.client() as client:
                 given = {"name": name, "blocked_by": after, "priority": dice.choice(("low", "medium", "high"))}
-                told = client.call("tool.call", {"name": "create_task", "arguments": given}, deadline_s=20)
+                told = client.call("tool.call", {"name": "create_task", "arguments": given}, deadline_s=CALL_S)
                 if told["status"] == 200:
                     arena.promises.tasks[int(told["data"]["id"])] = name
                 if known and dice.random() < 0.05:
-                    client.call("tool.call", {"name": "cancel_task", "arguments": {"id": dice.choice(known[-3:])}}, deadline_s=20)
-        except (OwlError, OSError):
+                    client.call(
+                        "tool.call", {"name": "cancel_task", "arguments": {"id": dice.choice(known[-3:])}}, deadline_s=CALL_S
+                    )
+        except OwlError as error:
+            arena.hear(error.message, error.hint)
+        except OSError:
             continue
 
 
 def drop(arena: Arena, seed: str) -> None:
-    """Leave files, whether a core runs or not."""
+    """Leave files, whether a core runs or not; some of them twice, as somebody does who does not know whether it worked."""
     dice, number = random.Random(seed), 0
-    folder = arena.box.home.drop / "users" / arena.person
     while not arena.is_over.wait(0.3 + dice.random() * 0.5):
         number += 1
         own = f"file-{number}"
@@ -82,18 +92,30 @@ def drop(arena: Arena, seed: str) -> None:
         if dice.random() < 0.5 and not arena.has_enough():
             del request["text"]
             request |= {"kind": "task", "name": f"{dice.choice(TASKS)} dropped {number}"}
-        hidden = folder / f".{own}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            hidden.write_text(json.dumps(request))
-            hidden.rename(folder / f"{own}.json")
-        except OSError:  # the disk is full, or takes no writes: nobody looks at what is hidden
+        if not _leave(arena, own, request):
             continue
         key = f"drop:user:{arena.person}:id:{own}"
         if request["kind"] == "task":
             arena.promises.dropped[key] = request["name"]
         else:
             arena.promises.letters[key] = request["text"]
+        if dice.random() < SENT_AGAIN:
+            _leave(arena, f"{own}-again", request)
+
+
+def _leave(arena: Arena, name: str, request: dict[str, Any]) -> bool:
+    """Leave a file that no power cut takes; False when the disk does not take it: nobody looks at what is hidden."""
+    hidden = arena.folder / f".{name}"
+    try:
+        with arena.reading:
+            arena.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            hidden.write_text(json.dumps(request))
+            _flush(hidden)
+            hidden.rename(arena.folder / f"{name}.json")
+            _flush(arena.folder)
+    except OSError:
+        return False
+    return True
 
 
 def run_commands(arena: Arena, seed: str) -> None:
@@ -102,7 +124,7 @@ def run_commands(arena: Arena, seed: str) -> None:
     while not arena.is_over.wait(dice.random()):
         number += 1
         text = f"echo command-{number} >> done.txt && sleep {dice.random() * 2:.1f}; : {arena.runtime.name};"
-        told = _call(arena, "exec", {"command": text})
+        told = call_tool(arena, "exec", {"command": text})
         if told.get("status") == 200 and told["data"]["exit_code"] == 0:
             arena.promises.commands.append(f"command-{number}")
 
@@ -116,12 +138,8 @@ def add_documents(arena: Arena, seed: str) -> None:
         number += 1
         path = folder / f"paper-{number}.md"
         path.write_text(f"# Paper {number}\n\n" + "Owls hunt at night, and this says how. " * dice.randrange(1, 200))
-        done = arena.start("context", "add", str(path))
-        try:
-            if done.wait(60) == 0:
-                arena.promises.documents[f"disk:/{path}"] = path.read_text()
-        except subprocess.TimeoutExpired:
-            done.kill()
+        if arena.run("context", "add", str(path)) is not None:
+            arena.promises.documents[f"disk:/{path}"] = path.read_text()
 
 
 def edit_notes(arena: Arena, seed: str) -> None:
@@ -130,21 +148,26 @@ def edit_notes(arena: Arena, seed: str) -> None:
     folder = arena.box.home.box / "notes"
     while not arena.is_over.wait(dice.random() * 0.4):
         number += 1
-        known = sorted(folder.rglob("*.md"))
-        path = folder / dice.choice(("", "wood", "wood/deep")) / f"note-{dice.randrange(30)}.md"
-        what = dice.choice(("write", "write", "replace", "rename", "remove"))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if what == "write":
-                path.write_text(f"# Note\n\nversion {number}\n" + "Mice live in the wood. " * dice.randrange(100))
-            elif what == "replace":
-                hidden = path.with_suffix(".tmp")
-                hidden.write_text(f"# Note\n\nversion {number}\n")
-                hidden.rename(path)
-            elif known:
-                dice.choice(known).rename(path) if what == "rename" else dice.choice(known).unlink()
-        except OSError:
-            continue  # the disk is full, or takes no writes
+        with arena.reading:
+            try:
+                _edit(folder, dice, number)
+            except OSError:
+                continue  # the disk is full, or takes no writes
+
+
+def _edit(folder: Path, dice: random.Random, number: int) -> None:
+    known = sorted(folder.rglob("*.md"))
+    path = folder / dice.choice(("", "wood", "wood/deep")) / f"note-{dice.randrange(30)}.md"
+    what = dice.choice(("write", "write", "replace", "rename", "remove"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if what == "write":
+        path.write_text(f"# Note\n\nversion {number}\n" + "Mice live in the wood. " * dice.randrange(100))
+    elif what == "replace":
+        hidden = path.with_suffix(".tmp")
+        hidden.write_text(f"# Note\n\nversion {number}\n")
+        hidden.rename(path)
+    elif known:
+        dice.choice(known).rename(path) if what == "rename" else dice.choice(known).unlink()
 
 
 def ask_to_be_reminded(arena: Arena, seed: str) -> None:
@@ -153,16 +176,34 @@ def ask_to_be_reminded(arena: Arena, seed: str) -> None:
     while not arena.is_over.wait(0.5 + dice.random()):
         number += 1
         given = {"text": f"nap {number}", "when": f"in {dice.randrange(1, 6)} seconds"}
-        told = _call(arena, "remind", given)
+        told = call_tool(arena, "remind", given)
         if told.get("status") == 200:
             arena.promises.reminders[told["data"]["schedule"]["id"]] = f"nap {number}"
 
 
-def _call(arena: Arena, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def call_tool(arena: Arena, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The outcome of a tool, {} when nobody could be asked."""
+    told = call(arena, "tool.call", name=name, arguments=arguments) or {}
+    if told.get("status", 200) >= 400:
+        arena.hear(told["message"], told["hint"])
+    return told
+
+
+def call(arena: Arena, method: str, **params: Any) -> Any:
+    """What a method of the core answers, None when nobody could be asked."""
     try:
         with arena.client() as client:
-            told: dict[str, Any] = client.call("tool.call", {"name": name, "arguments": arguments}, deadline_s=20)
-            return told
-    except (OwlError, OSError):
-        return {}
+            return client.call(method, params, deadline_s=CALL_S)
+    except OwlError as error:
+        arena.hear(error.message, error.hint)
+    except OSError:
+        pass  # the core is away
+    return None
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,138 @@
+"""The small disk of `chaos.py`: it runs full, takes no writes for a while, and loses in a power cut what was not flushed.
+
+As root it is ext4 on a disk that remembers its writes (`recorded_disk`), served by a process of its own, because who serves a
+disk must not map files of it, and chaos opens the database. Elsewhere it is a tmpfs, which loses nothing: `can_lose` says so.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SIZE_MB = 64
+LEAST_BYTES = 4096
+LIMIT_S = 20.0
+
+
+class SmallDisk:
+    """A tmpfs; and what every disk here can do."""
+
+    can_lose = False
+
+    def __init__(self, path: Path) -> None:
+        """`path` is an empty folder, in a mount namespace of ours."""
+        self.path = path
+        self._ballast = path / "ballast"
+        self._mount()
+
+    def _mount(self) -> None:
+        _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m,mode=0700", "small", str(self.path))
+
+    def remount(self, mode: str) -> bool:
+        """Take writes again, or none; False while something is open for writing."""
+        return subprocess.run(["mount", "-o", f"remount,{mode}", str(self.path)], capture_output=True).returncode == 0
+
+    def fill(self) -> None:
+        """Leave no room, until `empty`."""
+        with self._ballast.open("wb") as file:
+            at, size = 0, SIZE_MB << 20
+            while size >= LEAST_BYTES:
+                try:
+                    os.posix_fallocate(file.fileno(), at, size)
+                    at += size
+                except OSError:
+                    size //= 2
+
+    def empty(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def cut(self, seed: int) -> bool:
+        """The power fails, and comes back; False while something is open."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Unmount it, whatever is on it."""
+        subprocess.run(["umount", "-l", str(self.path)], capture_output=True)
+
+
+class LosingDisk(SmallDisk):
+    """ext4 on a recorded disk."""
+
+    can_lose = True
+
+    def _mount(self) -> None:
+        self._served = Path(tempfile.mkdtemp(prefix="served-"))
+        self._server = subprocess.Popen(
+            [sys.executable, __file__, str(self._served)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            self._ask("")
+            self._attach()
+        except (OSError, subprocess.CalledProcessError):
+            self.close()
+            raise
+
+    def cut(self, seed: int) -> bool:
+        self._ask("cut")  # what is written from here on was not written
+        if subprocess.run(["umount", str(self.path)], capture_output=True).returncode:
+            self._ask("go on")
+            return False
+        self._ask(f"lose {seed}")
+        self._attach()
+        return True
+
+    def close(self) -> None:
+        super().close()
+        self._server.communicate(timeout=LIMIT_S)  # the end of its input ends it
+        self._served.rmdir()
+
+    def _attach(self) -> None:
+        _run("mount", "-o", "loop,noatime,commit=5", str(self._served / "disk"), str(self.path))
+
+    def _ask(self, words: str) -> None:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        if words:
+            self._server.stdin.write(words + "\n")
+            self._server.stdin.flush()
+        if not self._server.stdout.readline():
+            raise OSError(f"the recorded disk has ended: {words}")
+
+
+def small_disk(path: Path) -> SmallDisk:
+    """The best that can be had here."""
+    try:
+        return LosingDisk(path)
+    except (OSError, subprocess.CalledProcessError):
+        return SmallDisk(path)
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def _serve(place: Path) -> None:
+    """Serve a disk until standard input ends; each line is answered when it is done."""
+    from recorded_disk import RecordedDisk
+
+    with tempfile.NamedTemporaryFile() as image:
+        image.truncate(SIZE_MB << 20)
+        _run("mkfs.ext4", "-q", "-F", image.name)
+        disk = RecordedDisk(place, Path(image.name).read_bytes())
+    print("served", flush=True)
+    moment = 0
+    for line in sys.stdin:
+        what, _, seed = line.strip().partition(" ")
+        if what == "cut":
+            moment = len(disk.log)
+        elif what == "lose":
+            content = disk.crash(moment, random.Random(int(seed)))
+            disk.close()
+            disk = RecordedDisk(place, content)
+        print("done", flush=True)
+    disk.close()
+
+
+if __name__ == "__main__":
+    _serve(Path(sys.argv[1]))
