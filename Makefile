@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -108,6 +108,9 @@ bench-burst: dev servers ## 1,000 messages of ten people at once through mail, M
 
 bench-written: dev ## bytes written to the disk in an idle hour and for 100 messages, beside SQLite as it is by itself
 	$(python) tests/bench/bench_written.py
+
+bench-soak: dev ## an hour of mixed load on a core: its memory has to stay level within 3 MB (MINUTES=60)
+	$(python) tests/bench/bench_soak.py --minutes $(or $(MINUTES),60)
 
 bench-screen: dev ## the screen over a real sshd: first paint, echo, bytes, memory, idle cost (BESIDE=program SHOWS=text: beside it)
 	$(python) tests/bench/bench_screen.py $(if $(BESIDE),--beside "$(BESIDE)" --beside-shows "$(SHOWS)")

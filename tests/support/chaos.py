@@ -12,6 +12,7 @@ A seed gives the same dice; threads and kernels do not roll them, so a failure a
 
 import argparse
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
         (remember, (f"{seed}/memory",)),
         (save, (f"{seed}/backups",)),
         (configure, (f"{seed}/settings",)),
-        (type_commands, (f"{seed}/typed",)),
+        *([] if is_hasty else [(type_commands, (f"{seed}/typed",))]),  # slow, and nobody promised them anything
         (watch, ()),
     ]
     keeper = threading.Thread(target=arena.keep, name="keeper")
@@ -73,6 +74,7 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
             faults.hurt()
             arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
         if is_hasty and arena.broken:
+            print(f"noticed after {monotonic_s() - begun_s:.0f} s")
             return list(arena.broken)
         arena.note("all is calm")
         arena.is_over.set()
@@ -83,7 +85,9 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
         arena.is_over.set()
         arena.is_closed.set()
         keeper.join(60)
-    return [*arena.stop(), *arena.broken, *violations(arena)]
+    problems = [*arena.stop(), *arena.broken, *violations(arena)]
+    print(f"counted after {monotonic_s() - begun_s:.0f} s")
+    return problems
 
 
 def run(seed: int, length_s: float, sabotage: str = "") -> int:
@@ -130,13 +134,13 @@ def sabotage_all(names: list[str], seed: int) -> int:
     missed = 0
     for name in names:
         words = [sys.executable, __file__, "--inside", "--seed", str(seed), "--length", str(SABOTAGE_S - CALM_S), "--build", name]
-        began_s = monotonic_s()
         done = subprocess.run(words, capture_output=True, text=True)
         found = [line.removeprefix("VIOLATED: ") for line in done.stdout.splitlines() if line.startswith("VIOLATED: ")]
         if not found or "it did not come to an end" in found:
             missed += 1
             found = [f"NOT NOTICED {done.stderr[-2000:]}"]
-        print(f"{name:24} {monotonic_s() - began_s:4.0f} s  {found[0][:150]}", flush=True)
+        took = "".join(re.findall(r"(?:noticed|counted) after (\d+) s", done.stdout))
+        print(f"{name:24} {took:>4} s  {found[0][:150]}", flush=True)
     print(f"{len(names) - missed} of {len(names)} sabotaged builds were noticed")
     return 1 if missed else 0
 
