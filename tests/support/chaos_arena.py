@@ -172,6 +172,7 @@ class Arena:
         self._clock = runtime / "clock"
         self._children: list[subprocess.Popen[bytes]] = []
         self._core: subprocess.Popen[bytes] | None = None
+        self._hired: subprocess.Popen[bytes] | None = None  # the last worker that was started by hand
         self._began_s = monotonic_s()
         self.guard = threading.Lock()
         self._output = (runtime / "output.txt").open("ab")
@@ -287,22 +288,20 @@ class Arena:
             with self.keeping:
                 if self._core is None or self._core.poll() is not None:
                     self._core = self.start("serve")
-                if len(self.pids("workers")) < WORKERS:
+                known = self.pids("workers")
+                # One that was started by hand is on record a while later.
+                if len(known) < WORKERS and (self._hired is None or self._hired.poll() is not None or self._hired.pid in known):
                     self._hire()
 
     def _hire(self) -> None:
-        """One more worker: through the core when it answers, else by hand. It counts once it is on record."""
-        before = len(self.pids("workers"))
+        """One more worker: through the core when it answers, else by hand."""
         try:
             with self.client() as client:
                 client.call("worker.start", {"is_persistent": True}, deadline_s=15)
             self.note("a worker was started by the core")
         except (OwlError, OSError) as error:
-            self.start("worker", "run", "--persist")
+            self._hired = self.start("worker", "run", "--persist")
             self.note(f"a worker was started by hand: {error}")
-            end_s = monotonic_s() + 6
-            while len(self.pids("workers")) == before and monotonic_s() < end_s and not self.is_closed.is_set():
-                sleep_s(0.1)
 
     def pids(self, which: str) -> list[int]:
         """Living workers, those that work on something, or brokers."""
@@ -400,7 +399,9 @@ class Arena:
     def wait_for_words(self) -> float:
         """Until something was accepted, for which a slow machine needs a while; how long that took."""
         began_s = monotonic_s()
-        while not (self.promises.messages and self.promises.tasks) and monotonic_s() < began_s + CALM_S:
+        while (
+            not (self.promises.messages and (self.promises.tasks or self.promises.dropped)) and monotonic_s() < began_s + COMMAND_S
+        ):
             self.is_over.wait(0.1)
         return monotonic_s() - began_s
 
@@ -429,7 +430,7 @@ class Arena:
         pids = [*self.pids("workers"), *([self._core.pid] if self._core is not None else [])]
         for pid in pids:
             self.send("stop at the end", pid, signal.SIGTERM)
-        end_s = monotonic_s() + 60
+        end_s = monotonic_s() + COMMAND_S
         while left_over(self.box) and monotonic_s() < end_s:
             for child in self._children:
                 child.poll()
