@@ -58,7 +58,7 @@ class Doctor:
             "prefix": lambda: upkeep.check_prefix(home, self.settings, is_repairing=is_repairing),
             "documents": lambda: _documents(home),
             "folder": lambda: _folder(home, environ),
-            "runtime": lambda: _runtime(home, environ, is_answered=bool(self.status)),
+            "runtime": lambda: _runtime(home, environ, is_answered=is_repairing or bool(self.status)),
             "queue": lambda: _queue(home, environ, self.store),
             "channels": lambda: upkeep.check_channels(self.settings, self.status, self._count_failed()),
             "disk": lambda: upkeep.check_disk(home, self.settings),

@@ -773,7 +773,7 @@ CREATE INDEX grants_open ON grants(person) WHERE revoked_ms IS NULL;
 
 -- writer: channels/quiet_hours.py
 -- Who wants to hear of nothing for a while.
-CREATE TABLE mutes (context TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, made_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE mutes (context TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, made_ms INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 
 -- writer: skills/skill_records.py
 -- Which text of a skill is trusted, where it came from, how often it was used; owner '' is everybody's.

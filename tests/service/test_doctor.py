@@ -84,7 +84,8 @@ def test_a_large_database_is_looked_at_for_a_moment_and_by_repair_whole(box: Box
         execute("DELETE FROM chunks_fts")
     state, said, hint = findings(box)["database"]
     assert state == "problem" and "chunks without words" in said and "--repair" in hint
-    assert box.run("doctor", "--repair").returncode == 0
+    done = box.run("doctor", "--repair")
+    assert done.returncode == 0, done.stdout
     assert findings(box)["database"][0] == "ok"
 
 

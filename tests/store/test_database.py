@@ -229,7 +229,7 @@ def test_a_connection_left_in_a_transaction_is_used_by_nobody(store: Store) -> N
     with store._connection() as left:
         left.execute("BEGIN IMMEDIATE")
     with store.write() as execute:
-        execute("INSERT INTO mutes VALUES ('user:ada', 1)")
+        execute("INSERT INTO mutes VALUES ('user:ada', 1, 1)")
     assert store.value("SELECT until_ms FROM mutes") == 1
 
 

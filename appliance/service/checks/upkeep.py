@@ -78,8 +78,9 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     """Whether the channels that are switched on are open, as a running core says, and everything was delivered."""
     states = status.get("channels", {})
     own = settings.channels
-    broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str) and name != "web"]
-    if status and own.web.enabled and own.web.port and (fault := find_page_fault(own.web)):
+    is_asked = bool(status and own.web.enabled and own.web.port)  # the page itself: what the core knows of it may be over
+    broken = [f"{name}: {state}" for name, state in states.items() if isinstance(state, str) and not (is_asked and name == "web")]
+    if is_asked and (fault := find_page_fault(own.web)):
         said = states.get("web")  # why it ended, where the core began it
         hint = "logs/web/output.log of the home says why; where systemd runs it: systemctl status owlbox-web"
         if "another program" in fault:
