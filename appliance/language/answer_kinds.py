@@ -62,6 +62,11 @@ def holds_time(text: str) -> bool:
     return compiled(_when()).search(text) is not None
 
 
+def holds_clock(text: str) -> bool:
+    """Whether a text has a time of day."""
+    return compiled(_clock()).search(text) is not None
+
+
 def people(text: str) -> list[str]:
     """The words of a text for somebody, such as "neighbour"."""
     return compiled(rf"\b{alternatives('person')}\b").findall(text)
@@ -76,16 +81,26 @@ def compiled(words: str) -> "re.Pattern[str]":
 @lru_cache(maxsize=1)
 def _date() -> str:
     """A date or a time of day."""
-    month, ending, of, until = map(alternatives, ("month", "ordinal_ending", "of_month", "clock_until"))
+    month, ending, of = map(alternatives, ("month", "ordinal_ending", "of_month"))
     return "|".join(
         (
             rf"\b\d{{1,2}}(?:{ending}|\.)?(?: {of})? {month}\b(?:,? (?:{of} )?\d{{4}})?",
             rf"\b{month} \d{{1,2}}{ending}?\b(?:,? \d{{4}})?|\b{month}(?: {of})? \d{{4}}",
             r"\b(?:19|20)\d\d-[01]\d(?:-[0-3]\d)?\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b|\b\d{1,2}/\d{4}\b|\b\d{1,2}\.\d{1,2}\.(?!\d)",
             r"\b(?:19|20)\d\d\b",
+            _clock(),
+        )
+    )
+
+
+@lru_cache(maxsize=1)
+def _clock() -> str:
+    """A time of day."""
+    return "|".join(
+        (
             rf"\b\d{{1,2}}[:.]\d\d\b(?! (?:{alternatives('no_clock')}|%))",
             rf"\b\d{{1,2}} ?(?:{alternatives('hour_mark')}|h ?\d\d)(?!\w)",
-            rf"\b{alternatives('clock_at')} \d{{1,2}}\b|\b{until} {alternatives('number')}\b",
+            rf"\b{alternatives('clock_at')} \d{{1,2}}\b|\b{alternatives('clock_until')} {alternatives('number')}\b",
         )
     )
 

@@ -177,10 +177,14 @@ class Language(Struct, frozen=True, dict=True):
         """One of the regular expressions of its file; one that matches nothing where it has none."""
         return _compile(self.expressions.get(name, "(?!)"))
 
+    def phrase(self, name: str) -> str:
+        """One of the phrases of its file, of the English one where it does not have it."""
+        said = self.phrases.get(name)
+        return str(read_shipped(FIRST)["phrases"][name]) if said is None else said
+
     def say(self, phrase: str, **parts: str) -> str:
-        """One of the program's own sentences in this language; in English where its file does not have it."""
-        said = self.phrases.get(phrase)
-        return (read_shipped(FIRST)["phrases"][phrase] if said is None else said).format(**parts)
+        """One of the program's own sentences in this language, or in English."""
+        return self.phrase(phrase).format(**parts)
 
 
 @lru_cache(maxsize=256)

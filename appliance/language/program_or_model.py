@@ -268,6 +268,7 @@ class MessagePlanner:
             # What was asked for is done, and may be undone since: it is no statement.
             said=said_facts.told(scene, self._cue) if asks else (),
         )
+        found = question_forms.without_equal_numbers(found, scene.text)
         if not asks:
             is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
             return self._quote_best(scene, found, language) if is_told and not own else self._talk(scene, kind, language)
@@ -318,7 +319,7 @@ class MessagePlanner:
         scene = scene if points_back or scene.tier != "tiny" else replace(scene, before=())  # it leads a tiny model astray
         chat = self._build_chat(scene, shots=language.shots.get("question", ()) if scene.tier == "tiny" else ())
         beside = quote("beside", found, language) if has_beside else ""
-        chat = replace(chat, is_silent=True, least_sure=LEAST_SURE[scene.tier], as_general=language.phrases["of_model"])
+        chat = replace(chat, is_silent=True, least_sure=LEAST_SURE[scene.tier], as_general=language.phrase("of_model"))
         return replace(chat, instead=nothing.text, beside=beside)
 
     def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
@@ -345,7 +346,7 @@ class MessagePlanner:
     @staticmethod
     def _is_found(plan: Plan, language: Language) -> bool:
         """Whether a plan answers with what notes or the person said."""
-        nothing = language.phrases["nothing_plain"].rstrip(".")
+        nothing = language.phrase("nothing_plain").rstrip(".")
         return isinstance(plan, Grounded) or (isinstance(plan, Say) and not plan.is_near and not plan.text.startswith(nothing))
 
     @staticmethod
@@ -533,7 +534,7 @@ class MessagePlanner:
             chat = self._build_chat(replace(scene, text=meant), is_text=True, shots=intent.language.shots.get(intent.name, ()))
             return replace(chat, echo=scene.last_answer, instead=intent.language.say("no_better"))
         if intent.name == "spelling" and scene.tier == "tiny":
-            days = (intent.language.phrases[key].split() for key in ("weekdays", "months") if key in intent.language.phrases)
+            days = (intent.language.phrase(key).split() for key in ("weekdays", "months"))
             names = [day for one in days for day in one]
             right = spelling.mended(intent.parts["text"], intent.language, names, self._finder.is_known)
             if right != intent.parts["text"]:

@@ -112,6 +112,7 @@ CAREFUL = (
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
 NEAREST = 3  # examples of a kind that count
+ALIKE_WORDS = 0.75  # of the words of an example and a message, which both have, where no vectors tell
 MARGIN = 0.04  # by which the kind of the nearest examples must lead
 CLAUSE_WORDS = 3
 OF_NAMED = ("list_of", "tell_of", "digest_named")  # work on what notes say about something that is named
@@ -182,11 +183,14 @@ class Router:
         return text
 
     def kind(self, text: str, language: Language, least: float = 0.0) -> str:
-        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`."""
+        """`talk`, `world` or `notes` by the nearest examples; "" where they do not tell, or none is as near as `least`.
+
+        Without vectors talk alone is told, by the words of its examples: "tell me a story" asks no note.
+        """
         known = self._example_vectors(language)
         vectors = self._embed([text[:MAX_EXAMPLE_CHARS]]) if known else ()
         if not vectors:
-            return ""
+            return "talk" if _is_nearly(text, language.examples.get("talk", ())) else ""
         near: dict[str, list[float]] = {}
         for name, vector in known:
             near.setdefault(name, []).append(sum(map(mul, vector, vectors[0])))
@@ -389,6 +393,12 @@ def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> boo
 def _says_anything(text: str) -> bool:
     """Whether a part of a sentence is more than its full stop."""
     return any(letter.isalnum() for letter in text)
+
+
+def _is_nearly(text: str, examples: Sequence[str]) -> bool:
+    """Whether a text has nearly the words of one of the examples."""
+    said = set(words_in(text))
+    return any(len(said & words) >= ALIKE_WORDS * len(said | words) for words in map(set, map(words_in, examples)))
 
 
 def says_when(text: str, language: Language) -> bool:

@@ -373,3 +373,12 @@ def test_what_was_done_to_something_unnamed_is_no_task_that_is_done(prompt: str)
 def test_what_would_change_a_note_is_not_left_to_a_model(prompt: str) -> None:
     found = ROUTER.cue(prompt, ("near",))
     assert found is not None and found.name == "near"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tell me a story", "Tell me a bedtime story", "sing me a song", "Erzähl mir eine Geschichte", "raconte-moi une histoire"],
+)
+def test_talk_is_told_by_the_words_of_its_examples_where_no_vectors_are(text: str) -> None:
+    assert ROUTER.kind(text, LANGUAGES.detect(text)[0]) == "talk"
+    assert ROUTER.kind("tell me the story of the blue car", LANGUAGES.english) == ""

@@ -209,7 +209,8 @@ def test_every_language_says_what_it_takes() -> None:
     for language in Languages().all:
         assert NEEDS_MODEL in language.say("unable"), language.name
         assert NEEDS_MODEL in language.say("for_you") and FOR_PERSON in language.say("for_you"), language.name
-        assert replace(language).sentences["collect_note"] and language.sentences["digest"], language.name
+        if "unable" in language.phrases:  # a small file leaves such work out, and says so in English
+            assert replace(language).sentences["collect_note"] and language.sentences["digest"], language.name
 
 
 def test_work_adds_lines_to_a_note_that_is_named_and_to_no_other(work: Any) -> None:

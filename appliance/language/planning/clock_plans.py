@@ -14,8 +14,8 @@ def say_time(intent: Intent, now: datetime, english: Language) -> Plan:
 
 
 def say_date(intent: Intent, now: datetime, english: Language) -> Plan:
-    phrases = intent.language.phrases
-    weekday, month = phrases["weekdays"].split()[now.weekday()], phrases["months"].split()[now.month - 1]
+    language = intent.language
+    weekday, month = language.phrase("weekdays").split()[now.weekday()], language.phrase("months").split()[now.month - 1]
     return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
 
 
@@ -25,7 +25,7 @@ def say_time_in(intent: Intent, now: datetime, english: Language) -> Plan:
     found = world_clock.times(place, now, {**english.places, **language.places})
     if not found:
         return Say(language.say("no_place", text=place))
-    days = language.phrases["weekdays"].split()
+    days = language.phrase("weekdays").split()
     is_city = len(found) > 1 or found[0][0].lower() == place.lower()
     names = [zone for zone, _ in found] if is_city else [f"{place[:1].upper()}{place[1:]}"]
     lines = [

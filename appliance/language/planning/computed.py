@@ -56,7 +56,7 @@ def _say_distance(intent: Intent, now: datetime) -> Plan | None:
     moment = dates.read(intent.parts["date"], intent.language, now, may_be_named=True)
     if moment is None:
         return None
-    in_weeks = bool(set(words_in(intent.text)) & set(intent.language.phrases["week_words"].split()))
+    in_weeks = bool(set(words_in(intent.text)) & set(intent.language.phrase("week_words").split()))
     count = dates.distance(Moment(now), moment, intent.language, in_weeks=in_weeks)
     is_past = moment.at < now if moment.has_clock else moment.at.date() < now.date()
     if intent.name == "days_since" and not is_past:

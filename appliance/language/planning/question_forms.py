@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from appliance.language import message_parts
-from appliance.language.answer_kinds import kind_of
+from appliance.language.answer_kinds import holds_clock, kind_of
 from appliance.language.evidence import Evidence
 from appliance.language.language_files import all_words, expression
 from appliance.language.languages import Language, words_in
@@ -67,6 +67,15 @@ def of_same(found: Evidence, scene: Scene, ignored: Collection[str]) -> Evidence
         return found
     best = tuple(one for one in found.best if not one.ref or any(has_word(name, f"{one.names} {one.whole}") for name in names))
     return replace(found, best=best)
+
+
+def without_equal_numbers(found: Evidence, question: str) -> Evidence:
+    """What was found without what has nothing but the number of a time: "dose: 5 mg" says nothing about who called at 5."""
+    if not holds_clock(question):
+        return found
+    words = [[word for word in found.words if word not in one.missing] for one in found.best]
+    best = [one for one, held in zip(found.best, words) if holds_clock(one.text) or not all(word.isdigit() for word in held)]
+    return replace(found, best=tuple(best))
 
 
 def is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:

@@ -29,8 +29,8 @@ def is_moment(text: str, language: Language, *, may_be_named: bool = False) -> b
 
 def spelled(moment: datetime, language: Language) -> str:
     """A day in words: "Friday, 18 December 2026"."""
-    weekday = language.phrases["weekdays"].split()[moment.weekday()]
-    month = language.phrases["months"].split()[moment.month - 1]
+    weekday = language.phrase("weekdays").split()[moment.weekday()]
+    month = language.phrase("months").split()[moment.month - 1]
     return language.say("day_form", weekday=weekday, day=str(moment.day), month=month, year=str(moment.year))
 
 
@@ -52,5 +52,5 @@ def _utc(at: datetime) -> datetime:
 
 
 def _counted(number: int, unit: str, language: Language) -> str:
-    one, many = language.phrases[f"{unit}_words"].split()
+    one, many = language.phrase(f"{unit}_words").split()
     return f"{number} {one if number == 1 else many}"
