@@ -396,12 +396,16 @@ def aliases_of(tree: ast.Module) -> set[str]:
     return {one.targets[0].id for one in named if ast.unparse(one.value).startswith("Callable[")}  # type: ignore[attr-defined]
 
 
+# What a command is declared with: how its result is told, how an argument is read. Nothing is wired with it, most hold none.
+DECLARATIONS = {"cli.console.verbs": {"Verb"}}
+
+
 def test_no_record_is_a_bag_of_callables():
     bags = []
     for module, path in FILES.items():
         tree = ast.parse(path.read_text("utf-8"))
-        aliases = aliases_of(tree)
-        classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+        aliases, named = aliases_of(tree), DECLARATIONS.get(module, set())
+        classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name not in named]
         bags += [f"{module}.{one.name}: {', '.join(found)}" for one in classes if len(found := callables(one, aliases)) > 1]
     assert not bags, f"hand over the objects that do the work: {bags}"
 

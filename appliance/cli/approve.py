@@ -1,45 +1,23 @@
 """The commands `owlbox approve` and `owlbox reject`: decide about what a thread proposed, and see how it goes on; and
 `owlbox grants`: what such threads may do without asking.
 
-Without a reference they decide about the only thing that waits. Each takes the parsed arguments and the home and
-returns the exit code, as in `cli.listings`; 5 when the thread then waits for another decision.
+Without a reference they decide about the only thing that waits; the exit code is 5 when the thread then waits for another decision.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import Table, say, say_json, show
-from appliance.cli.console.tool_command import once
+from appliance.cli.console.terminal import say, say_json
+from appliance.cli.console.verbs import Noun, Verb
 from appliance.clock import local_time, now_ms
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
-Command = Callable[..., argparse.ArgumentParser]
 WAITS = 5
 WAITING = 100  # for a worker
-KINDS = ("exec", "web", "search", "send", "call", "secret", "schedule", "skill", "document", "plugin")
-
-
-def add(command: Command) -> None:
-    """Add the commands."""
-    for name, text in (
-        ("approve", "let happen what a thread waits for, or answer its question"),
-        ("reject", "refuse what a thread waits for, which ends its answer"),
-    ):
-        made = command(name, decide, text)
-        made.set_defaults(action="accept" if name == "approve" else "reject")
-        made.add_argument("ref", nargs="?", default="", help="its reference as `entry waiting` shows it, or the end of it")
-        made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
-        made.add_argument("--output", default="", metavar="TEXT", help="the answer to a question, or the reason")
-        made.add_argument("--failed", dest="action", action="store_const", const="error", help="it was tried and went wrong")
-        if name == "approve":
-            made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
-        made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
-    _add_grants(command)
 
 
 def decide(args: argparse.Namespace, home: Home) -> int:
@@ -74,54 +52,39 @@ def _find_only(way: Reach, thread: str) -> tuple[str, str]:
     return found[0]["ref"], found[0]["run"]
 
 
-def _add_grants(command: Command) -> None:
-    """Add `owlbox grants`."""
-    root = command("grants", list_grants, "what threads tainted by untrusted text may do without asking")
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    shown = command("list", list_grants, "the grants that hold", known)
-    shown.add_argument("--all", action="store_true", help="those that were revoked or have expired, too")
-    made = command("add", grant, "let such calls pass for a while", known)
-    made.add_argument("kind", choices=KINDS, help="what is approved")
-    made.add_argument("target", help="a host, mcp:NAME, person:NAME or a command; may be a pattern, * for all")
-    made.add_argument("--from", dest="origins", action="append", required=True, metavar="ORIGIN",
-                      help="on account of whose texts: web:HOST, web, mcp:NAME, mail, document, skill:NAME, any")  # fmt: skip
-    made.add_argument("--for", dest="lasts", default="7d", metavar="TIME", help="for how long, such as 12h or 7d (7d)")
-    made.add_argument("--person", default="", help="in whose threads; else yours")
-    gone = command("revoke", revoke, "ask again from now on", known)
-    gone.add_argument("id", type=int, help="its number, as `grants list` shows it")
-
-
-def list_grants(args: argparse.Namespace, home: Home) -> int:
-    """The grants."""
-    found = once(home, "grant.list", {"all": bool(getattr(args, "all", False))})
-    heads = ["grant", "kind", "target", "from", "person", "until"]
-    rows = [
-        [str(one["id"]), one["kind"], one["target"], ", ".join(one["origins"]), one["person"], _describe_end(one)] for one in found
-    ]
-    return show(
-        args,
-        found,
-        Table(rows, heads, ["target", "from"], empty="no grants: what threads with texts of strangers want to do waits for you"),
-    )
-
-
-def grant(args: argparse.Namespace, home: Home) -> int:
-    """A new one."""
-    names = ("kind", "target", "origins", "lasts", "person")
-    return _print_decision(args, once(home, "grant.add", {name: getattr(args, name) for name in names}), "granted")
-
-
-def revoke(args: argparse.Namespace, home: Home) -> int:
-    """One less."""
-    return _print_decision(args, once(home, "grant.revoke", {"id": args.id}), "revoked")
-
-
-def _print_decision(args: argparse.Namespace, one: dict[str, Any], word: str) -> int:
-    what = f"{one['kind']} {one['target']}, from {', '.join(one['origins'])}"
-    return show(args, one, f"{word}: grant {one['id']}, {what}, {_describe_end(one)}")
-
-
 def _describe_end(one: dict[str, Any]) -> str:
     if one["revoked_ms"]:
         return f"revoked {local_time(one['revoked_ms'])[:16]}"
     return f"{'expired' if one['expires_ms'] <= now_ms() else 'until'} {local_time(one['expires_ms'])[:16]}"
+
+
+def _add_options(made: argparse.ArgumentParser) -> None:
+    is_approval = made.prog.endswith("approve")
+    made.set_defaults(action="accept" if is_approval else "reject")
+    made.add_argument("ref", nargs="?", default="", help="its reference as `entry waiting` shows it, or the end of it")
+    made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
+    made.add_argument("--output", default="", metavar="TEXT", help="the answer to a question, or the reason")
+    made.add_argument("--failed", dest="action", action="store_const", const="error", help="it was tried and went wrong")
+    if is_approval:
+        made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
+    made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
+
+
+def _tell_grant(args: argparse.Namespace, one: dict[str, Any]) -> list[str]:
+    word = "granted" if args.chosen == "add" else "revoked"
+    return [f"{word}: grant {one['id']}, {one['kind']} {one['target']}, from {', '.join(one['origins'])}, {_describe_end(one)}"]
+
+
+# fmt: off
+NOUNS = (
+    Verb("approve", text="let happen what a thread waits for, or answer its question", handler=decide, adds=_add_options),
+    Verb("reject", text="refuse what a thread waits for, which ends its answer", handler=decide, adds=_add_options),
+    Noun("grants", "what threads tainted by untrusted text may do without asking", (
+        Verb("list", "grant.list", text="the grants that hold", cells={"until": _describe_end},
+             rows="grant=id kind target~ from=origins~ person until",
+             empty="no grants: what threads with texts of strangers want to do waits for you"),
+        Verb("add", "grant.add", "kind target --from=origins --for=lasts --person", text="let such calls pass for a while",
+             says=_tell_grant),
+        Verb("revoke", "grant.revoke", says=_tell_grant, helps={"id": "its number, as `grants list` shows it"}),
+    )),
+)

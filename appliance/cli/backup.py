@@ -1,6 +1,6 @@
 """The commands `owlbox backup` and `owlbox restore`: made by hand, or each night by a timer.
 
-Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+Each takes the parsed arguments and the home.
 """
 
 import argparse

@@ -1,13 +1,12 @@
 """`owlbox completion`: the script that completes command lines in a shell, and the names that it asks for.
 
-The scripts are files beside this one, written from the command line (`reference.shells`). Names come from a core that runs; none
-is started for them, and where none runs nothing is completed.
+The scripts and the man page are made from the command line when they are asked for (`reference.shells`). Names come
+from a core that runs; none is started for them, and where none runs nothing is completed.
 """
 
 import argparse
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from appliance.cli.console.parser import Command
@@ -19,7 +18,6 @@ from appliance.runtime.rpc_client import Client, read_identity
 from appliance.text.invisible import escape_invisible
 
 SHELLS = ("bash", "zsh", "fish")
-FOLDER = Path(__file__).with_name("shells")
 ANSWER_S = 2.0  # nobody waits longer for a key
 ABOUT_CHARS = 60
 Call = Callable[[str, dict[str, Any]], Any]
@@ -30,14 +28,18 @@ Names = Callable[[Home], Rows]
 def add(command: Command) -> None:
     """Add the command."""
     made = command("completion", complete, "the script that completes commands in bash, zsh or fish")
-    made.add_argument("what", choices=[*SHELLS, "names"], help="a shell; or names, which the scripts ask for")
+    made.add_argument("what", choices=[*SHELLS, "man", "names"], help="a shell; man for the page of `man`; names for the scripts")
     made.add_argument("kind", nargs="?", default="", help="whose names: thread, task, role and so on")
 
 
 def complete(args: argparse.Namespace, home: Home) -> int:
-    """Print a script, or names with what they are, a line each."""
-    if args.what in SHELLS:
-        say((FOLDER / f"owlbox.{args.what}").read_text(encoding="utf-8").rstrip("\n"))
+    """Print a script, the man page, or names with what they are, a line each."""
+    if args.what != "names":
+        from appliance.cli import main
+        from appliance.cli.reference import man_page, shells
+
+        whole = main.whole_parser()
+        say((man_page.man_page(whole) if args.what == "man" else shells.scripts(whole)[args.what]).rstrip("\n"))
         return 0
     if args.kind not in KINDS:
         raise BadInput(f"unknown kind {args.kind!r}", hint=f"there are {', '.join(sorted(KINDS))}")

@@ -1,6 +1,6 @@
 """`owlbox config`: every key of the configuration with its value, and changing one in owlbox.toml.
 
-Each function takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+Each function takes the parsed arguments and the home.
 """
 
 import argparse

@@ -12,6 +12,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from appliance.cli import listings, talk
 from appliance.cli.console import help_pages, terminal, tool_command, watch
@@ -24,7 +25,7 @@ from appliance.runtime.rpc_client import CONTEXT, SESSION, SSH_KEY
 from appliance.text.invisible import escape_invisible
 
 # The modules of commands by the commands that they add: only those of the one that is asked for are imported, because start-up
-# time counts. A module has a function `add(command)`.
+# time counts. A module has `NOUNS`, a function `add(command)`, or both.
 GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("ask", "chat", "tui", "prompt-size"), ("talk",)),
     (("status", "reload", "init", "serve", "broker", "web", "doctor", "maintain", "nuke"), ("service",)),
@@ -167,10 +168,28 @@ def whole_parser() -> Parser:
 
 def _add_group(command: Command, modules: tuple[str, ...]) -> None:
     """Add the commands of some modules; of none, those of this one."""
-    for name in modules:
-        import_module(f"appliance.cli.{name}").add(command)
+    from appliance.cli.console import verbs  # nothing of it is needed for --version and --help
+
+    for module in map(_load, modules):
+        for made in getattr(module, "NOUNS", ()):
+            verbs.add(command, made)
+        if hasattr(module, "add"):
+            module.add(command)
     if not modules:
         _add_own(command)
+
+
+def _load(name: str) -> ModuleType:
+    """A module of commands: it has `NOUNS`, made from definitions, or a function `add(command)`, or both."""
+    return import_module(f"appliance.cli.{name}")
+
+
+def called_methods() -> set[str]:
+    """The methods and tools that commands are made from."""
+    from appliance.cli.console import verbs
+
+    made = (one for _, modules in GROUPS for module in map(_load, modules) for one in verbs.declared(module))
+    return {name for one in made for name in verbs.calls(one)}
 
 
 def _add_own(command: Command) -> None:
@@ -229,8 +248,7 @@ def _write_docs(args: argparse.Namespace, home: Home) -> int:
     from appliance.cli.reference import docs
 
     if args.table:
-        docs.write_table(whole_parser)
-        docs.write_shells(whole_parser())
+        docs.write_table(whole_parser, called_methods())
     pages = docs.pages(whole_parser())
     if args.write:
         for name, text in pages.items():

@@ -1,7 +1,7 @@
 """The commands about servers of tools: `owlbox mcp servers`, `add`, `exec`, `auth` and the rest.
 
 Each asks the core, or does the same in this process when none runs; a command without a core ends the servers it needed
-when it is done. Takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+when it is done.
 """
 
 import argparse
@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,64 +16,16 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
-from appliance.clock import local_time
+from appliance.cli.console.verbs import Noun, Verb, table
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
-Command = Callable[..., argparse.ArgumentParser]
 MAX_BYTES = 4_000_000
 # Where other programs keep theirs, below the person's home folder.
 ELSEWHERE = (".config/mcpx/servers.json", ".mcpx/servers.json", ".config/Claude/claude_desktop_config.json", ".claude.json",
              ".cursor/mcp.json", ".config/Code/User/mcp.json")  # fmt: skip
 TASKS = ("list", "get", "result", "cancel")
-
-
-def add(command: Command) -> None:
-    """Add the group."""
-    root = command("mcp", servers, "servers of tools that speak MCP")
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("servers", servers, "every server, and what is known of it", known)
-    made = command("list", tools, "tools of servers; asks those that were never asked", known)
-    made.add_argument("server", nargs="?", default="", help="only of this server")
-    made.add_argument("--fresh", action="store_true", help="ask all of them anew")
-    command("ping", ping, "whether a server answers, and how fast", known).add_argument("server", nargs="?", default="")
-    _add_options(command("add", add_server, "configure a server", known))
-    made = command("remove", remove, "forget a server with its index and its secrets", known)
-    made.add_argument("name", help="as `mcp servers` shows it")
-    made.add_argument("--dry-run", action="store_true", help="only say what would go")
-    made.add_argument("--keep-auth", action="store_true", help="keep its secrets and its login")
-    made = command("auth", login, "log in to a server behind an address", known)
-    made.add_argument("server")
-    made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
-    command("deauth", logout, "forget a login", known).add_argument("server")
-    made = command("search", search, "tools for a purpose, out of the index", known)
-    made.add_argument("query", nargs="+", help="what they are to do, in words")
-    made.add_argument("--keyword-only", action="store_true", help="by words alone")
-    made.add_argument("--semantic-only", action="store_true", help="by meaning alone")
-    made.add_argument("--limit", type=int, default=10)
-    made = command("info", info, "a tool with its arguments, or a server with its resources and prompts", known)
-    made.add_argument("server")
-    made.add_argument("tool", nargs="?", default="", help="its name there; without one, the server")
-    made = command("exec", execute, "call a tool of a server", known)
-    made.add_argument("server")
-    made.add_argument("tool", help="its name there, as `mcp list` shows it")
-    made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
-    made = command("import-global", import_servers, "add the servers that another program of yours has", known)
-    made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
-    made.add_argument("--dry-run", action="store_true", help="only say what would be added")
-    command("index", index, "ask every server and make its tools findable", known)
-    made = command("resource", resource, "read a resource of a server; without an address, list them", known)
-    made.add_argument("server")
-    made.add_argument("uri", nargs="?", default="", help="its address")
-    made = command("prompt", prompt, "a prompt of a server, filled in; without a name, list them", known)
-    made.add_argument("server")
-    made.add_argument("name", nargs="?", default="", help="its name there")
-    made.add_argument("arguments", nargs="?", default="", help="a JSON object of texts")
-    made = command("task", task, "long pieces of work of a server", known)
-    made.add_argument("action", choices=TASKS, help="what to do with them")
-    made.add_argument("server")
-    made.add_argument("task", nargs="?", default="", help="its id")
 
 
 def _add_options(made: argparse.ArgumentParser) -> None:
@@ -102,46 +53,27 @@ def _add_options(made: argparse.ArgumentParser) -> None:
 # -- looking ----------------------------------------------------------------------------------------
 
 
-def servers(args: argparse.Namespace, home: Home) -> int:
-    """A table of servers."""
-    found = once(home, "mcp.servers", {})
-    if args.json:
-        return say_json(found)
-    if not found["servers"]:
-        say("no servers; owlbox mcp add NAME --command PROGRAM, or --url ADDRESS")
-        return 0
+def _tell_servers(args: argparse.Namespace, found: dict[str, Any]) -> terminal.Table:
+    """A table of servers, and what was left out of them."""
     running = found["running"].get("servers", {})
-    rows = []
-    for one in found["servers"]:
-        state = "running" if running.get(one["name"], {}).get("is_open") else one["state"]
-        row = one["name"], one["transport"], str(one["tools"]), _shorten_text(state), _format_time(one["listed_ms"]), one["where"]
-        rows.append(list(row))
-    terminal.table(rows, ["name", "by", "tools", "state", "listed", "where"], sys.stdout, cut=["state", "where"])
-    for one in found["servers"]:
-        for text in one["left_out"]:
-            say_line(f"{one['name']}: left out {text}")
-    return 0
+    cells = {
+        "state": lambda one: "running" if running.get(one["name"], {}).get("is_open") else _shorten_text(one["state"]),
+    }
+    rows = table(found["servers"], "name by=transport tools state~ listed=listed_ms where~", cells, "")
+    left_out = [f"{one['name']}: left out {text}" for one in found["servers"] for text in one["left_out"]]
+    return rows._replace(empty="no servers; owlbox mcp add NAME --command PROGRAM, or --url ADDRESS", foot=left_out)
 
 
-def tools(args: argparse.Namespace, home: Home) -> int:
+def _tell_tools(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     """Tools, one a line."""
-    found = once(home, "mcp.tools", {"server": args.server, "fresh": args.fresh})
-    if args.json:
-        return say_json(found)
-    if not found["wares"] and not found["note"]:
-        say("no tools")
-    return _print_tools(found)
-
-
-def search(args: argparse.Namespace, home: Home) -> int:
-    """The best tools for a purpose."""
-    asked = {"query": " ".join(args.query), "keyword_only": args.keyword_only, "semantic_only": args.semantic_only}
-    found = once(home, "mcp.search", {**asked, "limit": args.limit})
-    if args.json:
-        return say_json(found)
-    if not found["wares"]:
-        say(f"no tool for {asked['query']!r}")
-    return _print_tools(found)
+    lines = []
+    for tool in found["wares"]:
+        first = next(iter(tool["description"].strip().splitlines()), "")
+        lines.append(f"{tool['server']}/{tool['name']}: {_shorten_text(first, 100)}")
+    words = " ".join(getattr(args, "query", ()))
+    if not lines and (words or not found["note"]):
+        lines = [f"no tool for {words!r}" if words else "no tools"]
+    return [*lines, *([f"[{found['note']}]"] if found["note"] else [])]
 
 
 def ping(args: argparse.Namespace, home: Home) -> int:
@@ -168,26 +100,23 @@ def ping(args: argparse.Namespace, home: Home) -> int:
     return 1 if is_bad else 0
 
 
-def info(args: argparse.Namespace, home: Home) -> int:
+def _tell_info(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     """A tool or a server."""
-    found = once(home, "mcp.info", {"server": args.server, "tool": args.tool})
-    if args.json:
-        return say_json(found)
     if args.tool:
-        say_line(f"{found['server']}/{found['name']}{' (' + found['title'] + ')' if found['title'] else ''}")
-        say(found["description"])
-        say("arguments: " + json.dumps(found["schema"], ensure_ascii=False, indent=2))
-        return 0
+        schema = "arguments: " + json.dumps(found["schema"], ensure_ascii=False, indent=2)
+        title = f" ({found['title']})" if found["title"] else ""
+        return [f"{found['server']}/{found['name']}{title}", *found["description"].splitlines(), *schema.splitlines()]
     about = found["about"]
-    say_line(f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}")
-    if about.get("instructions"):
-        say(about["instructions"])
-    for one in about.get("left_out") or ():
-        say_line(f"left out {one}")
-    for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name")):
-        for one in about.get(kind) or ():
-            say_line(f"{kind[:-1]} {one.get(key)}: {_shorten_text(one.get('description') or one.get('name') or '', 100)}")
-    return 0
+    return [
+        f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}",
+        *(about.get("instructions") or "").splitlines(),
+        *(f"left out {one}" for one in about.get("left_out") or ()),
+        *(
+            f"{kind[:-1]} {one.get(key)}: {_shorten_text(one.get('description') or one.get('name') or '', 100)}"
+            for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name"))
+            for one in about.get(kind) or ()
+        ),
+    ]
 
 
 # -- managing ---------------------------------------------------------------------------------------
@@ -236,12 +165,6 @@ def _count_tools(way: Any, name: str) -> tuple[int | None, str]:
         return None, str(error)
 
 
-def remove(args: argparse.Namespace, home: Home) -> int:
-    """Forget a server."""
-    done = once(home, "mcp.remove", {"name": args.name, "dry_run": args.dry_run, "keep_auth": args.keep_auth})
-    return show(args, done, [f"{'would remove' if args.dry_run else 'removed'} {line}" for line in done["removed"]])
-
-
 def import_servers(args: argparse.Namespace, home: Home) -> int:
     """Add what another program has; those whose names are taken are left alone."""
     from appliance.mcp import server_config as known
@@ -284,17 +207,6 @@ def _import_server(way: Any, name: str, entry: dict[str, Any], taken: set[str], 
     except OwlError as error:
         return f"not added: {error}"
     return "added"
-
-
-def index(args: argparse.Namespace, home: Home) -> int:
-    """Ask every server, and make the index."""
-    done = once(home, "mcp.index", {})
-    if args.json:
-        return say_json(done)
-    say(f"{done['tools']} tools of {done['servers']} servers, {done['vectors']} vectors made")
-    if done["note"]:
-        say(done["note"])
-    return 0
 
 
 # -- using ------------------------------------------------------------------------------------------
@@ -374,22 +286,7 @@ def _read_answer(home: Home, server: str) -> None:
             terminal.complain(error)
 
 
-def logout(args: argparse.Namespace, home: Home) -> int:
-    """Forget a login."""
-    done = once(home, "mcp.deauth", {"server": args.server})
-    return show(args, done, f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}")
-
-
 # -- helpers of all of them -------------------------------------------------------------------------
-
-
-def _print_tools(found: dict[str, Any]) -> int:
-    for ware in found["wares"]:
-        first = next(iter(ware["description"].strip().splitlines()), "")
-        say_line(f"{ware['server']}/{ware['name']}: {_shorten_text(first, 100)}")
-    if found["note"]:
-        say(f"[{found['note']}]")
-    return 0
 
 
 def _print_offers(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys: tuple[str, ...]) -> int:
@@ -437,5 +334,87 @@ def _shorten_text(text: str, limit: int = 40) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-def _format_time(at_ms: int) -> str:
-    return local_time(at_ms)[:16] if at_ms else ""
+def _tell_removed(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    return [f"{'would remove' if args.dry_run else 'removed'} {line}" for line in done["removed"]]
+
+
+def _tell_index(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    note = [done["note"]] if done["note"] else []
+    return [f"{done['tools']} tools of {done['servers']} servers, {done['vectors']} vectors made", *note]
+
+
+def _tell_logout(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    return [f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}"]
+
+
+def _add_ping(made: argparse.ArgumentParser) -> None:
+    made.add_argument("server", nargs="?", default="")
+
+
+def _add_login(made: argparse.ArgumentParser) -> None:
+    made.add_argument("server")
+    made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
+
+
+def _add_execution(made: argparse.ArgumentParser) -> None:
+    made.add_argument("server")
+    made.add_argument("tool", help="its name there, as `mcp list` shows it")
+    made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
+
+
+def _add_import(made: argparse.ArgumentParser) -> None:
+    made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
+    made.add_argument("--dry-run", action="store_true", help="only say what would be added")
+
+
+def _add_resource(made: argparse.ArgumentParser) -> None:
+    made.add_argument("server")
+    made.add_argument("uri", nargs="?", default="", help="its address")
+
+
+def _add_prompt(made: argparse.ArgumentParser) -> None:
+    made.add_argument("server")
+    made.add_argument("name", nargs="?", default="", help="its name there")
+    made.add_argument("arguments", nargs="?", default="", help="a JSON object of texts")
+
+
+def _add_task(made: argparse.ArgumentParser) -> None:
+    made.add_argument("action", choices=TASKS, help="what to do with them")
+    made.add_argument("server")
+    made.add_argument("task", nargs="?", default="", help="its id")
+
+
+WORDS = {
+    "query": "what they are to do, in words",
+    "tool": "its name there; without one, the server",
+    "name": "as `mcp servers` shows it",
+    "fresh": "ask all of them anew",
+    "keyword_only": "by words alone",
+    "semantic_only": "by meaning alone",
+    "dry_run": "only say what would go",
+    "keep_auth": "keep its secrets and its login",
+}
+SEARCH = Verb("search", "mcp.search", "query+ --keyword-only --semantic-only --limit", says=_tell_tools, helps=WORDS,
+              text="tools for a purpose, out of the index")  # fmt: skip
+# fmt: off
+NOUNS = (
+    Noun("mcp", "servers of tools that speak MCP", (
+        Verb("servers", "mcp.servers", text="every server, and what is known of it", says=_tell_servers),
+        Verb("list", "mcp.tools", "server? --fresh", text="tools of servers; asks those that were never asked", says=_tell_tools,
+             helps=WORDS),
+        Verb("ping", text="whether a server answers, and how fast", handler=ping, adds=_add_ping),
+        Verb("add", text="configure a server", handler=add_server, adds=_add_options),
+        Verb("remove", "mcp.remove", text="forget a server with its index and its secrets", says=_tell_removed, helps=WORDS),
+        Verb("auth", text="log in to a server behind an address", handler=login, adds=_add_login),
+        Verb("deauth", "mcp.deauth", text="forget a login", says=_tell_logout),
+        SEARCH,
+        Verb("info", "mcp.info", "server tool?", text="a tool with its arguments, or a server with its resources and prompts",
+             says=_tell_info, helps=WORDS),
+        Verb("exec", text="call a tool of a server", handler=execute, adds=_add_execution),
+        Verb("import-global", text="add the servers that another program of yours has", handler=import_servers, adds=_add_import),
+        Verb("index", "mcp.index", text="ask every server and make its tools findable", says=_tell_index),
+        Verb("resource", text="read a resource of a server; without an address, list them", handler=resource, adds=_add_resource),
+        Verb("prompt", text="a prompt of a server, filled in; without a name, list them", handler=prompt, adds=_add_prompt),
+        Verb("task", text="long pieces of work of a server", handler=task, adds=_add_task),
+    ), first="servers"),
+)

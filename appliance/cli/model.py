@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import usage
-from appliance.cli.console import terminal
+from appliance.cli.console import terminal, verbs
 from appliance.cli.console.connect import connected, require_owner
 from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import Table, say, say_json, say_line, show
@@ -94,7 +94,7 @@ def add(command: Command) -> None:
     made = command("bench", bench, "what a model is good for on this device: everyday requests, speed, memory, tool calls", known)
     made.add_argument("model", nargs="?", default="", help="the name of an installed model; default: the one that answers")
     made.add_argument("--seconds", type=float, default=600, metavar="N", help="longest wait (600); what does not fit is left out")
-    usage.add_remote(command, known)
+    verbs.add_verbs(command, usage.OF_MODELS, known)
 
 
 def models(args: argparse.Namespace, home: Home) -> int:

@@ -2,7 +2,7 @@
 
 What is configured already is the default of each question, and Return keeps it. Keys go into the vault and are never shown.
 Configuration is changed by `config_edit`, documents are written from their templates, and nothing there is overwritten
-without a yes. Each function takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+without a yes. Each function takes the parsed arguments and the home.
 """
 
 import argparse

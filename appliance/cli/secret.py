@@ -1,8 +1,7 @@
 """The commands about secrets: `owlbox secret set`, `list`, `show`, `rm`, `expire`, `purge`, `rotate`, `unlock`.
 
 A value is read from a pipe or from a prompt that does not show it, never from the command line, where other users and the
-shell's history would see it. It leaves this process sealed for the broker. Each function takes the parsed arguments and
-the home and returns the exit code, as in `cli.listings`.
+shell's history would see it. It leaves this process sealed for the broker.
 """
 
 import argparse
@@ -10,19 +9,17 @@ import datetime
 import getpass
 import re
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.terminal import Table, say_json, say_line, show
 from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Noun, Verb, table
 from appliance.clock import local_time, now_ms
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home
 
 NAME = "its name, as `secret list` shows it"
-Command = Callable[..., argparse.ArgumentParser]
 MAX_BYTES = 65_536
 HIDDEN = "[hidden]"
 SPAN = re.compile(r"(\d{1,5})([hdw])")
@@ -31,45 +28,19 @@ HOUR_MS = 3_600_000
 UNTIL = "90d, 12h or 2w from now, a date such as 2027-01-31, or never"
 
 
-def add(command: Command) -> None:
-    """Add the group."""
-    root = command("secret", list_secrets, "keys and passwords, kept encrypted by the broker")
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("list", list_secrets, "their names, never their values", known)
-    made = command("set", store_secret, "keep one; its value comes from a prompt or a pipe, never from an argument", known)
-    made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
-    made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
-    made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
-    made = command("show", show_secret, "everything about one but its value", known)
-    made.add_argument("name", help=NAME)
-    made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
-    command("rm", remove, "forget one", known).add_argument("name", help=NAME)
-    made = command("expire", expire, "let one end at a time; it cannot be read from then on", known)
-    made.add_argument("name", help=NAME)
-    made.add_argument("when", help=UNTIL)
-    command("purge", purge, "remove those that have expired", known)
-    made = command("rotate", rotate, "encrypt all of them anew under a new key, all or none", known)
-    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="keep the key another way")
-    command("unlock", unlock, "give the passphrase, once after each start of the broker", known)
-
-
 def list_secrets(args: argparse.Namespace, home: Home) -> int:
-    """Secrets as a table, without values."""
+    """Secrets without values."""
     found = once(home, "secret.list", {})
-    if args.json:
-        secrets = [{**secret, "value": HIDDEN} for secret in found["secrets"]]
-        return say_json({**found, "secrets": secrets})
-    if found["is_locked"]:
-        say("the vault is locked: owlbox secret unlock")
-    if not found["secrets"]:
-        say("no secrets; owlbox secret set llm/openai keeps one")
-        return 0
-    rows = [
-        [s["name"], HIDDEN, _format_date(s["created_ms"]), _describe_end(s), _format_date(s["used_ms"]), str(s["uses"])]
-        for s in found["secrets"]
-    ]
-    terminal.table(rows, ["name", "value", "set", "ends", "last used", "uses"], sys.stdout)
-    return 0
+    found["secrets"] = [{**secret, "value": HIDDEN} for secret in found["secrets"]]
+    return show(args, found, _tell_secrets(found))
+
+
+def _tell_secrets(found: dict[str, Any]) -> Table:
+    """Secrets as a table, without values."""
+    lead = ["the vault is locked: owlbox secret unlock"] if found["is_locked"] else []
+    columns = "name value set=created_ms ends=expires_ms last_used=used_ms uses"
+    rows = table(found["secrets"], columns, {"expires_ms": _describe_end}, "")
+    return rows._replace(lead=lead, empty="no secrets; owlbox secret set llm/openai keeps one")
 
 
 def store_secret(args: argparse.Namespace, home: Home) -> int:
@@ -107,26 +78,6 @@ def show_secret(args: argparse.Namespace, home: Home) -> int:
     for name, value in lines:
         say_line(f"{name:<10} {value}")
     return 0
-
-
-def remove(args: argparse.Namespace, home: Home) -> int:
-    """Forget a secret."""
-    done = once(home, "secret.remove", {"name": args.name})
-    return show(args, done, f"{args.name} is gone")
-
-
-def expire(args: argparse.Namespace, home: Home) -> int:
-    """Let a secret end."""
-    end = _parse_moment(args.when, is_past_fine=True)
-    done = once(home, "secret.expire", {"name": args.name, "expires_ms": end})
-    return show(args, done, f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}")
-
-
-def purge(args: argparse.Namespace, home: Home) -> int:
-    """Remove what has expired."""
-    done = once(home, "secret.purge", {})
-    said = f"removed {', '.join(done['removed'])}" if done["removed"] else "nothing has expired"
-    return show(args, done, said)
 
 
 def rotate(args: argparse.Namespace, home: Home) -> int:
@@ -216,3 +167,47 @@ def _describe_end(secret: dict[str, Any]) -> str:
     days = (secret["expires_ms"] - now_ms()) // (24 * HOUR_MS)
     note = " (expired)" if secret["is_expired"] else f" (in {days} days)" if secret["is_expiring"] else ""
     return f"{_format_date(secret['expires_ms'])}{note}"
+
+
+def _moment(text: str) -> int | None:
+    return _parse_moment(text, is_past_fine=True)
+
+
+def _tell_end(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    return [f"{args.name} {'never ends' if args.when is None else f'ends {_format_date(args.when)}'}"]
+
+
+def _tell_purged(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    return [f"removed {', '.join(done['removed'])}" if done["removed"] else "nothing has expired"]
+
+
+def _add_value(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
+    made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
+    made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
+
+
+def _add_shown(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help=NAME)
+    made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
+
+
+def _add_kind(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="keep the key another way")
+
+
+# fmt: off
+NOUNS = (
+    Noun("secret", "keys and passwords, kept encrypted by the broker", (
+        Verb("list", text="their names, never their values", handler=list_secrets),
+        Verb("set", text="keep one; its value comes from a prompt or a pipe, never from an argument",
+             handler=store_secret, adds=_add_value),
+        Verb("show", text="everything about one but its value", handler=show_secret, adds=_add_shown),
+        Verb("rm", "secret.remove", text="forget one", says="{name} is gone", helps={"name": NAME}),
+        Verb("expire", "secret.expire", "name when=expires_ms", text="let one end at a time; it cannot be read from then on",
+             reads={"when": _moment}, says=_tell_end, helps={"name": NAME, "when": UNTIL}),
+        Verb("purge", "secret.purge", text="remove those that have expired", says=_tell_purged),
+        Verb("rotate", text="encrypt all of them anew under a new key, all or none", handler=rotate, adds=_add_kind),
+        Verb("unlock", text="give the passphrase, once after each start of the broker", handler=unlock),
+    )),
+)

@@ -1,37 +1,36 @@
-"""The commands about sessions and runs: `owlbox session`, `owlbox run`, and the words of `owlbox thread`.
+"""The commands about conversations: `owlbox thread`, `session` and `run`, made from the definitions of their methods.
 
-Each takes the parsed arguments and the home and returns the exit code, as in `listings`. Files of transcripts are
-written and read here, with the rights of whoever types: only lines go to the core and come from it.
+Files of transcripts are written and read here, with the rights of whoever types: only lines go to the core and come from it.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from appliance.cli import listings
-from appliance.cli.console import terminal, tool_command
+from appliance.cli.console import terminal
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import Table, fitting, say, say_json, say_line, show
+from appliance.cli.console.terminal import fitting, say, say_json, say_line, show
+from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Noun, Verb, lines, table
+from appliance.clock import sleep_s
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
-CONVERSATIONS = "conversations: list, view, follow, search, rename, fork, export"
 RUN = "its name or id, or the beginning or end of the id"
 THREAD = "its id, or the beginning or end of it"
-Command = Callable[..., Any]
 SUFFIX = ".jsonl"
 SESSIONS = 1000  # asked for at a time
 PART_LINES, PART_CHARS, MAX_LINE = 200, 400_000, 3_000_000
-STATES = ("created", "active", "idle", "stopped", "archived", "closing", "closed")
-FOLLOW = "show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)"
-KINDS = ("chat", "ask", "tick", "child")
 OTHER_KINDS = {"chat_session": "chat", "worker_tick": "tick"}
 FLAGS = ("no-repo", "no-web", "no-interaction", "no-proposals")
+STATES = {100: "waits", 102: "is answered", 202: "waits for you"}
 
 
 def _thread_kind(word: str) -> str:
@@ -39,171 +38,67 @@ def _thread_kind(word: str) -> str:
     return OTHER_KINDS.get(word, word)
 
 
-# -- the words --------------------------------------------------------------------------------------
+# -- threads ----------------------------------------------------------------------------------------
 
 
-def add(command: Command) -> None:
-    """The words of `owlbox thread`, `session` and `run`."""
-
-    def below(made: Any) -> Any:
-        return made.add_subparsers(metavar="ACTION", parser_class=type(made))
-
-    _add_threads(command, below(command("thread", listings.threads, CONVERSATIONS)))
-    _add_sessions(command, below(command("session", sessions, "who talks to Owlbox, and in which channel")))
-    _add_runs(command, below(command("run", listings.threads, "thread, with the settings of its work")))
+def _print_event(event: dict[str, Any]) -> None:
+    name = f"{event['role']} {event['tool']}".strip()
+    mark = "" if event["status"] < 400 else f" [{event['outcome']}]"
+    given = " " + json.dumps(event["input"], ensure_ascii=False) if event["kind"] == "tool_use" and event["input"] else ""
+    say_line(f"{event['seq']:>4} {name} · {event['kind']}{mark}{given}")
+    for line in event["content"].splitlines():
+        say(f"     {line}")
 
 
-def _add_threads(command: Command, known: Any) -> None:
-    listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument(
-        "--type", type=_thread_kind, default="", choices=KINDS, help="only this type; worker_tick and chat_session too"
-    )
-    listing.add_argument("--limit", type=int, default=20)
-    listing.add_argument("--offset", type=int, default=0)
-    view = command("view", listings.thread_view, "everything in one thread", known)
-    view.add_argument("id", help=THREAD)
-    view.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
-    view.add_argument("--follow", action="store_true", help="go on as it grows, as thread follow does")
-    view.set_defaults(interval=500)
-    search = command("search", thread_search, "find text in what was said, exactly as it was written, the newest first", known)
-    search.add_argument("query", nargs="+", help="letters to look for, in whatever case")
-    search.add_argument("--days", type=int, default=0, help="only messages of so many days")
-    search.add_argument("--limit", type=int, default=10, dest="max_results", help="how many to show, 1 to 50")
-    delete = command("delete", listings.thread_delete, "delete a thread and everything said in it", known)
-    delete.add_argument("id", help=THREAD)
-    follow = command("follow", listings.thread_follow, FOLLOW, known)
-    follow.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
-    follow.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
-    _add_work(command, known)
-    export = command("export", thread_export, "a thread as JSON lines, after those it was forked off", known)
-    export.add_argument("id", help=THREAD)
-    export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
+def thread_view(args: argparse.Namespace, home: Home) -> int:
+    """Everything in one thread."""
+    if args.follow:
+        return thread_follow(args, home)
+
+    only = [role.strip() for role in args.only.split(",") if role.strip()]
+    with connected(home) as way:
+        pages = terminal.pages(way, args.id, only=only)
+        found = next(pages)
+        if args.json:
+            for page in pages:
+                found["events"] += page["events"]
+            return say_json({k: v for k, v in found.items() if k != "has_more"})
+        thread = found["thread"]
+        say_line(f"{thread['id']} {thread['kind']} {terminal.state(thread)}: {thread['title'] or '(untitled)'}")
+        if origins := terminal.strangers(thread):
+            say_line(f"it was shown texts from {origins}, which strangers may have written")
+        for page in (found, *pages):
+            for event in page["events"]:
+                _print_event(event)
+    return 0
 
 
-def _add_sessions(command: Command, known: Any) -> None:
-    listing = command("list", sessions, "sessions, the newest activity first", known)
-    listing.add_argument("--user", default="", metavar="NAME", help="only this person's")
-    listing.add_argument("--group", default="", metavar="NAME", help="only this group's")
-    listing.add_argument("--type", default="", choices=["user", "group"], dest="context_type", help="only of people, or of groups")
-    listing.add_argument("--status", default="", choices=STATES, help="only in this state")
-    listing.add_argument("--after", default="", metavar="DATE", help="created after this, such as 2026-11-22")
-    listing.add_argument("--before", default="", metavar="DATE", help="created before this")
-    listing.add_argument("--limit", type=int, default=100)
-    listing.add_argument("--offset", type=int, default=0)
-    words = {
-        "view": "one session and its threads",
-        "archive": "put a session away until a person says something in it",
-        "resume": "make a session active again",
-        "close": "let a session take no more messages",
-        "delete": "delete a closed session with everything said in it",
-    }
-    for name, text in words.items():
-        made = command(name, session_view if name == "view" else session_do, text, known)
-        made.set_defaults(verb=name)
-        made.add_argument("id", help="channel:sender, or the sender")
-        if name == "close":
-            made.add_argument("--final", action="store_true", help="also your own, which then takes nothing more that you say")
-    export = command("export", session_export, "a session as JSON lines", known)
-    export.add_argument("id", nargs="?", default="", help="channel:sender; none with --all")
-    export.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
-    export.add_argument("--all", default="", metavar="DIR", help="every session into a file of its own below this folder")
-    restore = command("import", session_import, "read exported sessions; what is here already stays as it is", known)
-    restore.add_argument("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")
-
-
-def _add_runs(command: Command, known: Any) -> None:
-    listing = command("list", listings.threads, "newest first", known)
-    listing.add_argument("--limit", type=int, default=20)
-    listing.add_argument("--offset", type=int, default=0)
-    command("view", run_view, "what a thread is set to, and what waits in it", known).add_argument("run", help=RUN)
-    _add_work(command, known)
-
-
-def _add_work(command: Command, known: Any) -> None:
-    """What can be done with a thread as work, by `owlbox thread` and by its other name `owlbox run`."""
-    words: dict[str, tuple[Any, str]] = {
-        "tree": (run_tree, "every branch of a thread and of its forks"),
-        "abort": (run_do, "end only what is being answered; what is queued comes next"),
-        "rename": (run_do, "give a thread another name"),
-        "inject": (run_do, "say something to a thread, also while it is answering"),
-        "fork": (run_do, "a new thread that begins where this one stands"),
-        "jump": (run_do, "go on after another event of a thread"),
-        "config": (run_config, "what a thread is set to; change it"),
-    }
-    made = {}
-    for name, (handler, text) in words.items():
-        made[name] = command(name, handler, text, known)
-        made[name].set_defaults(verb=name)
-        made[name].add_argument("run", help=RUN)
-    made["rename"].add_argument("alias", help="letters, digits and _")
-    made["inject"].add_argument("text", nargs="+", help="what is said")
-    made["fork"].add_argument("--at", type=int, default=0, metavar="NUMBER", help="after this event (default: where it stands)")
-    made["fork"].add_argument("--name", default="", help="what the new run is called")
-    made["jump"].add_argument("at", type=int, metavar="NUMBER", help="after this event; 0 is the beginning")
-    config = made["config"]
-    config.add_argument("--model", help="a pool or a route")
-    config.add_argument("--role", help="who answers from the next message on; assistant for the usual one")
-    config.add_argument("--temperature", type=float, help="0 to 2")
-    config.add_argument("--context-limit", type=int, help="tokens, at least 1024")
-    config.add_argument("--approval", choices=["ask", "review", "auto"], help="reading only, changes wait for you, or they happen")
-    for flag in FLAGS:
-        dest, what = flag.replace("-", "_"), flag.removeprefix("no-")
-        config.add_argument(f"--{flag}", action="store_const", const=True, dest=dest, help=f"work without {what}")
-        config.add_argument(f"--{what}", action="store_const", const=False, dest=dest, help=f"work with {what} again")
-    config.add_argument(
-        "--yolo", action=argparse.BooleanOptionalAction, dest="is_yolo", help="whatever waits for you happens at once"
-    )
-
-
-def thread_search(args: argparse.Namespace, home: Home) -> int:
-    """Print the messages that hold some letters."""
-    given = {"query": " ".join(args.query), "days": args.days, "max_results": args.max_results}
-    return tool_command.run_tool(args, home, "search_history", given)
+def thread_follow(args: argparse.Namespace, home: Home) -> int:
+    """A thread as it grows, until it ends."""
+    if not 50 <= args.interval <= 60_000:
+        raise BadInput(f"interval {args.interval} ms", hint="use 50 to 60000")
+    with connected(home) as way:
+        thread = args.id
+        if not thread:
+            open_ones = [t for t in way.call("thread.list", {"limit": 50}) if t["ended_ms"] is None]
+            if not open_ones:
+                raise NotFound("no thread is open", hint="owlbox thread list shows the ended ones")
+            thread = open_ones[0]["id"]
+        after = 0
+        while True:
+            for found in terminal.pages(way, thread, after):
+                for event in found["events"]:
+                    after = event["seq"]
+                    if args.json:
+                        say_json(event)
+                    else:
+                        _print_event(event)
+            if found["thread"]["ended_ms"] is not None:
+                return 0
+            sleep_s(args.interval / 1000)
 
 
 # -- sessions ---------------------------------------------------------------------------------------
-
-
-def sessions(args: argparse.Namespace, home: Home) -> int:
-    """List sessions."""
-    from appliance.clock import local_time
-
-    params = {name: getattr(args, name, "") for name in ("user", "group", "context_type", "status")}
-    params |= {"limit": getattr(args, "limit", 100), "offset": getattr(args, "offset", 0)}
-    params |= {f"created_{name}_ms": _at_ms(getattr(args, name, "")) for name in ("after", "before")}
-    found = tool_command.once(home, "session.list", params)
-    rows = []
-    for one in found:
-        since, active = (local_time(one[name])[:16] for name in ("created_ms", "last_active_ms"))
-        rows.append([one["id"], one["status"], str(one["messages"]), since, active, one["context"]])
-    head = ["session", "state", "messages", "since", "last active", "of"]
-    return show(args, found, Table(rows, head, ["of"], empty="no sessions"))
-
-
-def session_view(args: argparse.Namespace, home: Home) -> int:
-    """Show one session."""
-    from appliance.clock import local_time
-
-    found = tool_command.once(home, "session.view", {"id": args.id})
-    if args.json:
-        return say_json(found)
-    say_line(f"{found['id']} of {found['context']}, {found['status']}")
-    say(f"since {local_time(found['created_ms'])[:16]}, last active {local_time(found['last_active_ms'])[:16]}")
-    listings.print_threads(found["runs"])
-    return 0
-
-
-def session_do(args: argparse.Namespace, home: Home) -> int:
-    """Change a session's state, or delete it."""
-    more = {"is_final": True} if getattr(args, "final", False) else {}
-    done = tool_command.once(home, f"session.{args.verb}", {"id": args.id, **more})
-    if args.json:
-        say_json(done)
-    elif args.verb == "delete":
-        say_line(f"deleted session {args.id} with {done['events']} events")
-    else:
-        say_line(f"{done['id']} is {done['status']}")
-    return 0
 
 
 def session_export(args: argparse.Namespace, home: Home) -> int:
@@ -320,39 +215,38 @@ def parts(file: Any) -> Iterator[tuple[list[str], int]]:
         yield lines, damaged
 
 
-def _at_ms(text: str) -> int:
-    """A day, or a moment, as milliseconds; 0 for none."""
-    from datetime import datetime
-
+def moment(text: str) -> int:
+    """A day, or a moment, as milliseconds."""
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
         raise BadInput(f"{text!r} is no date", hint="write it like 2026-11-22 or 2026-11-22T10:00") from None
+
+
+def _tell_session(args: argparse.Namespace, found: dict[str, Any]) -> terminal.Table:
+    """One session and its threads."""
+    when = lines(found, "since=created_ms last_active=last_active_ms", {})
+    return table(found["runs"], THREADS, CELLS, "no threads")._replace(
+        lead=[f"{found['id']} of {found['context']}, {found['status']}", ", ".join(when).replace(":", "", 2)]
+    )
 
 
 # -- runs -------------------------------------------------------------------------------------------
 
 
-def run_view(args: argparse.Namespace, home: Home) -> int:
-    """Show a run."""
-    found = tool_command.once(home, "run.view", {"run": args.run})
-    if args.json:
-        return say_json(found)
+def _tell_run(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
+    """What a run is set to, and what waits in it."""
     run = found["run"]
-    say_line(f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}")
-    say_line(f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}")
-    if run["parent"]:
-        say_line(f"forked off {run['parent']}")
-    if origins := terminal.strangers(run):
-        say_line(f"it was shown texts from {origins}, which strangers may have written")
-    if settings := _format_settings(run["settings"]):
-        say(settings)
-    for loop in found["queue"]:
-        state = {100: "waits", 102: "is answered", 202: "waits for you"}[loop["status"]]
-        say_line(f"prompt {loop['seq']} {state}")
-    for fork in found["forks"]:
-        say_line(f"fork {fork['alias']} ({fork['id']})")
-    return 0
+    told = [
+        f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}",
+        f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}",
+        f"forked off {run['parent']}" if run["parent"] else "",
+        f"it was shown texts from {origins}, which strangers may have written" if (origins := terminal.strangers(run)) else "",
+        _format_settings(run["settings"]),
+        *(f"prompt {loop['seq']} {STATES[loop['status']]}" for loop in found["queue"]),
+        *(f"fork {fork['alias']} ({fork['id']})" for fork in found["forks"]),
+    ]
+    return [line for line in told if line]
 
 
 def _format_settings(settings: dict[str, Any]) -> str:
@@ -360,36 +254,18 @@ def _format_settings(settings: dict[str, Any]) -> str:
     return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in given.items())
 
 
-def run_tree(args: argparse.Namespace, home: Home) -> int:
-    """Show the branches of a run and of its forks."""
-    found = tool_command.once(home, "run.tree", {"run": args.run})
-    if args.json:
-        return say_json(found)
+def _tell_tree(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str]:
+    """The branches of a run and of its forks."""
+    told = []
     for branch in found:
-        mark = "*" if branch["is_head"] else " "
         where = f" after {branch['from_seq']} of {branch['from_run'][-8:]}" if branch["from_seq"] else ""
-        say_line(f"{'  ' * branch['depth']}{mark} {branch['alias']} up to {branch['seq']}{where}: {branch['text']}")
-    return 0
+        mark = "*" if branch["is_head"] else " "
+        told.append(f"{'  ' * branch['depth']}{mark} {branch['alias']} up to {branch['seq']}{where}: {branch['text']}")
+    return told
 
 
-def run_do(args: argparse.Namespace, home: Home) -> int:
-    """Abort, rename, fork or jump, or say something."""
-    params: dict[str, Any] = {"run": args.run}
-    if args.verb == "inject":
-        params["text"] = " ".join(args.text)
-    else:
-        names = {"alias": "alias", "at": "seq", "name": "alias"}
-        params |= {name: getattr(args, word) for word, name in names.items() if hasattr(args, word)}
-    done = tool_command.once(home, f"run.{args.verb}", params)
-    if args.json:
-        say_json(done)
-    elif args.verb == "abort":
-        say_line(f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}")
-    elif args.verb == "inject":
-        say_line(f"handed in to {done['run']}")
-    else:
-        say_line(f"{done['alias']} ({done['id']})")
-    return 0
+def _tell_aborted(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    return [f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}"]
 
 
 def run_config(args: argparse.Namespace, home: Home) -> int:
@@ -397,6 +273,102 @@ def run_config(args: argparse.Namespace, home: Home) -> int:
     names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     if args.role is not None:
-        tool_command.once(home, "role.use", {"run": args.run, "role": args.role})
-    done = tool_command.once(home, "run.config", {"run": args.run, "settings": given})
+        once(home, "role.use", {"run": args.run, "role": args.role})
+    done = once(home, "run.config", {"run": args.run, "settings": given})
     return show(args, done, _format_settings({"role": done["role"] or "assistant", **done["settings"]}))
+
+
+def _add_config(made: argparse.ArgumentParser) -> None:
+    made.add_argument("run", help=RUN)
+    made.add_argument("--model", help="a pool or a route")
+    made.add_argument("--role", help="who answers from the next message on; assistant for the usual one")
+    made.add_argument("--temperature", type=float, help="0 to 2")
+    made.add_argument("--context-limit", type=int, help="tokens, at least 1024")
+    made.add_argument("--approval", choices=["ask", "review", "auto"], help="reading only, changes wait for you, or they happen")
+    for flag in FLAGS:
+        dest, what = flag.replace("-", "_"), flag.removeprefix("no-")
+        made.add_argument(f"--{flag}", action="store_const", const=True, dest=dest, help=f"work without {what}")
+        made.add_argument(f"--{what}", action="store_const", const=False, dest=dest, help=f"work with {what} again")
+    made.add_argument(
+        "--yolo", action=argparse.BooleanOptionalAction, dest="is_yolo", help="whatever waits for you happens at once"
+    )
+
+
+def _add_view(made: argparse.ArgumentParser) -> None:
+    made.add_argument("id", help=THREAD)
+    made.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
+    made.add_argument("--follow", action="store_true", help="go on as it grows, as thread follow does")
+    made.set_defaults(interval=500)
+
+
+def _add_follow(made: argparse.ArgumentParser) -> None:
+    made.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
+    made.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+
+
+def _add_output(made: argparse.ArgumentParser) -> None:
+    is_session = made.prog.endswith("session export")
+    if is_session:
+        made.add_argument("id", nargs="?", default="", help="channel:sender; none with --all")
+        made.add_argument("--all", default="", metavar="DIR", help="every session into a file of its own below this folder")
+    else:
+        made.add_argument("id", help=THREAD)
+    made.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
+
+
+def _add_paths(made: argparse.ArgumentParser) -> None:
+    made.add_argument("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")
+
+
+THREADS = "id started=created_ms type=kind state title~"
+CELLS = {"state": terminal.state}
+SEARCH = Verb("search", "tool search_history", "query+ --days --limit=max_results",
+              text="find text in what was said, exactly as it was written, the newest first",
+              helps={"query": "letters to look for, in whatever case"})  # fmt: skip
+# fmt: off
+WORK = (
+    Verb("tree", "run.tree", text="every branch of a thread and of its forks", says=_tell_tree),
+    Verb("abort", "run.abort", text="end only what is being answered; what is queued comes next", says=_tell_aborted),
+    Verb("rename", "run.rename", text="give a thread another name", says="{alias} ({id})"),
+    Verb("inject", "run.inject", "run text+", text="say something to a thread, also while it is answering",
+         says="handed in to {run}", helps={"text": "what is said"}),
+    Verb("fork", "run.fork", "run --at=seq --name=alias", text="a new thread that begins where this one stands",
+         says="{alias} ({id})"),
+    Verb("jump", "run.jump", "run at=seq", text="go on after another event of a thread", says="{alias} ({id})"),
+    Verb("config", text="what a thread is set to; change it", handler=run_config, adds=_add_config),
+)
+NOUNS = (
+    Noun("thread", "conversations: list, view, follow, search, rename, fork, export", (
+        Verb("list", "thread.list", "--type --limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads",
+             reads={"type": _thread_kind}, helps={"type": "only this type; worker_tick and chat_session too"}),
+        Verb("view", text="everything in one thread", handler=thread_view, adds=_add_view),
+        SEARCH,
+        Verb("delete", "thread.delete", text="delete a thread and everything said in it", helps={"id": THREAD},
+             says="deleted thread {run} with {events} events"),
+        Verb("follow", text="show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)",
+             handler=thread_follow, adds=_add_follow),
+        *WORK,
+        Verb("export", text="a thread as JSON lines, after those it was forked off", handler=thread_export, adds=_add_output),
+    )),
+    Noun("session", "who talks to Owlbox, and in which channel", (
+        Verb("list", "session.list", "--user --group --type=context_type --status --after=created_after_ms "
+             "--before=created_before_ms --limit --offset", text="sessions, the newest activity first", empty="no sessions",
+             reads={"after": moment, "before": moment},
+             helps={"type": "only of people, or of groups", "status": "only in this state",
+                    "after": "created after this, such as 2026-11-22", "before": "created before this"},
+             rows="session=id state=status messages since=created_ms last_active=last_active_ms of=context~"),
+        Verb("view", "session.view", text="one session and its threads", says=_tell_session),
+        Verb("archive", "session.archive", says="{id} is {status}"),
+        Verb("resume", "session.resume", says="{id} is {status}"),
+        Verb("close", "session.close", text="let a session take no more messages", says="{id} is {status}",
+             helps={"final": "also your own, which then takes nothing more that you say"}),
+        Verb("delete", "session.delete", says="deleted session {id} with {events} events"),
+        Verb("export", text="a session as JSON lines", handler=session_export, adds=_add_output),
+        Verb("import", text="read exported sessions; what is here already stays as it is", handler=session_import, adds=_add_paths),
+    )),
+    Noun("run", "thread, with the settings of its work", (
+        Verb("list", "thread.list", "--limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads"),
+        Verb("view", "run.view", text="what a thread is set to, and what waits in it", says=_tell_run),
+        *WORK,
+    )),
+)

@@ -1,6 +1,6 @@
 """The commands that talk: `owlbox ask`, `owlbox chat`, the full screen, and what a prompt takes.
 
-Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
+Each takes the parsed arguments and the home.
 """
 
 import argparse

@@ -1,43 +1,27 @@
-"""The commands about what models cost: `owlbox usage`, and of `owlbox model` those about providers.
-
-Each function takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
-"""
+"""The commands about what models cost: `owlbox usage`, and of `owlbox model` those about providers, made from their methods."""
 
 import argparse
-import sys
-from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.terminal import Table, say, say_json, show
+from appliance.cli.console.terminal import Table, show
 from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Verb, table
 from appliance.clock import local_time
 from appliance.runtime.paths import Home
 
-Command = Callable[..., argparse.ArgumentParser]
 BY = ("day", "person", "session", "model", "provider")
 MICROS = 1_000_000
 OWN = "(the box itself)"
 LATELY = 500
 
 
-def add(command: Command) -> None:
-    """Add `owlbox usage`."""
-    made = command("usage", usage, "what requests to models took and cost")
+def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--by", default="day", choices=BY, help="what to add up by")
     made.add_argument("--days", type=int, default=31, metavar="N", help="how many days back, today included (31)")
     made.add_argument("--person", default="", metavar="NAME", help="only this person's")
     made.add_argument("--session", default="", metavar="NAME", help="only this session's")
     made.add_argument("--requests", action="store_true", help="the newest requests one by one")
     made.add_argument("--limit", type=int, default=50, metavar="N", help="how many of those (50)")
-
-
-def add_remote(command: Command, known: Any) -> None:
-    """Add the parts of `owlbox model` that are about providers."""
-    command("providers", providers, "how each configured provider is doing, and what is spent", known)
-    command("remote", remote, "every model that the configured providers offer; asks them", known)
-    made = command("reset", reset, "ask a provider again at once that is left alone after failures", known)
-    made.add_argument("provider", nargs="?", default="", help="its name; default: all")
 
 
 def usage(args: argparse.Namespace, home: Home) -> int:
@@ -73,50 +57,22 @@ def _show_requests(args: argparse.Namespace, home: Home) -> int:
     return show(args, found, Table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], ["person", "answered by"]))
 
 
-def providers(args: argparse.Namespace, home: Home) -> int:
+def _tell_providers(args: argparse.Namespace, found: dict[str, Any]) -> Any:
     """Health, limits and spending."""
-    found = once(home, "model.providers", {})
-    if args.json:
-        return say_json(found)
     if found["is_local_only"]:
-        say("models.local_only is true: no provider is ever asked")
-        return 0
-    if not found["providers"]:
-        say("no provider is configured; docs/models.md tells how")
-        return 0
-    rows = [
-        [one["name"], state(one), f"{one['minute']} of {one['per_minute']}", str(one["open"]), str(one["waiting"])]
-        for one in found["providers"]
-    ]
-    terminal.table(rows, ["provider", "state", "last minute", "open", "waiting"], sys.stdout, cut=["state"])
-    say(spent(found["spending"]))
-    return 0
+        return "models.local_only is true: no provider is ever asked"
+    rows = table(found["providers"], "provider=name state~ last_minute=minute open waiting", PROVIDER_CELLS, "")
+    return rows._replace(foot=[spent(found["spending"])]) if rows.rows else "no provider is configured; docs/models.md tells how"
 
 
-def remote(args: argparse.Namespace, home: Home) -> int:
-    """Models of providers."""
-    found = once(home, "model.remote", {})
-    if args.json:
-        return say_json(found)
-    problems = [one for one in found if one.get("problem")]
-    rows = [
-        [one["name"], str(one["window"] or "?"), _format_price(one["input_usd"]), _format_price(one["output_usd"])]
-        for one in found
-        if not one.get("problem")
-    ]
-    if rows:
-        terminal.table(rows, ["model", "window", "read, $/M", "written, $/M"], sys.stdout)
-    elif not problems:
-        say("no provider is configured, or models.local_only is true; docs/models.md tells how")
-    for one in problems:
-        say(f"{one['provider']}: {one['problem']}", sys.stderr)
-    return 0
-
-
-def reset(args: argparse.Namespace, home: Home) -> int:
-    """Forget a provider's failures."""
-    done = once(home, "model.reset", {"provider": args.provider})
-    return show(args, done, f"{args.provider or 'every provider'} is asked again")
+def _tell_remote(args: argparse.Namespace, found: list[dict[str, Any]]) -> Any:
+    """Models of providers, and the providers that could not be asked."""
+    problems = [f"{one['provider']}: {one['problem']}" for one in found if one.get("problem")]
+    rows = [one for one in found if not one.get("problem")]
+    if not found:
+        return "no provider is configured, or models.local_only is true; docs/models.md tells how"
+    known = table(rows, "model=name window read,_$/M=input_usd written,_$/M=output_usd", MODEL_CELLS, "no models")
+    return known._replace(foot=problems)
 
 
 def state(one: dict[str, Any]) -> str:
@@ -145,3 +101,18 @@ def dollars(micros: int) -> str:
 
 def _format_price(usd: float | None) -> str:
     return "?" if usd is None else f"{usd:g}"
+
+
+PROVIDER_CELLS = {"state": state, "minute": lambda one: f"{one['minute']} of {one['per_minute']}"}
+MODEL_CELLS = {
+    "window": lambda one: str(one["window"] or "?"),
+    "input_usd": lambda one: _format_price(one["input_usd"]),
+    "output_usd": lambda one: _format_price(one["output_usd"]),
+}
+NOUNS = (Verb("usage", text="what requests to models took and cost", handler=usage, adds=_add_options),)
+# fmt: off
+OF_MODELS = (
+    Verb("providers", "model.providers", text="how each configured provider is doing, and what is spent", says=_tell_providers),
+    Verb("remote", "model.remote", text="every model that the configured providers offer; asks them", says=_tell_remote),
+    Verb("reset", "model.reset", "provider?", says=lambda args, done: f"{args.provider or 'every provider'} is asked again"),
+)

@@ -133,7 +133,7 @@ class Ledger:
     def list_by_fields(
         self,
         kind: Annotated[str, "only kinds that begin so, such as mount_"] = "",
-        severity: str = "",
+        severity: Annotated[Literal["", Severity], "only of this one"] = "",
         session: str = "",
         run: str = "",
         rule: Annotated[str, "only rules with this in their name"] = "",

@@ -65,8 +65,9 @@ def test_a_wrong_word_is_answered_with_the_nearest_of_all_commands() -> None:
 def test_the_table_of_commands_says_what_the_commands_say() -> None:
     again = "run `make docs`, or `owlbox docs --table --write docs/`"
     assert tool_command.commands() == docs.command_rows(main.whole_parser()), again
-    written = json.loads(tool_command.TABLE.read_text())["tools"]
-    assert written == json.loads(json.dumps(docs.tool_rows())), again
+    written = json.loads(tool_command.TABLE.read_text())
+    assert written["tools"] == json.loads(json.dumps(docs.tool_rows())), again
+    assert written["methods"] == json.loads(json.dumps(docs.method_rows(main.called_methods()))), again
     assert docs.command_rows(main.parser(["--help"])) == tool_command.commands()
 
 
@@ -149,4 +150,4 @@ def test_help_shows_what_is_a_commands_own_and_what_is_missing_is_said_with_how_
     assert not [line for line in lines[:-1] if "--home" in line] and lines[-1] == "Every command takes --json and --home DIR."
     with pytest.raises(BadInput, match="--frequency is missing") as error:
         main.parser(["schedule"]).parse_args(["schedule", "add", "tea"])
-    assert "owlbox schedule add NAME --frequency TEXT" in error.value.hint
+    assert "owlbox schedule add NAME --frequency FREQUENCY" in error.value.hint

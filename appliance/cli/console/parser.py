@@ -44,6 +44,8 @@ LOGGING = ("serve", "broker", "web", "worker run")
 class Parser(argparse.ArgumentParser):
     """argparse with our one-line errors."""
 
+    first = "list"  # the action of a group where none is named
+
     def add_argument(self, *names: Any, **given: Any) -> argparse.Action:
         """The same, with words for what says nothing of itself."""
         if words := WORDS.get(str(names[-1]).lstrip("-")):
@@ -53,11 +55,11 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """The same, refusing what is left over here, where the options are known that may have been meant.
 
-        A group that can list lists where no action is named.
+        A group does the first of its actions where none is named.
         """
         words: list[str] = sys.argv[1:] if args is None else list(args)
-        if self._lists_itself() and all(word.startswith("-") and word not in ("-h", "--help") for word in words):
-            words = ["list", *words]
+        if self._has_first() and all(word.startswith("-") and word not in ("-h", "--help") for word in words):
+            words = [self.first, *words]
         found, rest = super().parse_known_args(words, namespace)
         if rest:
             self._refuse(rest)
@@ -94,9 +96,9 @@ class Parser(argparse.ArgumentParser):
         about = "" if wrong[1] in offered else f"{wrong[1]} "  # a word that may be left out, such as `list`
         raise BadInput(f"{about}{asked!r} is none of {', '.join(offered)}", hint=f"{guess}{self.prog} --help")
 
-    def _lists_itself(self) -> bool:
+    def _has_first(self) -> bool:
         below = next((action for action in self._actions if isinstance(action, argparse._SubParsersAction)), None)
-        return below is not None and "list" in below.choices and self.prog not in LONG_LISTS
+        return below is not None and self.first in below.choices and self.prog not in LONG_LISTS
 
     def _brief_usage(self) -> str:
         """How it is called with what it needs and nothing else."""

@@ -45,12 +45,17 @@ def say_json(data: object) -> int:
 
 
 class Table(NamedTuple):
-    """Rows under their heads, for `show`; without rows the sentence `empty` is printed. Columns named in `cut` give way."""
+    """Rows under their heads, for `show`; without rows the sentence `empty` is printed. Columns named in `cut` give way.
+
+    Lines of `lead` stand before it, those of `foot` behind.
+    """
 
     rows: Sequence[Sequence[str]]
     heads: Sequence[str]
     cut: Sequence[str] = ()
     empty: str = ""
+    lead: Sequence[str] = ()
+    foot: Sequence[str] = ()
 
 
 def show(args: argparse.Namespace, data: object, text: "str | Table | list[str]") -> int:
@@ -61,10 +66,14 @@ def show(args: argparse.Namespace, data: object, text: "str | Table | list[str]"
     if args.json:
         return say_json(data)
     if isinstance(text, Table):
-        if text.rows or not text.empty:
+        for line in text.lead:
+            say_line(line)
+        if text.rows or not (text.empty or text.lead):
             table(text.rows, text.heads, sys.stdout, cut=text.cut)
-        else:
+        elif text.empty:
             say(text.empty)
+        for line in text.foot:
+            say_line(line)
     elif isinstance(text, str):
         say(text)
     else:

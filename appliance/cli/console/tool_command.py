@@ -35,13 +35,13 @@ NAME = re.compile(r"(?<![\w`/.-])[a-z]+(?:_[a-z]+)+(?![\w`/.-]*[\w/])")  # of a 
 
 
 class Option(NamedTuple):
-    """One argument of a tool; `default` says nothing of one that is required."""
+    """One argument of a tool or a method; `default` says nothing of one that is required."""
 
     name: str
     help: str
     is_required: bool
     default: Any
-    is_number: bool
+    kind: str  # text, int, float, bool, list; json for all else
     choices: list[str]
 
 
@@ -104,7 +104,7 @@ def add_option(made: argparse.ArgumentParser, field: Option, *, is_placed: bool 
     """
     option = f"--{field.name.replace('_', '-')}"
     if field.is_required:
-        kind: type = int if field.is_number else str
+        kind: type = int if field.kind == "int" else str
         made.add_argument(field.name, nargs="+" if field.name in many else None, type=kind, help=field.help)
     elif is_placed:
         made.add_argument(field.name, nargs="?", default=field.default, help=field.help)
@@ -136,6 +136,14 @@ def tool_commands(group: str = "") -> list[ToolCommand]:
         for tool, command, description, options in rows
         if (command.startswith(f"{group} ") if group else " " not in command)
     ]
+
+
+def method_options(names: list[str]) -> dict[str, tuple[str, list[Option]]]:
+    """What methods do, in a sentence, and what they take; of tools, which have `tool` before their names, as well."""
+    table = _read()
+    rows = {f"tool {tool}": (text, options) for tool, _, text, options in table["tools"]}
+    rows |= {name: (text, options) for name, text, options in table["methods"]}
+    return {name: (rows[name][0], [Option(*option) for option in rows[name][1]]) for name in names}
 
 
 def _read() -> Any:

@@ -1,75 +1,35 @@
-"""The commands `owlbox document`, to read and change the prompt documents of box/ through the core, and `owlbox capabilities`.
-
-Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`.
-"""
+"""The commands `owlbox document`, to read and change the prompt documents of box/ through the core, and `owlbox capabilities`."""
 
 import argparse
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from appliance.cli.console.terminal import Table, say, show
-from appliance.cli.console.tool_command import once, run_tool
+from appliance.cli.console.terminal import say, show
+from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Noun, Verb
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
-Command = Callable[..., argparse.ArgumentParser]
 NAME = "such as USER, HEARTBEAT, house for house.md, users/ID/USER or roles/NAME/SOUL"
+WROTE = "wrote {path}; it counts from the next message"
 
 
-def add(command: Command) -> None:
-    """Add the group."""
-    root = command("document", choose, "what every conversation is told, and what the heartbeat looks after")
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    command("list", list_documents, "the documents: when each is loaded, and whether the assistant may change it", known)
-    command("view", view, "one document", known).add_argument("name", help=NAME)
-    command("edit", edit, "change one in $VISUAL or $EDITOR", known).add_argument("name", help=NAME)
-    write = command("write", write_given, "put a text in the place of one", known)
-    write.add_argument("name", help=NAME)
-    write.add_argument("file", nargs="?", default="-", help="the text; standard input without it")
-    made = command("capabilities", refresh_capabilities, "write CAPABILITIES.md anew: what this installation can do")
-    made.add_argument("--no-mcp", action="store_true", help="do not ask servers of tools")
+def _tell_document(args: argparse.Namespace, found: dict[str, Any]) -> str:
+    return found["text"].rstrip("\n") or f"{found['name']} has no text yet: owlbox document edit {found['name']}"
 
 
-def refresh_capabilities(args: argparse.Namespace, home: Home) -> int:
-    """Have the document written, and say how many tools it speaks of."""
-    return run_tool(args, home, "capabilities_refresh", {"include_mcp": not args.no_mcp})
-
-
-def choose(args: argparse.Namespace, home: Home) -> int:
-    """No action was named."""
-    raise BadInput("say what to do", hint="list, view NAME, edit NAME, or write NAME < FILE")
-
-
-def list_documents(args: argparse.Namespace, home: Home) -> int:
-    """A table of the documents."""
-    found = once(home, "document.list", {})
-    rows = [
-        [one["name"], one["loading"], "yes" if one["may_modify"] else "", str(one["words"]) if one["words"] else "", one["problem"]]
-        for one in found
-    ]
-    return show(args, found, Table(rows, ["document", "loaded", "assistant may change", "words", "problem"], ["problem"]))
-
-
-def view(args: argparse.Namespace, home: Home) -> int:
-    """The text."""
-    found = once(home, "document.view", {"name": args.name})
-    return show(args, found, found["text"].rstrip("\n") or f"{found['name']} has no text yet: owlbox document edit {found['name']}")
-
-
-def write_given(args: argparse.Namespace, home: Home) -> int:
-    """Write what was given."""
+def _read_file(path: str) -> str:
+    """The text of a file, or of standard input."""
     try:
-        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
-        text = data.decode("utf-8")
+        return (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8")
     except OSError as error:
-        raise BadInput(f"{args.file}: {error.strerror}", hint="name a file that you may read") from None
+        raise BadInput(f"{path}: {error.strerror}", hint="name a file that you may read") from None
     except UnicodeDecodeError as error:
-        raise BadInput(f"{args.file} is not UTF-8 at byte {error.start}", hint="convert it first") from None
-    return _write_document(args, home, text)
+        raise BadInput(f"{path} is not UTF-8 at byte {error.start}", hint="convert it first") from None
 
 
 def edit(args: argparse.Namespace, home: Home) -> int:
@@ -90,9 +50,25 @@ def edit(args: argparse.Namespace, home: Home) -> int:
     if after == before:
         say("nothing was changed")
         return 0
-    return _write_document(args, home, after)
+    done = once(home, "document.write", {"name": args.name, "text": after})
+    return show(args, done, [WROTE.format_map(done)])
 
 
-def _write_document(args: argparse.Namespace, home: Home, text: str) -> int:
-    done = once(home, "document.write", {"name": args.name, "text": text})
-    return show(args, done, [f"wrote {done['path']}; it counts from the next message"])
+def _add_name(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help=NAME)
+
+
+# fmt: off
+NOUNS = (
+    Noun("document", "what every conversation is told, and what the heartbeat looks after", (
+        Verb("list", "document.list", text="the documents: when each is loaded, and whether the assistant may change it",
+             rows="document=name loaded=loading assistant_may_change=may_modify words problem~",
+             cells={"words": lambda one: str(one["words"] or "")}),
+        Verb("view", "document.view", text="one document", says=_tell_document, helps={"name": NAME}),
+        Verb("edit", text="change one in $VISUAL or $EDITOR", handler=edit, adds=_add_name),
+        Verb("write", "document.write", "name file=text@-?", text="put a text in the place of one", reads={"file": _read_file},
+             says=WROTE, helps={"name": NAME, "file": "the text; standard input without it"}),
+    )),
+    Verb("capabilities", "tool capabilities_refresh", "--no-mcp=include_mcp",
+         text="write CAPABILITIES.md anew: what this installation can do", helps={"no_mcp": "do not ask servers of tools"}),
+)

@@ -1,7 +1,6 @@
-"""The commands about what has happened: `owlbox undo`, `history` and `sql`.
+"""The commands about what has happened: `owlbox undo`, `history` and `sql`, made from their methods.
 
-Each takes the parsed arguments and the home and returns the exit code, as in `cli.listings`. What a query may
-do, and for whom, is decided by the core.
+What a query may do, and for whom, is decided by the core.
 """
 
 import argparse
@@ -9,9 +8,9 @@ import sys
 from typing import Any
 
 from appliance.cli.console import terminal
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import say, say_json, say_line
+from appliance.cli.console.terminal import Table, say, say_json
 from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Verb
 from appliance.clock import local_time
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
@@ -22,48 +21,22 @@ CELL = 100  # characters of a value in a table
 FUNCTIONS = "also: hedmatch hedsearch hedfound hedreplace heddiff schemeOf countTokens slugify seen asked_for"
 
 
-def add(command: Command) -> None:
-    """Add the commands."""
-    made = command("undo", undo, "take back everything a thread changed in entries, or nothing of it")
-    made.add_argument("thread", help="its id, or the beginning or end of it")
-    made.add_argument("--dry-run", action="store_true", help="only say what would change, and what is in the way")
-    made.add_argument("--alone", action="store_true", help="without what was changed by those to whom it handed work")
-    made = command("history", history, "who changed an entry, newest first; also of one that is gone")
-    made.add_argument("ref", help="its reference, as `entry list` or `search` shows it")
-    made.add_argument("--limit", type=int, default=20, help="how many changes, at most 100")
-    made.add_argument("--patch", action="store_true", help="with what changed in the text")
-    made.add_argument("--thread", default="", metavar="ID", help="as this thread sees it")
-    made = command("sql", sql, "ask the database in SQL, reading only; without a query, its tables and columns")
-    made.add_argument("query", nargs="*", help="one SELECT, with hedmatch() and the other functions; - reads it from a pipe")
-    made.add_argument("--limit", type=int, default=1000, help="how many rows")
-
-
-def undo(args: argparse.Namespace, home: Home) -> int:
-    """Take a thread back; 1 when a dry run says that it cannot be."""
-    done = once(home, "run.undo", {"run": args.thread, "is_dry_run": args.dry_run, "is_alone": args.alone})
-    code = 1 if done["later"] else 0
-    if args.json:
-        say_json(done)
-        return code
+def _tell_undone(args: argparse.Namespace, done: dict[str, Any]) -> list[str] | Table:
+    """What was taken back, or what is in the way."""
     own = {f"run:{one}" for one in (done["run"], *done["helpers"])}
     noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
-    rows = [[c["how"], c["path"]] for c in done["changes"] if c not in noted]
+    changed = [c for c in done["changes"] if c not in noted]
     if done["later"]:
-        say_line(f"thread {done['run']} cannot be taken back, these were changed since:")
-        terminal.table([[_last_change(c), c["path"]] for c in done["later"]], ["change", "reference"], sys.stdout)
-    elif not done["changes"] and not done["by"]:
-        say(f"nothing to undo: thread {done['run']} has changed no entries or tasks")
-    else:
-        count = _count_kinds([c["kind"] for c in done["changes"] if c not in noted])
-        more = f", and {len(noted)} in its own log" if noted else ""
-        say(f"{'would take back' if args.dry_run else 'took back'} {count}{more}")
-        for helper in done["helpers"]:
-            say_line(f"also what was changed in thread {helper}, to which it handed work")
-        if rows:
-            terminal.table(rows, ["now", "reference"], sys.stdout)
-        if done["by"]:
-            say_line(f"owlbox undo {done['by']} brings it back")
-    return code
+        later = [[_last_change(c), c["path"]] for c in done["later"]]
+        head = f"thread {done['run']} cannot be taken back, these were changed since:"
+        return Table(later, ["change", "reference"], lead=[head])
+    if not done["changes"] and not done["by"]:
+        return [f"nothing to undo: thread {done['run']} has changed no entries or tasks"]
+    more = f", and {len(noted)} in its own log" if noted else ""
+    lead = [f"{'would take back' if args.dry_run else 'took back'} {_count_kinds([c['kind'] for c in changed])}{more}"]
+    lead += [f"also what was changed in thread {helper}, to which it handed work" for helper in done["helpers"]]
+    foot = [f"owlbox undo {done['by']} brings it back"] if done["by"] else []
+    return Table([[c["how"], c["path"]] for c in changed], ["now", "reference"], lead=lead, foot=foot)
 
 
 def _count_kinds(kinds: list[str]) -> str:
@@ -81,23 +54,16 @@ def _last_change(change: dict[str, Any]) -> str:
     return f"{change['verb'] or change['how']} by {change['writer'] or 'somebody'}{thread}{when}"
 
 
-def history(args: argparse.Namespace, home: Home) -> int:
-    """Print the changes of an entry."""
-    params = {"ref": args.ref, "limit": args.limit, "patch": args.patch, "run": args.thread}
-    found = once(home, "entry.history", params)
-    if args.json:
-        say_json(found)
-    elif not found:
-        say("no changes are remembered")
-    elif args.patch:
-        for change in found:
-            say_line(f"{'  '.join(cell for cell in _change_row(change) if cell)} bytes")
-            say("(left out, it is too much at once)" if change.get("is_cut") else change["patch"].rstrip("\n"))
-    else:
-        terminal.table(
-            [_change_row(change) for change in found], ["changed", "how", "by", "thread", "bytes"], sys.stdout, cut=["by"]
-        )
-    return 0
+def _tell_history(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str] | Table:
+    """The changes of an entry, with --patch as texts."""
+    if not args.patch or not found:
+        return Table([_change_row(one) for one in found], ["changed", "how", "by", "thread", "bytes"], ["by"],
+                     empty="no changes are remembered")  # fmt: skip
+    lines = []
+    for change in found:
+        lines.append(f"{'  '.join(cell for cell in _change_row(change) if cell)} bytes")
+        lines += ["(left out, it is too much at once)"] if change.get("is_cut") else change["patch"].splitlines()
+    return lines
 
 
 def _change_row(change: dict[str, Any]) -> list[str]:
@@ -148,3 +114,21 @@ def _unique_columns(names: list[str]) -> list[str]:
             made, number = f"{name}_{number}", number + 1
         found.append(made)
     return found
+
+
+def _add_query(made: argparse.ArgumentParser) -> None:
+    made.add_argument("query", nargs="*", help="one SELECT, with hedmatch() and the other functions; - reads it from a pipe")
+    made.add_argument("--limit", type=int, default=1000, help="how many rows")
+
+
+# fmt: off
+NOUNS = (
+    Verb("undo", "run.undo", "thread=run --dry-run=is_dry_run --alone=is_alone", says=_tell_undone,
+         text="take back everything a thread changed in entries, or nothing of it",
+         helps={"thread": "its id, or the beginning or end of it"}, code=lambda done: 1 if done["later"] else 0),
+    Verb("history", "entry.history", "ref --limit --patch --thread=run", says=_tell_history,
+         text="who changed an entry, newest first; also of one that is gone",
+         helps={"ref": "its reference, as `entry list` or `search` shows it"}),
+    Verb("sql", text="ask the database in SQL, reading only; without a query, its tables and columns",
+         handler=sql, adds=_add_query),
+)

@@ -1,8 +1,7 @@
 """The commands about skills: `owlbox skill`.
 
 A package is read here, with the rights of whoever installs it, or fetched by the core from a URL; it is reviewed by the core,
-shown, and sent to it after a yes. Each function takes the parsed arguments and the home and returns the exit code, as in
-`cli.listings`.
+shown, and sent to it after a yes.
 """
 
 import argparse
@@ -11,117 +10,58 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from appliance.cli.console.connect import connected
-from appliance.cli.console.terminal import complain, say, say_json, say_line, show
+from appliance.cli.console.terminal import complain, say_line, show
 from appliance.cli.console.tool_command import once
+from appliance.cli.console.verbs import Noun, Verb, call, parameters
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
+from appliance.text.invisible import escape_invisible
 
-NAME = "its name, as `skill list` shows it"
 FOLDER = "the folder in it that holds SKILL.md, where there are several"
 ADDRESS = re.compile(r"(?:git\+)?[A-Za-z][A-Za-z0-9.+-]*://")
 INSTALL = {"apt": "sudo apt-get install", "apk": "sudo apk add"}
-Command = Callable[..., argparse.ArgumentParser]
 TEMPLATE = "1. Say what to do first.\n2. Say what to do next.\n"
 
 
-def add(command: Command) -> None:
-    """Add the group."""
-    root = command("skill", choose, "what Owlbox knows how to do")
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    _add_owner_options(command("list", skills, "every skill, and why one cannot be used", known))
-    show = command("show", skill, "the text of one, or of a file beside it", known)
-    show.add_argument("name", help=NAME)
-    show.add_argument("file", nargs="?", default="", help="such as references/x.md")
-    _add_owner_options(show)
-    found = command("search", search, "skills that some words find, best first", known)
-    found.add_argument("query", nargs="+", help="words")
-    _add_owner_options(found)
-    made = command("create", create, "write a new one, and open it in an editor", known)
-    made.add_argument("name", help="one to three words")
-    made.add_argument("--description", default="", help="one sentence: what it does and when to use it")
-    made.add_argument("--file", default="", help="take its text from this file; - reads it from a pipe")
-    made.add_argument("--force", action="store_true", help="in place of one that is there")
-    _add_owner_options(made)
-    checked = command("validate", validate, "whether skills are as the public format wants them", known)
-    checked.add_argument("path", nargs="?", default="", help="a skill's folder or .md file; without one, all in box/skills")
-    taken = command("install", install, "from a folder, a file, a zip, a tar or a Git URL, after a review", known)
-    taken.add_argument("source", help="where it is; of a repository, #NAME at the end is a branch or tag")
-    taken.add_argument("--folder", default="", help=FOLDER)
-    taken.add_argument("--yes", action="store_true", help="ask nothing")
-    taken.add_argument("--trust", action="store_true", help="trust it at once, as it is now")
-    taken.add_argument("--force", action="store_true", help="in place of one that is there")
-    _add_owner_options(taken)
-    for name in ("remove", "delete"):
-        gone = command(name, remove, "remove one with its files", known)
-        gone.add_argument("name", help=NAME)
-        _add_owner_options(gone)
-    trusted = command("trust", trust, "show its description to models, until it changes", known)
-    trusted.add_argument("name", help=NAME)
-    trusted.add_argument("hash", nargs="?", default="", help="of what you have read, as `skill show` shows it")
-    trusted.add_argument("--no", action="store_true", help="end that")
-    _add_owner_options(trusted)
-    prepared = command("prepare", prepare, "install the packages that a trusted one declares, for it alone", known)
-    prepared.add_argument("name", help=NAME)
-    _add_owner_options(prepared)
-
-
-def _add_owner_options(made: argparse.ArgumentParser) -> None:
+def _add_owner(made: argparse.ArgumentParser) -> None:
     made.add_argument("--user", default="", help="that person's alone")
     made.add_argument("--group", default="", help="that group's alone")
 
 
-def choose(args: argparse.Namespace, home: Home) -> int:
-    """No action was named."""
-    raise BadInput("say what to do", hint="list, show, search, create, validate, install, prepare, remove or trust")
+def of_owner(args: argparse.Namespace, home: Home) -> int:
+    """What a verb does, among the skills of a person or a group."""
+    return call(args, home, args.verb, {**parameters(args), "owner": _owner_of(args)})
 
 
-def skills(args: argparse.Namespace, home: Home) -> int:
-    """One line for each skill."""
+def list_skills(args: argparse.Namespace, home: Home) -> int:
+    """One line for each skill, and why others are none."""
     with connected(home) as way:
         found, skipped = way.call("skill.list", {"owner": _owner_of(args)}), way.call("skill.skipped")
-    done = _print_lines(args, found, "No skills found.")
-    for text in () if args.json else skipped:
-        say_line(f"[!] skipped {text}")
-    return done
+    return show(args, found, [*_tell_skills(args, found), *(f"[!] skipped {text}" for text in skipped)])
 
 
-def search(args: argparse.Namespace, home: Home) -> int:
-    """The skills that words find."""
-    words = " ".join(args.query)
-    return _print_lines(
-        args, once(home, "skill.search", {"query": words, "owner": _owner_of(args)}), f"No skill has {words!r} in it."
-    )
-
-
-def skill(args: argparse.Namespace, home: Home) -> int:
+def _tell_skill(args: argparse.Namespace, found: dict[str, Any]) -> str:
     """A skill's text and what is known about it."""
-    found = once(home, "skill.view", {"name": args.name, "path": args.file, "owner": _owner_of(args)})
-    if args.json:
-        return say_json(found)
-    if not args.file:
-        one = found["skill"]
-        facts = {
-            "file": one["path"],
-            "whose": one["owner"] or "everybody's",
-            "called": "by name only: this is a command already" if one["is_reserved"] else found["usage"],
-            "from": one["source"],
-            "needs": one["missing"],
-            "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']} {found['hash'][:16]}",
-            "in place of": ", ".join(one["shadows"]),
-            "note": "; ".join(one["notes"]),
-            "beside it": ", ".join(found["files"]),
-        }
-        for name, fact in facts.items():
-            if fact:
-                say_line(f"{name}: {fact}")
-        say("")
-    say(found["text"].rstrip("\n"))
-    return 0
+    if args.file:
+        return str(found["text"]).rstrip("\n")
+    one = found["skill"]
+    facts = {
+        "file": one["path"],
+        "whose": one["owner"] or "everybody's",
+        "called": "by name only: this is a command already" if one["is_reserved"] else found["usage"],
+        "from": one["source"],
+        "needs": one["missing"],
+        "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']} {found['hash'][:16]}",
+        "in place of": ", ".join(one["shadows"]),
+        "note": "; ".join(one["notes"]),
+        "beside it": ", ".join(found["files"]),
+    }
+    known = [escape_invisible(f"{name}: {fact}", "line") for name, fact in facts.items() if fact]
+    return "\n".join([*known, "", found["text"].rstrip("\n")])
 
 
 def create(args: argparse.Namespace, home: Home) -> int:
@@ -188,23 +128,12 @@ def install(args: argparse.Namespace, home: Home) -> int:
     return show(args, {"skill": one, "findings": found["findings"]}, lines)
 
 
-def remove(args: argparse.Namespace, home: Home) -> int:
-    """Remove a skill."""
-    path = once(home, "skill.remove", {"name": args.name, "owner": _owner_of(args)})
-    return show(args, {"removed": path}, [f"removed {path}"])
+def _tell_trust(args: argparse.Namespace, one: dict[str, Any]) -> list[str]:
+    return [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}", *_next_steps(one)]
 
 
-def trust(args: argparse.Namespace, home: Home) -> int:
-    """Trust a skill, or end that."""
-    given = {"name": args.name, "hash": args.hash, "is_trusted": not args.no, "owner": _owner_of(args)}
-    one = once(home, "skill.trust", given)
-    lines = [f"{one['name']} is {'trusted as it is now' if one['is_trusted'] else 'not trusted'}"]
-    return show(args, one, lines + _next_steps(one))
-
-
-def prepare(args: argparse.Namespace, home: Home) -> int:
-    """Install and verify the packages that a skill declares; 1 when one of them is missing."""
-    done = once(home, "skill.prepare", {"name": args.name, "owner": _owner_of(args)})
+def _tell_prepared(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
+    """The packages and variables that a skill declares, each with what became of it."""
     lines = []
     for one in done["packages"]:
         sign = {"installed": "[+]", "missing": "[-]"}.get(one["state"], "[?]")
@@ -212,8 +141,7 @@ def prepare(args: argparse.Namespace, home: Home) -> int:
         if one["state"] != "installed" and one["source"] in ("apt", "apk"):
             lines.append(f"    a person installs it: {INSTALL[one['source']]} {one['name']}")
     lines += [f"variable {name}: owlbox secret set skill/{name}" for name in done["variables"]]
-    show(args, done, lines or f"{done['name']} declares no packages and no variables.")
-    return int(any(one["state"] == "missing" for one in done["packages"]))
+    return lines or [f"{done['name']} declares no packages and no variables."]
 
 
 def _next_steps(one: dict[str, Any]) -> list[str]:
@@ -221,13 +149,15 @@ def _next_steps(one: dict[str, Any]) -> list[str]:
     return [f"its scripts need packages or variables: owlbox skill prepare {one['name']}"] if one["is_to_prepare"] else []
 
 
-def _print_lines(args: argparse.Namespace, found: list[dict[str, Any]], none: str) -> int:
+def _tell_skills(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str]:
+    """A line for each skill."""
     lines = []
     for one in found:
         words = ["[-]" if one["missing"] else "[+]", one["name"], "[always]" if one["always"] else "", one["description"]]
         notes = [one["missing"], "" if one["is_trusted"] else "not trusted", one["owner"]]
         lines.append(" ".join(word for word in [*words, *(f"({note})" for note in notes if note)] if word))
-    return show(args, found, lines or none)
+    query = " ".join(getattr(args, "query", ()))
+    return lines or [f"No skill has {query!r} in it." if query else "No skills found."]
 
 
 def _print_review(found: dict[str, Any]) -> None:
@@ -269,3 +199,56 @@ def _edit_text(text: str) -> str:
         if code:
             complain(f"{editor} ended with {code}; what was written is taken")
         return Path(file.name).read_text(encoding="utf-8")
+
+
+def _add_creating(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help="one to three words")
+    made.add_argument("--description", default="", help="one sentence: what it does and when to use it")
+    made.add_argument("--file", default="", help="take its text from this file; - reads it from a pipe")
+    made.add_argument("--force", action="store_true", help="in place of one that is there")
+    _add_owner(made)
+
+
+def _add_path(made: argparse.ArgumentParser) -> None:
+    made.add_argument("path", nargs="?", default="", help="a skill's folder or .md file; without one, all in box/skills")
+
+
+def _add_installing(made: argparse.ArgumentParser) -> None:
+    made.add_argument("source", help="where it is; of a repository, #NAME at the end is a branch or tag")
+    made.add_argument("--folder", default="", help=FOLDER)
+    made.add_argument("--yes", action="store_true", help="ask nothing")
+    made.add_argument("--trust", action="store_true", help="trust it at once, as it is now")
+    made.add_argument("--force", action="store_true", help="in place of one that is there")
+    _add_owner(made)
+
+
+NAMED = {
+    "name": "its name, as `skill list` shows it",
+    "file": "such as references/x.md",
+    "no": "end that",
+    "hash": "of what you have read, as `skill show` shows it",
+    "query": "words",
+}
+SEARCH = Verb("search", "skill.search", "query+ --limit=top_k", text="skills that some words find, best first", says=_tell_skills,
+              handler=of_owner, helps=NAMED, adds=_add_owner)  # fmt: skip
+# fmt: off
+NOUNS = (
+    Noun("skill", "what Owlbox knows how to do", (
+        Verb("list", text="every skill, and why one cannot be used", handler=list_skills, adds=_add_owner),
+        Verb("show", "skill.view", "name file=path?", text="the text of one, or of a file beside it", handler=of_owner,
+             says=_tell_skill, helps=NAMED, adds=_add_owner),
+        SEARCH,
+        Verb("create", text="write a new one, and open it in an editor", handler=create, adds=_add_creating),
+        Verb("validate", text="whether skills are as the public format wants them", handler=validate, adds=_add_path),
+        Verb("install", text="from a folder, a file, a zip, a tar or a Git URL, after a review",
+             handler=install, adds=_add_installing),
+        Verb("remove delete", "skill.remove", "name", text="remove one with its files", handler=of_owner, says="removed {result}",
+             helps=NAMED, adds=_add_owner),
+        Verb("trust", "skill.trust", "name hash? --no=is_trusted", text="show its description to models, until it changes",
+             handler=of_owner, says=_tell_trust, helps=NAMED, adds=_add_owner),
+        Verb("prepare", "skill.prepare", "name", handler=of_owner, adds=_add_owner,
+             text="install the packages that a trusted one declares, for it alone",
+             says=_tell_prepared, helps=NAMED,
+             code=lambda done: int(any(one["state"] == "missing" for one in done["packages"]))),
+    )),
+)

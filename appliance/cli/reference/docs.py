@@ -7,12 +7,13 @@ this makes. Knows nothing about a running core.
 import argparse
 import ast
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from inspect import getsource
 from textwrap import dedent
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Struct, structs
+from msgspec import Struct, structs, to_builtins
 
 from appliance import tools
 from appliance.agent import tool_manuals
@@ -32,9 +33,8 @@ from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.session_control import Control
-from appliance.cli.completion import FOLDER as SHELL_FILES
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
-from appliance.cli.reference import man_page, shells
+from appliance.cli.console.verbs import TOOL
 from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.mcp.hub import Hub
@@ -138,6 +138,7 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
 )
 
 
+KINDS = {str: "text", int: "int", float: "float", bool: "bool"}
 RELAYED = ("delta", "thinking", "preparing", "event", "proposal")
 # Functions that send notifications for the methods that call them.
 SENT_BY = {
@@ -381,28 +382,39 @@ def command_rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
     return [(one.dest, str(one.help)) for one in names._choices_actions]  # type: ignore[attr-defined]
 
 
-def write_table(whole_parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """Write the table of commands: tools first, because the command line is made with them."""
-    rows = tool_rows()
-    _write([], rows)
-    _write(command_rows(whole_parser()), rows)
+def method_rows(called: set[str]) -> list[tuple[str, str, list[Option]]]:
+    """What commands call, besides tools that name a command: its name, what it does in a sentence, its arguments."""
+    owners = [owner for _, some in SECTIONS for owner in some]
+    found: dict[str, Any] = {
+        mark.name: Method(mark, getattr(owner, name)) for owner in owners for name, mark in find_marks(owner).items()
+    }
+    made = [read_tool(function) for function in tools.load()]
+    found |= {f"{TOOL}{one.mark.name}": one for one in made if not one.mark.command}
+    rows = [(name, found[name]) for name in sorted(called & set(found))]
+    return [(name, _first_sentence(_doc_of(one)), [_option(field) for field in one.signature.fields]) for name, one in rows]
 
 
-def shell_files(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """What shells and `man` read, by the names of the files."""
-    return {**{f"owlbox.{shell}": text for shell, text in shells.scripts(parser).items()}, "owlbox.1": man_page.man_page(parser)}
+def _doc_of(one: Any) -> str:
+    """What a method or a tool does, in words."""
+    return one.doc if isinstance(one, Method) else str(one.description)
 
 
-def write_shells(parser: argparse.ArgumentParser) -> None:
-    """Write completion and the man page."""
-    SHELL_FILES.mkdir(exist_ok=True)
-    for name, text in shell_files(parser).items():
-        (SHELL_FILES / name).write_text(text, encoding="utf-8")
+def _first_sentence(text: str) -> str:
+    """How a line of help is written: without what follows, and without a capital letter and a full stop."""
+    first = text.split("\n\n")[0].replace("\n", " ").partition(". ")[0].removesuffix(".")
+    return first[:1].lower() + first[1:]
 
 
-def _write(commands: list[tuple[str, str]], rows: list[ToolCommand]) -> None:
+def write_table(whole_parser: Callable[[], argparse.ArgumentParser], called: set[str]) -> None:
+    """Write the table of commands: what they call first, because the command line is made with it."""
+    tools, methods = tool_rows(), method_rows(called)
+    _write([], tools, methods)
+    _write(command_rows(whole_parser()), tools, methods)
+
+
+def _write(commands: list[tuple[str, str]], tools: list[ToolCommand], methods: list[tuple[str, str, list[Option]]]) -> None:
     """One command a line, so that a change is seen in a diff."""
-    parts = {"commands": _lines(commands), "tools": _lines(rows)}
+    parts = {"commands": _lines(commands), "tools": _lines(tools), "methods": _lines(methods)}
     TABLE.write_text("{" + ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in parts.items()) + "}\n", encoding="utf-8")
 
 
@@ -412,7 +424,13 @@ def _lines(rows: Any) -> str:
 
 def _option(field: Field) -> Option:
     """What a command line must know of an argument."""
+    kind = field.type
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        kind = next((one for one in get_args(kind) if one is not type(None)), str)
     words = [word for part in (field.type, *get_args(field.type)) if get_origin(part) is Literal for word in get_args(part)]
-    default = None if field.is_required else field.default
-    is_number = (get_args(field.type) or (field.type,))[0] is int
-    return Option(field.name, field.help, field.is_required, default, is_number, [word for word in words if word])
+    default = None if field.is_required else to_builtins(field.default)
+    origin = get_origin(kind) or kind
+    name = KINDS.get(type(words[-1]) if words else origin) or ("list" if origin in (list, tuple, Sequence) else "json")
+    return Option(field.name, field.help, field.is_required, default, name, [word for word in words if word])
