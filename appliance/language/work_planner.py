@@ -14,13 +14,27 @@ from appliance.language import extract_summary, reports, router, word_forms, wor
 from appliance.language.languages import Language
 from appliance.language.planning import errands
 from appliance.language.planning.answer_thresholds import LEAST, is_definite
-from appliance.language.planning.plans import SAMPLING, Chat, Do, Grounded, Plan, Say, Scene, answer_of, closed, tool_call
+from appliance.language.planning.plans import (
+    SAMPLING,
+    SOURCE,
+    Chat,
+    Do,
+    Grounded,
+    Plan,
+    Say,
+    Scene,
+    answer_of,
+    closed,
+    own_words,
+    place_of,
+    tool_call,
+)
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.quoted_notes import strip_notes
 from appliance.language.router import EFFECTS, Intent
 from appliance.records import Message, Outcome, ShortForm, Tier
 
-OF_NOTES = ("collect_note", "collect", "digest_note", "digest", "digest_named")
+OF_NOTES = ("digest_talk", "collect_note", "collect", "digest_note", "digest", "digest_named")
 REPORTS = ("standup", "todos")
 # What work may ask for, in the order in which it is looked for. Nothing that ends or deletes what a person made.
 ORDER = (
@@ -63,10 +77,11 @@ class WorkPlanner(MessagePlanner):
         """As for any message; "collect everything about ... into a note" and "summarise the note about ..." come first."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
         text = strip_notes(prompt.content).strip()
+        before = messages[: place_of(messages, prompt)]
         if prompt.short_form is not None:
-            return self._follow_skill(Scene(tier, text, (), extra), prompt.short_form)
+            return self._follow_skill(Scene(tier, text, before, extra), prompt.short_form)
         if prompt.own_chars is None and (intent := self._router.cue(text, (*OF_NOTES, *REPORTS))) is not None:
-            plan = self._plan_intent(Scene(tier, text, ()), intent, "")
+            plan = self._plan_intent(Scene(tier, text, before), intent, "")
             if not (isinstance(plan, Say) and plan.outcome):
                 return plan
         return super().plan(tier, messages, extra)
@@ -96,6 +111,8 @@ class WorkPlanner(MessagePlanner):
     def _plan_intent(self, scene: Scene, intent: Intent, texts: str) -> Plan:
         if intent.name in REPORTS:
             return self._report(intent, texts)
+        if intent.name == "digest_talk":
+            return self._digest_talk(scene, intent)
         if intent.name == "digest_text":
             return self._digest_text(scene, intent, texts)
         if intent.name in OF_NOTES:
@@ -109,6 +126,13 @@ class WorkPlanner(MessagePlanner):
 
     def _say_unable(self, text: str) -> Say:
         return Say(self._router.languages.detect(text)[0].say("unable"), "unable")
+
+    def _digest_talk(self, scene: Scene, intent: Intent) -> Plan:
+        """What was said so far, in its own sentences: the person's words, and answers without their sources."""
+        told = [m for m in scene.before if m.role in ("user", "assistant") and m.short_form is None]
+        said = [own_words(m) if m.role == "user" else SOURCE.sub("", m.content) for m in told]
+        text = "\n\n".join(closed(one.strip()) for one in said if one.strip())
+        return Say(extract_summary.summary(text, self.ignored) or intent.language.say("which_text"))
 
     # -- skills and reports ------------------------------------------------------------------------
 

@@ -58,7 +58,8 @@ def short_form(skill: Skill, typed: str) -> ShortForm:
     if skill.small:
         made = [_fill(skill, one, typed) for one in skill.small]
         is_missing = not typed.strip() and all(count for _, count in made)
-        sentences = ("",) if is_missing else tuple(text for text, count in made if typed.strip() or not count)
+        has_words = bool(typed.strip()) and any(count for _, count in made)  # then a sentence without a place for them is not meant
+        sentences = ("",) if is_missing else tuple(text for text, count in made if bool(count) is has_words)
         return ShortForm(sentences, skill.body)
     is_plain = len(skill.body) <= MAX_PLAIN and not STEPS.search(skill.body)
     return ShortForm((render(skill, typed),) if is_plain else (), ANY_PLACEHOLDER.sub("", skill.body))

@@ -56,11 +56,11 @@ class Briefing:
     def _earlier_attempts(self, claim: Claim) -> Iterator[str]:
         """Every recorded call of the attempts before this one with its result, and their last words.
 
-        Not of those up to one that completed the task: it was reset since, to be done anew.
+        Not of those up to one after which the task was reset, to be done anew.
         """
         before = [one for one in self._tasks.attempts(claim.task.id) if one.number < claim.number]
-        done = max((place for place, one in enumerate(before, 1) if one.outcome == "complete"), default=0)
-        for attempt in [one for one in before[done:] if one.run][-ATTEMPTS:]:
+        anew = max((place for place, one in enumerate(before, 1) if one.outcome in ("complete", "reset")), default=0)
+        for attempt in [one for one in before[anew:] if one.run][-ATTEMPTS:]:
             lines = _completed_calls(self._runs.events(attempt.run))
             if lines:
                 yield "\n".join([f"Attempt {attempt.number} ({attempt.outcome or 'not ended'}):", *lines])

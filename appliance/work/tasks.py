@@ -245,7 +245,11 @@ class Tasks:
         with self._store.write(run=run, durable=True) as execute:
             self._undo_run(task, run, is_begun=True)
             before, now = self.get(task), now_ms()
-            self._close_attempt(execute, task, "reset", now)
+            execute(
+                "UPDATE task_attempts SET outcome = 'reset', ended_ms = COALESCE(ended_ms, ?1) WHERE task = ?2 "
+                "AND number = (SELECT MAX(number) FROM task_attempts WHERE task = ?2)",
+                (now, task),
+            )
             execute(
                 f"UPDATE tasks SET {BACK}, cancel_ms = NULL, deaths = 0, updated_ms = ?1, "
                 "deadline_ms = CASE WHEN deadline_ms > ?1 THEN deadline_ms END WHERE id = ?2",

@@ -102,7 +102,7 @@ def test_a_skill_of_steps_and_tools_says_what_it_takes(guide: WorkPlanner) -> No
     for skill in (shipped("study-cards"), shipped("research"), own("1. Call `search`.\n2. Answer.")):
         plan = called(guide, skill, "boiler")
         assert isinstance(plan, Say) and "owlbox model offer" in plan.text
-    missing = called(guide, shipped("summarize"), "")
+    missing = called(guide, own("x", 'metadata:\n  small: "Say of $ARGUMENTS"\n'), "")
     assert "summarize this conversation so far" in render(shipped("summarize"), "")
     assert isinstance(missing, Say) and missing.text.startswith("Write behind the name")
 
@@ -116,3 +116,34 @@ def test_a_skill_that_is_one_request_is_asked_plainly_and_no_answer_recites_it(g
 def test_a_skill_never_asks_for_an_effect_in_its_short_form(guide: WorkPlanner) -> None:
     plan = called(guide, own("1. One.\n2. Two.", 'metadata:\n  small: "Add a task to $ARGUMENTS"\n'), "rob a bank")
     assert isinstance(plan, Chat)
+
+
+TALKED = [
+    Message("user", "The boiler lost its pressure again this morning."),
+    Message("assistant", "The pressure of the boiler should be 1.4 bar. [box://notes/boiler.md]"),
+    Message("user", "I have filled up the boiler to that pressure, and Ada comes on Friday to look at the valve."),
+    Message("assistant", "Good."),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("/summarize", "Summarise this conversation so far", "Fasse unser Gespräch zusammen", "Résume notre conversation"),
+        *("Resume esta conversación", "Riassumi questa conversazione"),
+    ],
+)
+def test_a_talk_is_summed_up_in_its_own_sentences(guide: WorkPlanner, text: str) -> None:
+    skill = shipped("summarize")
+    asked = Message("user", text)
+    if text.startswith("/"):
+        asked = Message("user", skill.body, own_chars=0, short_form=short_form(skill, ""))
+    said = guide.plan("tiny", [*TALKED, asked])
+    assert isinstance(said, Say) and "Ada comes on Friday" in said.text and "1.4 bar" in said.text and "box://" not in said.text
+    nothing = guide.plan("tiny", [asked])
+    assert isinstance(nothing, Say) and nothing.text and "boiler" not in nothing.text
+
+
+def test_words_behind_a_skill_are_what_is_summed_up(guide: WorkPlanner) -> None:
+    form = short_form(shipped("summarize"), "the boiler")
+    assert form.sentences == ("Summarise the note about the boiler", "Summarise in one sentence: the boiler")

@@ -736,11 +736,14 @@ def test_what_an_earlier_attempt_has_done_is_told_so_that_it_is_not_done_again(d
 
 
 @pytest.mark.covers("B-041")
-def test_a_finished_task_that_is_reset_begins_anew(desk: Callable[..., Desk]) -> None:
+@pytest.mark.parametrize(
+    ("end", "status"), [(("complete_task", {"summary": "done"}), "complete"), (("fail_task", {"reason": "no water"}), "failed")]
+)
+def test_an_ended_task_that_is_reset_begins_anew(desk: Callable[..., Desk], end: Any, status: str) -> None:
     here = desk()
     ended = ("complete_task", {"summary": "done"})
-    task = here.done(one_by_one(("write", {"line": "one"}), ended), name="water the plants")
-    assert (task.status, here.diary.lines) == ("complete", ["one"])
+    task = here.done(one_by_one(("write", {"line": "one"}), end), name="water the plants")
+    assert (task.status, here.diary.lines) == (status, ["one"])
     here.tasks.reset(task.id)
     here.model.speech = one_by_one(("write", {"line": "two"}), ended)
     assert here.tick()
