@@ -148,14 +148,16 @@ def _noon(match: Match) -> Kinds:
 
 
 def _beside(match: Match) -> Kinds:
-    """Half past, quarter to, ten to, ten past an hour."""
+    """Half past, quarter to, ten to, ten past an hour; "half seven" is half past seven."""
     numbers = match.all("number")
     minutes = 30 if match.has("half") else 15 if match.has("quarter") else numbers.pop(0)
     if not 0 < minutes < 60:
         raise Unread
     is_before = match.has("to")
+    before = match.tokens[match.start - 1].kinds if match.start else {}
+    if not (is_before or match.has("past")) and "digits" in match.tokens[match.end - 1].kinds and not CLOCK_MARKS & before.keys():
+        raise Unread  # half 10 eggs
     if not (match.has("unit") or match.has("quarter") or match.has("half")):
-        before = match.tokens[match.start - 1].kinds if match.start else {}
         is_digits = "digits" in match.tokens[match.start].kinds and match.start > 0
         if is_digits and not CLOCK_MARKS & before.keys():  # pages 10 to 20
             raise Unread
@@ -204,6 +206,7 @@ TIMES: tuple[Reduction, ...] = (
     ("hhmm hour_mark", _written),
     ("noon [and_half]", _noon),
     ("(half|quarter) (past|to) number [hour_mark] [ampm]", _beside),
+    ("half number [hour_mark] [ampm] !unit", _beside),
     ("number [unit=minute] (past|to) number [hour_mark] [ampm] !unit", _beside),
     ("number [unit=minute] (past|to) half_to number", _beside),
     ("(half_to|three_quarters|quarter_of) number [hour_mark]", _parts_to),

@@ -8,7 +8,7 @@ model judges, if it does not only take days or months away. Pure: the present mo
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace as replace_dataclass
 from datetime import datetime
 
@@ -42,35 +42,17 @@ CONDITIONS = ("condition", "except", "only", "until")
 # Words beside which a time belongs to something else: "a gift for Monday", "the day before Easter".
 BESIDE = frozenset({"for", "before", "after", "until", "between", "except", "condition", "start", "only", "from", "or"})
 # Kinds of which none may be left in the text of a reminder, unless the word may be another one as well.
-TIMELY = frozenset(
-    {
-        *("weekday", "weekdays", "date", "two_dates", "time", "clock", "adverb", "day", "month", "digits_nth", "feast_of"),
-        *("every", "workdays", "weekends", "every_part"),
-    }
-)
+TIMELY = frozenset("adverb clock date day digits_nth every every_part feast_of month time two_dates".split())
+TIMELY |= {"weekday", "weekdays", "weekends", "workdays"}
 ALARMS = frozenset({"wake", "alarm", "timer"})
 WHEN = TIMELY | {"length", "in", "part", "in_part", "number", "unit", "next", "this", "ampm", "noon"}
 # Kinds that belong to a time beside which they stand.
-ATTACHED = frozenset(
-    {
-        *(
-            "or",
-            "unit",
-            "hour_mark",
-            "ampm",
-            "zone",
-            "past",
-            "half",
-            "half_to",
-            "and_a_half",
-            "and_half",
-            "times",
-            "ahead",
-            "vague",
-        ),
-        *("long", "quarter_of", "after_next"),
-    }
-)
+ATTACHED = frozenset("after_next ahead ampm and_a_half and_half half half_to hour_mark long or past".split())
+ATTACHED |= {"quarter_of", "times", "unit", "vague", "zone"}
+PARTS = frozenset({"part", "in_part", "noon"})
+AT = frozenset({"at", "by", "before", "after", "around", "until", "in"})
+FOR = frozenset({"for"})
+LEADING = frozenset({"the", "next", "coming", "around"})
 BEFORE_NUMBERS = frozenset({"at", "by", "before", "after", "around", "until", "past"})
 
 
@@ -204,7 +186,7 @@ def _compile_half(found: Sequence[Token], now_ms: int, zone: str, is_frequency: 
 def _compile_condition(found: Sequence[Token], said: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
     """A rule with a condition, which a model judges at its times; or without the days that it takes away."""
     kinds = CONDITIONS if is_frequency else ("condition", "except", "only")
-    cut = next((at for at, token in enumerate(found) if at and set(kinds) & token.kinds.keys()), None)
+    cut = next((at for at, token in enumerate(found) if at and kinds & token.kinds.keys()), None)
     if cut is None or (head := _compile_plain(without_stop(list(found[:cut])), now_ms, zone, is_frequency)) is None:
         return None
     if (narrowed := _compile_narrowed(found[:cut], found[cut:], now_ms, zone, is_frequency)) is not None:
@@ -426,7 +408,12 @@ class _Sentence:
         before = start - 1
         while before >= 0 and before not in self._gone and "the" in self._tokens[before].kinds:
             before -= 1
-        return before >= 0 and before not in self._gone and bool(BESIDE & self._tokens[before].kinds.keys())
+        if before < 0 or before in self._gone:
+            return False
+        if "for" in self._tokens[before].kinds and all(one in self._gone for one in range(before)):
+            self._gone.add(before)  # it begins the sentence: "for Friday: call the vet"
+            return False
+        return bool(BESIDE & self._tokens[before].kinds.keys())
 
     def _is_attribute(self, one: grammar.Fragment) -> bool:
         """Whether an adverb says what kind of thing another word is: "the weekly report"."""
@@ -517,33 +504,26 @@ class _Sentence:
     def _require_understood(self, rule: Rule) -> None:
         """BadInput where the text still speaks of time, or where what repeats would end."""
         rest = list(self._rest())
+        has_hour = any("T" in self._said_by(self._tokens[a:b]) for a, b in self._when)
         for at in rest:
-            token = self._tokens[at]
-            kinds = token.kinds
-            behind = self._tokens[at + 1].kinds if at + 1 in rest else {}
+            token, behind = self._tokens[at], self._tokens[at + 1].kinds if at + 1 in rest else {}
+            kinds: Set[str] = token.kinds.keys()
             word = self._said[token.start : token.end]
-            is_timely = bool(TIMELY & kinds.keys()) and "unsure" not in kinds and not ("time" in kinds and "length" in kinds)
-            is_timely = (
-                is_timely
-                or bool(BEFORE_NUMBERS & kinds.keys())
-                and "link" not in kinds
-                and "number" in behind
-                and "length" not in behind
-            )
-            is_timely = is_timely or "next" in kinds and "unit" in behind or "of_time" in kinds
-            if (
-                not kinds
-                and word.lower().endswith(("'s", "’s"))
-                and (entry := self._lexicon.match([word.lower()[:-2]])) is not None
-            ):
-                is_timely = bool(TIMELY & entry.kinds.keys()) and "unsure" not in entry.kinds
-            if rule.kind != "once":
-                is_timely = is_timely or "length" in kinds and ("long" in behind or self._is_for(at))
+            if not kinds and word.lower().endswith(("'s", "’s")) and (entry := self._lexicon.match([word.lower()[:-2]])):
+                kinds = entry.kinds.keys() & (TIMELY | {"unsure"})
+            is_sure = "unsure" not in kinds
             is_beside = self._stands_beside(at) or "ahead" in kinds and self._stands_beside(at - 1)
-            is_attached = bool(ATTACHED & kinds.keys()) and not {"unsure", "after", "before"} & kinds.keys()
-            is_timely = is_timely or is_attached and is_beside
-            is_timely = is_timely or self._is_torn(at)
-            if is_timely or {"until", "start", "except"} & kinds.keys() and "link" not in kinds and self._stands_beside(at):
+            signs = (
+                is_sure and TIMELY & kinds and not {"time", "length"} <= kinds,
+                BEFORE_NUMBERS & kinds and "link" not in kinds and "number" in behind and "length" not in behind,
+                "next" in kinds and "unit" in behind or "of_time" in kinds,
+                not has_hour and PARTS & kinds and self._is_behind(at, AT),
+                rule.kind != "once" and "length" in kinds and ("long" in behind or self._is_behind(at, FOR)),
+                is_beside and ATTACHED & kinds and not {"unsure", "after", "before"} & kinds,
+                {"until", "start", "except"} & kinds and "link" not in kinds and self._stands_beside(at),
+                self._is_torn(at),
+            )
+            if any(signs):
                 raise BadInput(f"{word!r} says when as well, and is not understood", hint=LATER)
         self._require_whole(rule)
 
@@ -561,11 +541,11 @@ class _Sentence:
         is_before = bool(joins & after.keys()) and any(a == at + 2 for a, _ in self._when)
         return is_behind or is_before or bool(joins & before.keys()) and any(b == at - 1 for _, b in self._when)
 
-    def _is_for(self, at: int) -> bool:
-        """Whether "for", "for the next" stands before a token."""
-        while at and {"the", "next", "coming", "around"} & self._tokens[at - 1].kinds.keys():
+    def _is_behind(self, at: int, wanted: Set[str]) -> bool:
+        """Whether a word of these kinds stands before a token, at most "the next" between them."""
+        while at and LEADING & self._tokens[at - 1].kinds.keys() - wanted:
             at -= 1
-        return at > 0 and "for" in self._tokens[at - 1].kinds
+        return at > 0 and bool(wanted & self._tokens[at - 1].kinds.keys())
 
     def _stands_beside(self, at: int) -> bool:
         """Whether a token stands right before or behind the time."""

@@ -459,6 +459,7 @@ def test_a_reminder_without_every_is_once(said: str, times: str) -> None:
         ("at 11", "Sun 22.11. 11:00"),
         ("at 6", "Sun 22.11. 18:00"),
         ("half past six", "Sun 22.11. 18:30"),
+        ("half six", "Sun 22.11. 18:30"),
         ("today at 9", "Sun 22.11. 21:00"),
         ("at 12", "Sun 22.11. 12:00"),
         ("tomorrow at 6", "Mon 23.11. 06:00"),
@@ -621,6 +622,12 @@ def test_an_unknown_zone_is_refused_where_a_rule_is_made() -> None:
         ("set a timer for 10 minutes", "timer", "10 minutes"),
         ("set an alarm for 7", "alarm", "7"),
         ("set an alarm for 7pm", "alarm", "7pm"),
+        ("for Dec 5 8am: call the vet", "call the vet", "Dec 5 8am"),
+        ("for tomorrow: call the vet", "call the vet", "tomorrow"),
+        ("wake me at half seven tomorrow", "wake up", "at half seven tomorrow"),
+        ("remind me tomorrow to buy half 10 eggs", "buy half 10 eggs", "tomorrow"),
+        ("remind me tomorrow to plan the lunch with Ann", "plan the lunch with Ann", "tomorrow"),
+        ("remind me at 5 to walk before dinner", "walk before dinner", "at 5"),
     ],
 )
 def test_a_reminder_is_parted_from_its_time(said: str, what: str, when: str) -> None:
@@ -680,3 +687,16 @@ def test_a_huge_text_is_looked_at_in_moments() -> None:
         split("remind me " + "to and at 9 about " * 30 + "in 5 minutes", NOW)
     with pytest.raises(BadInput, match="characters"):
         read("every day and " * 200, NOW)
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("nudge me on the 3rd about the rent, around lunchtime", "lunchtime"),
+        ("remind me on Friday to eat before noon", "noon"),
+        ("remind me to take my pills tomorrow after breakfast", "breakfast"),
+    ],
+)
+def test_a_part_of_the_day_that_is_not_understood_is_asked_about_where_no_hour_is_said(said: str, word: str) -> None:
+    with pytest.raises(BadInput, match=f"'{word}' says when as well"):
+        split(said, NOW, ZONE)
