@@ -6,7 +6,7 @@ or a pasted address that brings the answer back. Where tokens are kept is the co
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl, ValidationError
 
 from appliance.errors import BadInput, ServerError
+from appliance.mcp import repair
 from appliance.mcp.address_guard import Guard
 from appliance.web.hosts import Rules
 
@@ -146,6 +147,35 @@ class Heard:
         self.status = response.status_code if response.status_code >= 400 else 0
 
 
+class _Mended(httpx2.AsyncByteStream):
+    """The body of an answer with a sign in place of each half character: whole, or line by line of an event stream."""
+
+    def __init__(self, inner: Any, *, is_whole: bool) -> None:
+        self._inner = inner
+        self._is_whole = is_whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held: list[bytes] = []
+        async for part in self._inner:
+            *lines, rest = [part] if self._is_whole else part.split(b"\n")
+            for line in lines:
+                yield repair.mended(b"".join((*held, line))) + b"\n"
+                held = []
+            held.append(rest)
+        if any(held):
+            yield repair.mended(b"".join(held))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def mend_response(response: httpx2.Response) -> None:
+    """Let the library read messages in which a text is cut in the middle of a character: it would take none of them."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("application/json", "text/event-stream") and "content-encoding" not in response.headers:
+        response.stream = _Mended(response.stream, is_whole=kind == "application/json")
+
+
 @asynccontextmanager
 async def transport(
     address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard, rules: Rules
@@ -158,8 +188,9 @@ async def transport(
     auth = _build_auth(address, tokens, consent) if is_known else None
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
     guard = Guard((address, tokens.issuer), rules)
-    async with httpx2.AsyncClient(headers=headers or None, timeout=timeout, auth=auth, transport=guard) as client:
-        client.event_hooks = {"response": [heard.inspect_response]}
+    plain = {"Accept-Encoding": "identity", **headers}  # what is packed could not be mended
+    async with httpx2.AsyncClient(headers=plain, timeout=timeout, auth=auth, transport=guard) as client:
+        client.event_hooks = {"response": [heard.inspect_response, mend_response]}
         async with streamable_http_client(address, http_client=client) as streams:
             yield streams
 

@@ -169,6 +169,8 @@ def _size(part: Any) -> int:
 
 def mended(line: bytes) -> bytes:
     """A message, or a line of an event stream with one, with a sign in place of each half character."""
+    if (text := line.decode("utf-8", "replace")).find("\ufffd") >= 0:
+        line = text.encode()
     if HALF.search(line) is None:
         return line
     head = b"data:" if line.startswith(b"data:") else b""

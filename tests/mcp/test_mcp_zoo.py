@@ -93,6 +93,7 @@ def test_an_odd_list_is_what_can_be_read_of_it(stand: Stand, which: str, tools: 
         (b'{"a": "\\\\ud83d"}', '{"a": "\\\\ud83d"}'),
         (b'data: {"a": "\\udc00"}\n', 'data:{"a": "?"}\n'),
         (b"not \\ud83d json", "not \\ud83d json"),
+        (b'{"a": "\xf0\x9f x"}\n', '{"a": "\ufffd x"}\n'),
     ],
 )
 def test_half_characters_are_replaced_and_whole_ones_kept(line: bytes, made: str) -> None:
