@@ -7,6 +7,7 @@ import quopri
 import textwrap
 from collections.abc import Callable, Iterator
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 from border import Border, calls, opened, using
@@ -18,7 +19,7 @@ from test_taint_notes import marks_of, read_again, trust
 from appliance.clock import CancelToken
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
-from appliance.records import ToolCall, to_plain
+from appliance.records import ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.tui.export_html import render_page
 
@@ -149,17 +150,19 @@ def test_an_answer_of_a_marked_thread_is_known_wherever_it_is_saved(border: Bord
 def test_ones_own_note_that_a_marked_thread_quotes_stays_ones_own(border: Border) -> None:
     assert put(border, "tea.md", f"# Tea\n\n{MINE}\n") == []
     told = border.say("[quotes mine] How does Anna like her tea? " + border.site.url("/page"), "ada")
-    assert told.said.startswith(MINE) and border.core.runs.get(told.run).origins == ("web",)
+    assert told.said.startswith(MINE) and "web" in border.core.runs.get(told.run).origins
     assert put(border, "tea.md", f"# Tea\n\n{MINE}\nShe drinks it at five.\n") == []
     assert put(border, "copied-tea.md", f"From my notes: {MINE}\n") == []
 
 
 def test_a_thread_that_is_exported_is_marked_as_far_as_strangers_had_a_word_in_it(border: Border) -> None:
-    told, mine = border.say("[says] Sum up " + border.site.url("/page"), "ada"), border.say("[hoot] Hello.", "ada")
-    pages = [render_page("A thread", [to_plain(event) for event in border.core.runs.events(one.run)]) for one in (mine, told)]
-    assert put(border, "mine-exported.html", pages[0]) == [] and "web" in put(border, "exported.html", pages[1])
-    lines = "".join(border.core.control.transcripts.thread(mine.run))
-    assert put(border, "thread.jsonl", lines) == ["document"]
+    run = border.say("[hoot] Hello.", "ada").run
+    said: dict[str, Any] = {"kind": "message", "role": "user", "content": "What do owls eat at noon?", "at_ms": 0, "input": None}
+    result = {"kind": "tool_result", "role": "tool", "content": "x", "call_id": "c", "input": {"origin": "web"}}
+    for name, events, marks in (("mine-kept.html", [said], []), ("kept.html", [said, result], ["web"])):
+        assert put(border, name, render_page("A thread", events)) == marks
+        (border.core.home.box / "notes" / name).unlink()
+    assert put(border, "thread.jsonl", "".join(border.core.control.transcripts.thread(run))) == ["document"]
     (border.core.home.box / "notes/thread.jsonl").unlink()  # it would be shown to who says hello
     read_again(border)
 
@@ -184,6 +187,22 @@ def test_marked_words_that_an_undo_brings_back_are_marked(border: Border, ref: s
     assert marks_of(border, ref) == []
     find_methods(*core.offered)["run.undo"].call(LocalCall(), run=run)
     assert "door code" in core.entries.get(ref).body and marks_of(border, ref) == ["mail"]
+
+
+@pytest.mark.parametrize("ref", ["src/tips.txt", "agent://tips", "memory://notes/tips", "known://tips", "box://tips.md"])
+def test_marked_words_are_known_wherever_they_are_put_again(border: Border, ref: str) -> None:
+    """A checkout of an older commit, an import, a sync: whoever writes, and whether it was there before."""
+    entries = border.core.entries
+    entries.put(ref, Content(body="Mine."))
+    assert marks_of(border, ref) == []
+    entries.put(ref, Content(body=f"# Tips\n\n7. {TEXT.splitlines()[0]}\n"))
+    assert marks_of(border, ref) == ["mail"]
+
+
+def test_a_title_is_looked_at_too(border: Border) -> None:
+    border.core.entries.put("agent://titled", Content(body="Mine."))
+    border.core.entries.put("agent://titled", Content(title=TEXT.splitlines()[0]))
+    assert marks_of(border, "agent://titled") == ["mail"]
 
 
 # -- files that others wrote -------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from needs import needs
 from appliance import tools
 from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken, new_id
+from appliance.errors import OwlError
 from appliance.knowledge.entries import PROJECT
 from appliance.records import Outcome, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
@@ -201,6 +202,15 @@ def test_every_tool_is_in_one_of_the_tables() -> None:
 def test_every_method_and_slash_command_is_in_one_of_the_lists(border: Border) -> None:
     assert sorted([*CARRY, *OWN, *TOLD]) == sorted(find_methods(*border.core.offered))
     assert sorted(TYPED) == sorted(command.name for command in COMMANDS)
+
+
+def test_whatever_takes_marks_off_is_told_what_was_shown(border: Border, world: dict[str, Any]) -> None:
+    """A proposal is bound to its call (`test_taint`); what else trusts a text is called so, and takes its hash."""
+    trusting = {name: made for name, made in find_methods(*border.core.offered).items() if name.endswith(".trust")}
+    assert sorted(trusting) == ["entry.trust", "skill.trust"]
+    for name, made in trusting.items():
+        with pytest.raises(OwlError, match="hash"):
+            made.call(LocalCall(), **({"ref": NOTE} if name == "entry.trust" else {"name": "tidy-up"}), hash="0123")
 
 
 @pytest.mark.covers("A-281")
