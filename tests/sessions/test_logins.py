@@ -37,7 +37,7 @@ def build(store: Store) -> Callable[..., Logins]:
 @pytest.mark.covers("A-179")
 def test_an_invite_makes_the_person_and_begins_one_session(build: Callable[..., Logins], store: Store) -> None:
     logins = build()
-    invite = logins.invite_person("ann")
+    invite = logins.invite_person("ann", call=LocalCall())
     begun = logins.redeem_invite(invite.invite, "a browser", "192.0.2.1", call=LocalCall())
     assert logins.check_token(begun.token) == {"person": "ann"} and People(store).show_person("ann").name == "ann"
     with pytest.raises(Refused):
@@ -47,7 +47,7 @@ def test_an_invite_makes_the_person_and_begins_one_session(build: Callable[..., 
     stored = repr(store.rows("SELECT * FROM logins")) + repr(store.rows("SELECT * FROM invites"))
     assert begun.token not in stored and invite.invite not in stored
     with pytest.raises(BadInput):
-        logins.invite_person("../ann")
+        logins.invite_person("../ann", call=LocalCall())
 
 
 def test_a_program_s_wrong_token_is_told_how_one_is_made(build: Callable[..., Logins]) -> None:
@@ -62,13 +62,13 @@ def test_what_is_over_is_over(build: Callable[..., Logins]) -> None:
     events = Events()
     events.subscribe(LoginsEnded, lambda one: ended.extend(one.ids))
     short = build(events, session_days=0.00000001, invite_h=0.0000001)
-    invite = short.invite_person("ann").invite
+    invite = short.invite_person("ann", call=LocalCall()).invite
     sleep_s(0.01)
     with pytest.raises(Refused):
         short.redeem_invite(invite, call=LocalCall())
     long = build(events)
-    begun = [long.redeem_invite(long.invite_person("ann").invite, call=LocalCall()) for _ in range(3)]
-    brief = short.redeem_invite(long.invite_person("ann").invite, call=LocalCall())
+    begun = [long.redeem_invite(long.invite_person("ann", call=LocalCall()).invite, call=LocalCall()) for _ in range(3)]
+    brief = short.redeem_invite(long.invite_person("ann", call=LocalCall()).invite, call=LocalCall())
     sleep_s(0.01)
     with pytest.raises(Refused):
         long.check_token(brief.token)
@@ -107,7 +107,7 @@ def test_a_password_is_stored_as_scrypt_and_wrong_ones_are_limited(build: Callab
         with pytest.raises(OwlError):
             logins.redeem_invite("wrong", address="192.0.2.3", call=LocalCall())
     with pytest.raises(Exhausted):
-        logins.redeem_invite(logins.invite_person("ben").invite, address="192.0.2.3", call=LocalCall())
+        logins.redeem_invite(logins.invite_person("ben", call=LocalCall()).invite, address="192.0.2.3", call=LocalCall())
     logins.set_password("", "ann", call=call)
     with pytest.raises(Refused):
         logins.enter_password("ann", WORDS, address="192.0.2.4", call=LocalCall())

@@ -98,10 +98,12 @@ def an_ann(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ann]:
         for address in (f"chat/{ADDRESS}", f"local/{user_name(UID)}"):
             served.call("people.link", identity=address, person="ann")
         served.call("group.change", group="family", add=["ann"])
-        cookie = core.policy.logins.redeem_invite(core.policy.logins.invite_person("ann").invite, call=LocalCall()).token
+        cookie = core.policy.logins.redeem_invite(
+            core.policy.logins.invite_person("ann", call=LocalCall()).invite, call=LocalCall()
+        ).token
         token = served.call("login.token", name="kitchen", person="ann")["token"]
         entrance = Gateway("chat", Admission("open"), core.connections._parts)
-        yield Ann(served, cookie, token, core.policy.logins.invite_person("ann").invite, entrance)
+        yield Ann(served, cookie, token, core.policy.logins.invite_person("ann", call=LocalCall()).invite, entrance)
         server.close()
 
 

@@ -263,7 +263,7 @@ def furnish(core: Core, context: str, uid_name: str) -> dict[str, Any]:
     note.parent.mkdir(parents=True)
     note.write_text(f"# {secret}\n\n{secret} is the word.\n")
     core.box_folder.compare()
-    invite = core.policy.logins.invite_person(uid_name).invite
+    invite = core.policy.logins.invite_person(uid_name, call=LocalCall()).invite
     login = core.policy.logins.find(core.policy.logins.redeem_invite(invite, agent=secret, call=LocalCall()).token)
     return {
         "run": run,

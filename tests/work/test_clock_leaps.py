@@ -17,6 +17,7 @@ from appliance.language.times import time_expression
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.events import Events
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.settings import Notifications
 from appliance.sessions.logins import Logins, Validity
 from appliance.sessions.outbox import Notification, Outbox
@@ -202,15 +203,15 @@ def test_a_clock_that_is_ahead_for_seconds_gives_no_task_up(machine: Machine) ->
 
 def test_an_expired_invitation_is_not_used_up_by_being_tried(machine: Machine) -> None:
     logins = Logins(machine.store, People(machine.store), Ledger(machine.store), Events(), Validity, cost=2**8)
-    logins.invite_person("ada")
+    logins.invite_person("ada", call=LocalCall())
     with machine.store.write() as execute:
         execute("UPDATE invites SET expires_ms = 1")
-    logins.invite_person("ben")
+    logins.invite_person("ben", call=LocalCall())
     assert machine.store.value("SELECT COUNT(*) FROM invites") == 1  # long over, by every clock
     with machine.store.write() as execute:
         execute("UPDATE wall_clock SET aged_ms = ?", (NOW - 100 * DAY_MS,))
         execute("UPDATE invites SET expires_ms = ?", (NOW,))
-    logins.invite_person("cleo")
+    logins.invite_person("cleo", call=LocalCall())
     assert machine.store.value("SELECT COUNT(*) FROM invites") == 2
 
 
