@@ -50,9 +50,9 @@ def core(shared_box: Box) -> Iterator[Core]:
 class Line:
     """A command on a terminal of its own; everything that it wrote is kept."""
 
-    def __init__(self, box: Box, *words: str) -> None:
+    def __init__(self, box: Box, *words: str, term: str = "xterm-256color") -> None:
         self._master, slave = pty.openpty()
-        environ = {**box.environ, "TERM": "xterm-256color"}
+        environ = {**box.environ, "TERM": term}
         self.child = subprocess.Popen(box.command(*words), stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=ROOT)
         os.close(slave)
         os.set_blocking(self._master, False)
@@ -125,3 +125,18 @@ def test_what_waits_is_decided_by_typed_words(line: Line, core: Core) -> None:
     assert line.child.wait(30) == 0
     events = core.call("thread.view", id=core.call("thread.list", limit=1)[0]["id"])["events"]
     assert [e["content"] for e in events if e["kind"] == "tool_result"][-1:] == ["south"]
+
+
+@pytest.mark.parametrize("begun", ["/etc/pass", "see /etc/hostn", "~roo"])
+def test_a_tab_completes_no_file_and_nobody_of_this_computer(begun: str, core: Core) -> None:
+    line = Line(core.box, "chat", term="dumb")
+    try:
+        line.says("> ")
+        line.type(f"{begun}\t\t\t")
+        line.says("unknown command /etc/pass;" if begun.startswith("/") else "Hoot hoot")
+        line.type("exit")
+        assert line.child.wait(30) == 0
+        shown = line.text()
+    finally:
+        line.close()
+    assert not any(word in shown for word in ("passwd", "hostname", "~root"))

@@ -1,5 +1,9 @@
 """The tab of schedules: made, shown with the next times, paused, done now, deleted."""
 
+import os
+import time
+from collections.abc import Iterator
+
 import pytest
 from process import Box, Core, a_shared_box, script  # noqa: F401
 from screens import Seen, show
@@ -9,9 +13,16 @@ PLAY = '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n'
 
 
 @pytest.fixture(scope="module")
-def core(shared_box: Box) -> Core:
+def core(shared_box: Box) -> Iterator[Core]:
+    """A core in another zone than this machine's, which the screen takes over; afterwards this process has its own again."""
     script(shared_box, PLAY)
-    return shared_box.serve()
+    shared_box.environ["TZ"] = "Asia/Kolkata"
+    before = os.environ.get("TZ")
+    yield shared_box.serve()
+    os.environ.pop("TZ", None)
+    if before is not None:
+        os.environ["TZ"] = before
+    time.tzset()
 
 
 def keys(text: str) -> list[str]:
