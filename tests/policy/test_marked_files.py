@@ -19,6 +19,7 @@ from test_taint_notes import marks_of, read_again, trust
 from appliance.clock import CancelToken
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
+from appliance.policy.taint import Mark
 from appliance.records import ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.tui.export_html import render_page
@@ -203,6 +204,16 @@ def test_a_title_is_looked_at_too(border: Border) -> None:
     border.core.entries.put("agent://titled", Content(body="Mine."))
     border.core.entries.put("agent://titled", Content(title=TEXT.splitlines()[0]))
     assert marks_of(border, "agent://titled") == ["mail"]
+
+
+def test_what_stood_unmarked_in_ones_own_note_stays_ones_own_in_it(border: Border) -> None:
+    """A stranger says the same afterwards; the note is edited, and copied."""
+    core, text = border.core, "The ferry leaves from the northern pier at nine, and the dog must stay below."
+    core.entries.put("agent://ferry", Content(body=text))
+    core.runs.marks.keep_words(text, [Mark("web", "https://evil.example")])
+    core.entries.put("agent://ferry", Content(body=f"{text}\nTake a coat."))
+    core.entries.put("agent://ferry-later", Content(body=text))
+    assert (marks_of(border, "agent://ferry"), marks_of(border, "agent://ferry-later")) == ([], ["web"])
 
 
 # -- files that others wrote -------------------------------------------------------------------------------
