@@ -11,9 +11,11 @@ A seed gives the same dice; threads and kernels do not roll them, so a failure a
 """
 
 import argparse
+import faulthandler
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -167,6 +169,7 @@ def main() -> int:
     parser.add_argument("--length", type=float, default=600, metavar="S", help="seconds of chaos")
     parser.add_argument("--sabotage", nargs="*", metavar="NAME", help=f"broken builds, all of them or some: {', '.join(SABOTAGES)}")
     parser.add_argument("--build", default="", help=argparse.SUPPRESS)
+    faulthandler.register(signal.SIGUSR1)  # where each thread is, when it does not come to an end
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not FAKETIME.exists():

@@ -111,7 +111,7 @@ def remember(arena: Arena, seed: str) -> None:
 def save(arena: Arena, seed: str) -> None:
     """Make backups, some of them on a disk that changes a byte, and look at what is said to be one."""
     dice = random.Random(seed)
-    while not arena.is_over.wait(3 + 3 * dice.random()):
+    while not arena.is_over.wait(4 + 4 * dice.random()):
         known = list(arena.promises.messages)[-50:]
         is_done = threading.Event()
         spoiler = threading.Thread(target=_spoil, args=(arena, is_done), name="spoiler")
@@ -180,7 +180,7 @@ def _look(arena: Arena, path: Path, known: list[str]) -> None:
 def configure(arena: Arena, seed: str) -> None:
     """Set a key, and have the configuration read again."""
     dice = random.Random(seed)
-    while not arena.is_over.wait(2 + 3 * dice.random()):
+    while not arena.is_over.wait(4 + 4 * dice.random()):
         arena.promises.setting_tried += 1
         number = arena.promises.setting_tried
         if arena.run("config", "set", SETTING, str(SET_FROM + number)) is not None:
@@ -192,7 +192,7 @@ def configure(arena: Arena, seed: str) -> None:
 def type_commands(arena: Arena, seed: str) -> None:
     """Look around at the command line, with or without a core."""
     dice, number = random.Random(seed), 0
-    while not arena.is_over.wait(1 + 2 * dice.random()):
+    while not arena.is_over.wait(3 + 3 * dice.random()):  # a command takes a core for half a second
         if dice.random() < 0.4:
             number += 1
             arena.run("ask", f"say at the command line {number}")

@@ -134,7 +134,7 @@ def add_documents(arena: Arena, seed: str) -> None:
     dice, number = random.Random(seed), 0
     folder = arena.runtime / "documents"
     folder.mkdir()
-    while not arena.is_over.wait(1 + dice.random() * 2):
+    while not arena.is_over.wait(2 + dice.random() * 2):
         number += 1
         path = folder / f"paper-{number}.md"
         path.write_text(f"# Paper {number}\n\n" + "Owls hunt at night, and this says how. " * dice.randrange(1, 200))
