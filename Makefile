@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -74,8 +74,11 @@ bench-ingest: dev ## adding Python's library and 2,000 notes: time, memory, kill
 two-servers: dev model ## two real servers of models behind one pool, one killed in an answer
 	PYTHONPATH=.:tests/support $(python) tests/bench/bench_two_servers.py
 
-train-language: dev ## fit the weights of the classifier of requests from the sentences and sets of requests of this repository
+train-language: dev model ## fit the weights of evidence and of the classifier of requests, from the sets of this repository
 	PYTHONPATH=.:tests/support $(python) tests/bench/train_language.py
+
+bench-answerable: dev model ## whether the score that decides tells what notes answer from what they do not (SQUAD=file for SQuAD 2.0 as well)
+	PYTHONPATH=.:tests/support $(python) tests/bench/bench_answerable.py $(if $(SQUAD),--data $(SQUAD))
 
 bench-retrieval: dev model ## finding: recall on LoCoMo (LOCOMO=file), latency and size beside FTS5 and numpy
 	$(python) tests/bench/bench_retrieval.py

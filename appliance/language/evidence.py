@@ -10,9 +10,12 @@ and whether it holds what kind of thing is asked for (`answer_kinds`). A list ma
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib import resources
 from operator import mul
+from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -54,30 +57,18 @@ LINE, SECTION = 0.85, 0.55  # or in another sentence of the same line, or below 
 NEAR_WORD = 0.62  # cosine from which another word counts for one of the question
 NEAR_SHARE = 0.75
 FIRST = 1.1  # what the first sentence of a text is worth more
-BY_WORDS, BY_MEANING = 0.6, 0.4
 PLAIN = 0.85  # coverage from which nothing has to be looked for among near words
-UNNAMED = 0.15  # taken off for each thing that "what is ..." names and the sentence does not
-UNSAID = 0.05  # taken off for each word that "who", "where" or "when" asks with and the sentence and its note do not have
-ANOTHER_DAY = 0.5  # taken off where a day of a month is asked about, and neither the sentence nor what stands around it has it
-NAMELESS = 0.3  # taken off for a name in the question that the sentence and its note do not have
 TOLD = 0.35  # what a word counts that only says what kind of thing is asked for
-AFAR, ONE_WORD = 0.4, 0.05  # taken off before a sentence is said to be the answer
-ONE_FORM = 0.25  # and where it has the one word of the question in another form only: "glass" for "glasses"
 NAMED, NAMED_NEAR = 0.95, 0.3  # coverage and nearness of a sentence that names all that is asked about
-LIKELY = 0.2  # taken off for a word that is likely a name, or a year, that the sentence and what stands around it do not have
-MISFIT = 2.0  # taken off when the kind of thing that is asked for is missing: that is no answer
-DOUBT = 0.15  # where it is only there in what the question names itself
 LIKE = 0.75  # what a word counts that means the same, or is one of what is asked about
-DENIED = 0.05  # for a sentence that says no to a question that asks what not
-NOBODY = 0.5  # taken off when it is asked who, and the sentence adds nothing but numbers and times to the question
-SUBJECT = 0.12  # for the note that the talk is about
 TICK = "[x] "  # before an item whose box is ticked
 LEAST_LISTED, MOST_LISTED = 2, 24  # items of a list that is an answer as a whole
 LISTED = 0.5  # of what the question names, which title and heading of such a list have
 OF = re.compile(r"['’]s? (\w[\w-]*)\W*$")  # what is asked of somebody: "when is Tom's birthday"
-YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 YEAR = re.compile(r"(?:19|20)\d\d$")
 FILE_ENDING = re.compile(r"(?<=\w)\.[a-z]{2,5}$")  # of a title that is the name of a file
+
+Fit = Literal["held", "doubtful", "missing"]
 
 
 class Sentence(Struct, frozen=True):
@@ -133,10 +124,18 @@ class Evidence(Struct, frozen=True):
     @property
     def certainty(self) -> float:
         """The same, less for what of the question stands only around the best sentence, and for a question of one word."""
-        few = ONE_WORD if len(self.words) < 2 else 0.0
-        if few and self.best and not any(has_word(word, self.best[0].names) for word in self.words):
-            few = ONE_FORM
-        return self.score - (AFAR * self.best[0].afar if self.best else 0.0) - few
+        return self.score + weigh(self.around) if self.best else 0.0
+
+    @property
+    def around(self) -> dict[str, float]:
+        """What speaks against the best sentence as an answer, though not against it as the best, by the names of the weights."""
+        best, is_single = self.best[0], len(self.words) < 2
+        is_inflected = is_single and not any(has_word(word, best.names) for word in self.words)  # "glass" for "glasses"
+        return {
+            "distant_context_penalty": best.afar,
+            "single_word_penalty": float(is_single),
+            "inflected_word_penalty": float(is_inflected),
+        }
 
     @property
     def note_score(self) -> float:
@@ -408,7 +407,7 @@ class Finder:
 
     def _rank_roughly(self, asked: _Question, one: Sentence) -> float:
         """Which sentences are worth a vector: those with the words, of these with the kind of thing that is asked for."""
-        return self._measure_coverage(asked, one)[0] + (0.5 if self._measure_all_misfit(asked, one) < MISFIT else 0.0)
+        return self._measure_coverage(asked, one)[0] + (0.5 if self._fit_with_heading(asked, one) != "missing" else 0.0)
 
     def _means_the_same(self, stemmed: str, text: str) -> bool:
         """Whether a text has a word that speaks of the same as this one."""
@@ -454,7 +453,8 @@ class Finder:
         It does so when what it names stands in the title or the heading, and no item has more of it than another.
         """
         is_counting = asked.kind is not None and asked.kind.name == "number" and bool(says("counting", asked.text))
-        pool = sorted(best, key=lambda one: -(one.score + (MISFIT if is_counting and one.score < 0 else 0.0)))
+        no_kind = weigh({"missing_kind_penalty": 1.0})  # a list is counted, whose items hold no number
+        pool = sorted(best, key=lambda one: -(one.score - (no_kind if is_counting and one.score < 0 else 0.0)))
         top = pool[0] if pool else None
         if top is None or not top.is_item or (asked.kind is not None and not is_counting):
             return best
@@ -476,7 +476,7 @@ class Finder:
         if says("still_open", asked.text) and any(state is False for state in states.values()):
             wholes = [whole for whole in wholes if states[whole] is False]
         count = f"{len(wholes)} " if is_counting else ""
-        score = top.score + (MISFIT if top.score < 0 else 0.0)
+        score = top.score - (no_kind if top.score < 0 else 0.0)
         ticked = tuple(f"{TICK if states[whole] else ''}{whole}" for whole in wholes)
         listed = replace(top, items=ticked, heading=f"{count}{top.heading or top.title}", score=score)
         return [listed, *(one for one in best if one.ref != top.ref or one.group != top.group)]
@@ -491,57 +491,74 @@ class Finder:
         words = (word for word in words if word not in self._ignored and word not in all_words("nobodys"))
         return any(stem(word) not in known and stem(word) not in self._alike and not holds_time(word) for word in words)
 
-    def _measure_all_misfit(self, asked: _Question, one: Sentence) -> float:
+    def _fit_with_heading(self, asked: _Question, one: Sentence) -> Fit:
         """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""
-        misfit = self._measure_misfit(asked, one.text)
+        fit = self._fit_of_kind(asked, one.text)
         heading = YEAR.sub("", one.heading)  # "Birthday 2026" says when of nothing
-        if misfit < MISFIT or not heading or self._measure_misfit(asked, heading) >= MISFIT:
-            return misfit
-        return 0.0 if asked.kind is not None and asked.kind.name == "time" else DOUBT
+        if fit != "missing" or not heading or self._fit_of_kind(asked, heading) == "missing":
+            return fit
+        return "held" if asked.kind is not None and asked.kind.name == "time" else "doubtful"
 
     @staticmethod
-    def _measure_misfit(asked: _Question, text: str) -> float:
-        """What is taken off for a sentence without the kind of thing that is asked for, less where only the question names it.
+    def _fit_of_kind(asked: _Question, text: str) -> Fit:
+        """Whether a sentence holds the kind of thing that is asked for; in doubt where only the question names it.
 
         Of a full name one word is in the question: "Ask Tom" is no answer to what else Tom is called.
         """
         if asked.kind is None:
-            return 0.0
+            return "held"
         if asked.kind.name == "first name" and asked.names:
-            return 0.0 if any(has_full_name(text, name) for name in asked.names) else MISFIT
+            return "held" if any(has_full_name(text, name) for name in asked.names) else "missing"
         if not asked.kind.holds(text):
-            return DOUBT if asked.kind.may_hold(text) else MISFIT
+            return "doubtful" if asked.kind.may_hold(text) else "missing"
         named = {word for word in asked.words if word in asked.names or is_name(asked.text, word)}
         if asked.kind.name != "place" or not named:
-            return 0.0
+            return "held"
         rest = WORD.sub(lambda at: " " if strip_accents(at[0].lower()) in named else at[0], text)
-        return 0.0 if asked.kind.holds(rest) else DOUBT
+        return "held" if asked.kind.holds(rest) else "doubtful"
 
     def _weigh_sentence(self, asked: _Question, one: Sentence, nearness: float, subjects: Sequence[str]) -> Sentence:
         coverage, missing, afar = self._measure_coverage(asked, one)
-        score = BY_WORDS * coverage + BY_MEANING * nearness if nearness >= 0 else coverage
-        if one.ref:
-            score -= self._measure_all_misfit(asked, one)
-        if denies(asked.text) and denies(one.text):
-            score += DENIED
-        if asked.kind is not None and says("asks_who", asked.text) and not self._adds_somebody(asked, one):
-            score -= NOBODY
-        of = OF.search(asked.text)
-        if asked.is_naming or (of is not None and strip_accents(of[1].lower()) in missing):
-            score -= UNNAMED * sum(word not in all_words("generic") and word not in asked.names for word in missing)
-        elif asked.kind is not None and asked.kind.name in ("person", "place", "time"):
-            score -= UNSAID * sum(word not in all_words("generic") and word not in asked.names for word in missing)
-        score -= NAMELESS * sum(word in asked.names for word in missing) + LIKELY * sum(word in asked.likely for word in missing)
-        if asked.day and not re.search(asked.day, with_spelled_dates(f"{one.names} {one.whole}"), re.IGNORECASE):
-            score -= ANOTHER_DAY
-        if one.ref and one.ref in subjects:
-            score += SUBJECT
         needs_line = one.whole != one.text and any(
             has_stem(asked.stems[word], one.whole) and not has_stem(asked.stems[word], one.names) for word in asked.words
         )
-        return replace(
-            one, score=score, coverage=coverage, nearness=max(0.0, nearness), missing=missing, needs_line=needs_line, afar=afar
-        )
+        measured = replace(one, coverage=coverage, nearness=nearness, missing=missing, needs_line=needs_line, afar=afar)
+        score = weigh(self._measure_features(asked, measured, one.ref in subjects))
+        return replace(measured, score=score, nearness=max(0.0, nearness))
+
+    def _measure_features(self, asked: _Question, one: Sentence, is_subject: bool) -> dict[str, float]:
+        """What speaks for a sentence and against it, by the names of the weights."""
+        fit = self._fit_with_heading(asked, one) if one.ref else "held"
+        things = sum(word not in all_words("generic") and word not in asked.names for word in one.missing)
+        kind, of = asked.kind.name if asked.kind is not None else "", OF.search(asked.text)
+        is_naming = asked.is_naming or (of is not None and strip_accents(of[1].lower()) in one.missing)
+        is_other_day = asked.day and not re.search(asked.day, with_spelled_dates(f"{one.names} {one.whole}"), re.IGNORECASE)
+        return {
+            "coverage": one.coverage,
+            "similarity": one.nearness if one.nearness >= 0 else one.coverage,  # without vectors words must do
+            "missing_kind_penalty": float(fit == "missing"),
+            "doubtful_kind_penalty": float(fit == "doubtful"),
+            "denial_match": float(denies(asked.text) and denies(one.text)),
+            "missing_person_penalty": float(bool(kind) and says("asks_who", asked.text) and not self._adds_somebody(asked, one)),
+            "missing_thing_penalty": float(things if is_naming else 0),
+            "missing_word_penalty": float(things if not is_naming and kind in ("person", "place", "time") else 0),
+            "missing_name_penalty": float(sum(word in asked.names for word in one.missing)),
+            "missing_likely_name_penalty": float(sum(word in asked.likely for word in one.missing)),
+            "other_day_penalty": float(bool(is_other_day)),
+            "discussed_note": float(bool(one.ref) and is_subject),
+        }
+
+
+def weigh(features: Mapping[str, float]) -> float:
+    """The sum of features, each with the weight that `make train-language` fitted."""
+    weights = _read_weights()
+    return sum(weights[name] * value for name, value in features.items())
+
+
+@lru_cache(maxsize=1)
+def _read_weights() -> dict[str, float]:
+    data = (resources.files("appliance") / "language" / "languages" / "evidence.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, float])
 
 
 def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:

@@ -299,7 +299,7 @@ class MessagePlanner:
             return self._talk(scene, kind, language)
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
-        least = least_near(scene, found, kind, language) if is_general else NEAREST
+        least = least_near(scene, found, language) if is_general else NEAREST
         is_near = found.note_score >= least
         if is_near and is_general:
             is_thing = is_definite(scene.text) and (

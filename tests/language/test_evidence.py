@@ -9,7 +9,7 @@ from stores import new_store
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
-from appliance.language.evidence import Evidence, Finder
+from appliance.language.evidence import Evidence, Finder, weigh
 from appliance.language.languages import Languages
 
 NOTES = {
@@ -167,3 +167,8 @@ def test_notes_in_another_language_are_looked_for_by_whole_words(find: Callable[
 
 def test_a_woman_who_does_it_is_found_by_the_word_for_a_man(find: Callable[[str], Evidence]) -> None:
     assert "Brandl" in find("Wann kommt die Schornsteinfegerin?").best[0].text
+
+
+def test_what_counts_against_a_sentence_never_speaks_for_it() -> None:
+    assert weigh({"missing_kind_penalty": 1.0}) < weigh({"missing_name_penalty": 1.0}) < weigh({"missing_word_penalty": 1.0}) < 0
+    assert round(weigh({"coverage": 1.0, "similarity": 1.0}), 2) == 1  # the scale that the thresholds are on

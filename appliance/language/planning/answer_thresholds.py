@@ -1,8 +1,8 @@
 """When sentences of notes answer a question, are shown as the nearest to it, or are neither, by what it looks like. Pure.
 
 What a question looks like (one's own things, the world, talk, or none of them) comes from its nearest examples, how well sentences
-speak to it from `evidence`. The numbers were
-calibrated on about 700 questions of three households (docs/small-models.md).
+speak to it from `evidence`, whose weights are fitted. The numbers here were calibrated on about 700 questions of three
+households (docs/small-models.md).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from appliance.language.planning.plans import Scene
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on
-NEAREST, NEAREST_PLAIN, NEAREST_WORLD = 0.25, 0.38, 0.42  # for one's own things, where the examples do not tell, and for the world
+NEAREST, NEAREST_WORLD = 0.25, 0.42  # for one's own things, and for what looks like a question about the world
 LESS_DEFINITE = 0.08  # less is enough where the question names a definite thing: "the vet for the bird"
 LEAST_NEAR_WORDED = 0.3  # nearness of a sentence to what looks like a question about the world, and has its words
 SPECIFIC = 0.62  # least score where the question names something of the notes and no word of it is missing
@@ -49,10 +49,12 @@ def is_about_known(found: Evidence, question: str) -> bool:
     return bool(found.known) or has_worded or (found.score > 0 and found.best[0].coverage >= KNOWN)
 
 
-def least_near(scene: Scene, found: Evidence, kind: str, language: Language) -> float:
-    """From which score a sentence is shown as the nearest: a tiny model can say nothing else in a language it does not know."""
+def least_near(scene: Scene, found: Evidence, language: Language) -> float:
+    """From which score a sentence is shown as the nearest to what looks like a question about the world.
+
+    A tiny model can say nothing else in a language it does not know.
+    """
     if scene.tier == "tiny" and "no_talk" in language.phrases:
         return NEAREST
-    if kind == "world":
-        return NEAREST_WORLD - (LESS_DEFINITE if is_definite(scene.text) and found.best and not found.best[0].missing else 0.0)
-    return NEAREST_PLAIN - (LESS_DEFINITE if is_definite(scene.text) else 0.0)
+    is_own = is_definite(scene.text) and bool(found.best) and not found.best[0].missing
+    return NEAREST_WORLD - (LESS_DEFINITE if is_own else 0.0)
