@@ -102,7 +102,8 @@ def test_a_home_that_is_moved_under_its_core_is_named(box: Box, tmp_path: Path) 
     core = box.serve()
     until(lambda: "core.sock" in box.home.lock.read_text(), "it has said where it listens")
     there = Box(Home(box.home.root.rename(tmp_path / "moved")), box.environ)
-    said = there.run("status").stdout
+    done = there.run("status")
+    said = done.stdout + done.stderr
     if core.child.poll() is None:
         core.child.kill()
     assert core.child.stderr is not None
