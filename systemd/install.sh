@@ -67,16 +67,16 @@ for page in ../docs/*.md; do # units and messages point to them
 done
 maker=$python # what completes command lines, and the man page, are made by an owlbox that runs here
 [ -z "$destdir" ] || maker=../.venv/bin/python
-made=$(mktemp)
-trap 'rm -f "$made"' EXIT
-for target in bash:bash-completion/completions/owlbox zsh:zsh/vendor-completions/_owlbox \
-    fish:fish/vendor_completions.d/owlbox.fish man:man/man1/owlbox.1; do
-    if "$maker" -I -m appliance completion "${target%%:*}" >"$made"; then
-        put 644 "$made" "/usr/share/${target#*:}"
-    else
-        echo "install.sh: $maker makes no ${target##*/}: run make in the checkout first" >&2
-    fi
-done
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT
+if "$maker" -I -c 'import sys; from appliance.cli import completion; completion.write_texts(sys.argv[1])' "$made"; then
+    put 644 "$made/bash" /usr/share/bash-completion/completions/owlbox
+    put 644 "$made/zsh" /usr/share/zsh/vendor-completions/_owlbox
+    put 644 "$made/fish" /usr/share/fish/vendor_completions.d/owlbox.fish
+    put 644 "$made/man" /usr/share/man/man1/owlbox.1
+else
+    echo "install.sh: $maker makes no completion and no man page: run make in the checkout first" >&2
+fi
 if [ "$ssh" = yes ]; then
     put 644 sysusers-owl.conf /etc/sysusers.d/owlbox-owl.conf
     put 644 tmpfiles-owl.conf /etc/tmpfiles.d/owlbox-owl.conf

@@ -7,6 +7,7 @@ from a core that runs; none is started for them, and where none runs nothing is 
 import argparse
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from appliance.cli.console.parser import Command
@@ -35,11 +36,7 @@ def add(command: Command) -> None:
 def complete(args: argparse.Namespace, home: Home) -> int:
     """Print a script, the man page, or names with what they are, a line each."""
     if args.what != "names":
-        from appliance.cli import main
-        from appliance.cli.reference import man_page, shells
-
-        whole = main.whole_parser()
-        say((man_page.man_page(whole) if args.what == "man" else shells.scripts(whole)[args.what]).rstrip("\n"))
+        say(make_texts()[args.what].rstrip("\n"))
         return 0
     if args.kind not in KINDS:
         raise BadInput(f"unknown kind {args.kind!r}", hint=f"there are {', '.join(sorted(KINDS))}")
@@ -50,6 +47,21 @@ def complete(args: argparse.Namespace, home: Home) -> int:
         shown = escape_invisible(" ".join(about.split()), "line")[:ABOUT_CHARS]
         print(f"{escape_invisible(name, 'line')}\t{shown}".rstrip())
     return 0
+
+
+def make_texts() -> dict[str, str]:
+    """The script of each shell, and the man page under `man`."""
+    from appliance.cli import main
+    from appliance.cli.reference import man_page, shells
+
+    whole = main.whole_parser()
+    return {**shells.scripts(whole), "man": man_page.man_page(whole)}
+
+
+def write_texts(folder: str) -> None:
+    """Write all of them into a folder, for `systemd/install.sh`."""
+    for name, text in make_texts().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
 
 
 def _asked(read: Callable[[Call], Rows]) -> Callable[[Home], Rows]:

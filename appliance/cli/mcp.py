@@ -16,7 +16,7 @@ from appliance.cli.console import terminal
 from appliance.cli.console.connect import connected
 from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, table
+from appliance.cli.console.verbs import Noun, Verb, parameters, table
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
@@ -25,7 +25,6 @@ MAX_BYTES = 4_000_000
 # Where other programs keep theirs, below the person's home folder.
 ELSEWHERE = (".config/mcpx/servers.json", ".mcpx/servers.json", ".config/Claude/claude_desktop_config.json", ".claude.json",
              ".cursor/mcp.json", ".config/Code/User/mcp.json")  # fmt: skip
-TASKS = ("list", "get", "result", "cancel")
 
 
 def _add_options(made: argparse.ArgumentParser) -> None:
@@ -214,8 +213,7 @@ def _import_server(way: Any, name: str, entry: dict[str, Any], taken: set[str], 
 
 def execute(args: argparse.Namespace, home: Home) -> int:
     """Call a tool; its text goes to stdout, an error is ours."""
-    asked = {"server": args.server, "tool": args.tool, "arguments": _parse_object(args.arguments)}
-    done = once(home, "mcp.exec", asked)
+    done = once(home, "mcp.exec", parameters(args))
     if done["status"] >= 400 and not args.json:
         is_wrong = done["outcome"] == "input_error" and "mcp_info" in done["hint"]  # else the hint names the tools there are
         hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
@@ -231,7 +229,7 @@ def resource(args: argparse.Namespace, home: Home) -> int:
     """Read a resource, or list those there are."""
     if not args.uri:
         return _print_offers(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
-    found = once(home, "mcp.resource", {"server": args.server, "uri": args.uri})
+    found = once(home, "mcp.resource", parameters(args))
     return show(args, found, found["text"])
 
 
@@ -239,8 +237,7 @@ def prompt(args: argparse.Namespace, home: Home) -> int:
     """Fill in a prompt, or list those there are."""
     if not args.name:
         return _print_offers(args, home, ("prompts",), ("name",))
-    given = {name: str(value) for name, value in _parse_object(args.arguments).items()}
-    found = once(home, "mcp.prompt", {"server": args.server, "name": args.name, "arguments": given})
+    found = once(home, "mcp.prompt", parameters(args))
     return show(args, found, found["text"])
 
 
@@ -248,7 +245,7 @@ def task(args: argparse.Namespace, home: Home) -> int:
     """What a server says about a long piece of work."""
     if args.action != "list" and not args.task:
         raise BadInput(f"{args.action} needs the id of a task", hint=f"owlbox mcp task list {args.server}")
-    found = once(home, "mcp.task", {"server": args.server, "action": args.action, "task": args.task})
+    found = once(home, "mcp.task", parameters(args))
     return show(args, found, json.dumps(found, ensure_ascii=False, indent=2))
 
 
@@ -314,6 +311,10 @@ def _parse_object(text: str) -> dict[str, Any]:
     return found
 
 
+def _parse_texts(text: str) -> dict[str, str]:
+    return {name: str(value) for name, value in _parse_object(text).items()}
+
+
 def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
@@ -347,41 +348,14 @@ def _tell_logout(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
     return [f"the login to {args.server} is gone" if done["is_changed"] else f"there was no login to {args.server}"]
 
 
-def _add_ping(made: argparse.ArgumentParser) -> None:
-    made.add_argument("server", nargs="?", default="")
-
-
 def _add_login(made: argparse.ArgumentParser) -> None:
     made.add_argument("server")
     made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
 
 
-def _add_execution(made: argparse.ArgumentParser) -> None:
-    made.add_argument("server")
-    made.add_argument("tool", help="its name there, as `mcp list` shows it")
-    made.add_argument("arguments", nargs="?", default="", help="a JSON object; - reads it from a pipe")
-
-
 def _add_import(made: argparse.ArgumentParser) -> None:
     made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
     made.add_argument("--dry-run", action="store_true", help="only say what would be added")
-
-
-def _add_resource(made: argparse.ArgumentParser) -> None:
-    made.add_argument("server")
-    made.add_argument("uri", nargs="?", default="", help="its address")
-
-
-def _add_prompt(made: argparse.ArgumentParser) -> None:
-    made.add_argument("server")
-    made.add_argument("name", nargs="?", default="", help="its name there")
-    made.add_argument("arguments", nargs="?", default="", help="a JSON object of texts")
-
-
-def _add_task(made: argparse.ArgumentParser) -> None:
-    made.add_argument("action", choices=TASKS, help="what to do with them")
-    made.add_argument("server")
-    made.add_argument("task", nargs="?", default="", help="its id")
 
 
 WORDS = {
@@ -402,7 +376,7 @@ NOUNS = (
         Verb("servers", "mcp.servers", text="every server, and what is known of it", says=_tell_servers),
         Verb("list", "mcp.tools", "server? --fresh", text="tools of servers; asks those that were never asked", says=_tell_tools,
              helps=WORDS),
-        Verb("ping", text="whether a server answers, and how fast", handler=ping, adds=_add_ping),
+        Verb("ping", "mcp.ping", "server?", text="whether a server answers, and how fast", handler=ping),
         Verb("add", text="configure a server", handler=add_server, adds=_add_options),
         Verb("remove", "mcp.remove", text="forget a server with its index and its secrets", says=_tell_removed, helps=WORDS),
         Verb("auth", text="log in to a server behind an address", handler=login, adds=_add_login),
@@ -410,11 +384,17 @@ NOUNS = (
         SEARCH,
         Verb("info", "mcp.info", "server tool?", text="a tool with its arguments, or a server with its resources and prompts",
              says=_tell_info, helps=WORDS),
-        Verb("exec", text="call a tool of a server", handler=execute, adds=_add_execution),
+        Verb("exec", "mcp.exec", "server tool arguments?", text="call a tool of a server", handler=execute,
+             reads={"arguments": _parse_object},
+             helps={"tool": "its name there, as `mcp list` shows it", "arguments": "a JSON object; - reads it from a pipe"}),
         Verb("import-global", text="add the servers that another program of yours has", handler=import_servers, adds=_add_import),
         Verb("index", "mcp.index", text="ask every server and make its tools findable", says=_tell_index),
-        Verb("resource", text="read a resource of a server; without an address, list them", handler=resource, adds=_add_resource),
-        Verb("prompt", text="a prompt of a server, filled in; without a name, list them", handler=prompt, adds=_add_prompt),
-        Verb("task", text="long pieces of work of a server", handler=task, adds=_add_task),
+        Verb("resource", "mcp.resource", "server uri?", text="read a resource of a server; without an address, list them",
+             handler=resource, helps={"uri": "its address"}),
+        Verb("prompt", "mcp.prompt", "server name? arguments?", text="a prompt of a server, filled in; without a name, list them",
+             handler=prompt, reads={"arguments": _parse_texts},
+             helps={"name": "its name there", "arguments": "a JSON object of texts"}),
+        Verb("task", "mcp.task", "action server task?", text="long pieces of work of a server", handler=task,
+             helps={"action": "what to do with them", "task": "its id"}),
     ), first="servers"),
 )

@@ -132,7 +132,7 @@ def _add_verb(command: Command, verb: Verb, known: Mapping[str, tuple[str, list[
     arguments = list(_arguments(verb, options))
     for word in verb.word.split():
         made = command(word, verb.handler or _call, verb.text or text, *below)
-        made.set_defaults(verb=verb, arguments=arguments, chosen=word)
+        made.set_defaults(verb=verb, typed=arguments, chosen=word)
         for one in arguments:
             _add_argument(made, one, verb.helps.get(one.dest, one.parameter.help), verb.reads.get(one.dest))
         if verb.asks:
@@ -217,7 +217,7 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
     """What is sent: what was typed, as far as it is not what the definition has by itself, and what is fixed."""
     verb: Verb = args.verb
     params = dict(verb.fixed)
-    for one in args.arguments:
+    for one in args.typed:
         value = getattr(args, one.dest)
         if one.many in ("+", "*") and one.parameter.kind != "list":
             value = " ".join(value)
@@ -243,7 +243,7 @@ def tell(args: argparse.Namespace, verb: Verb, found: Any) -> Told:
     """A result as it is told to people."""
     if callable(verb.says):
         return verb.says(args, found)
-    given = {name: value for name, value in vars(args).items() if name != "arguments"}
+    given = {name: value for name, value in vars(args).items() if name != "typed"}
     typed = {name: " ".join(value) if isinstance(value, list) else value for name, value in given.items()}
     if verb.says:
         record = found if isinstance(found, dict) else {"result": found}
