@@ -260,6 +260,4 @@ def _is_waiting(arena: Arena, key: str) -> bool:
     """Whether a file that was dropped is there yet, under whatever name: it goes when what it asks for is recorded."""
     own = key.rpartition(":")[2]
     with arena.reading:
-        return any(path.stem.endswith((own, f"{own}-again")) for path in arena.folder.glob("*")) or any(
-            path.stem.endswith((own, f"{own}-again")) for path in arena.folder.glob(".*")
-        )
+        return any(path.stem.endswith((own, f"{own}-again")) for path in arena.folder.glob("*"))

@@ -512,3 +512,26 @@ def test_a_core_that_is_told_to_makes_what_is_missing_of_its_home(box: Box) -> N
     core = Core(box, box.start("serve", "--init"))
     until(core.is_up, "the core listens")
     assert box.home.backups.is_dir() and core.stop() == 0
+
+
+LARGE = """
+import ctypes
+from appliance.service.daemon import share_heaps
+
+class Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top".split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Heap
+share_heaps()
+block = bytearray(4 << 20)
+del block  # from the first one on the C library would take blocks up to this size from the heaps
+before = library.mallinfo2().hblkhd
+block = bytearray(1 << 20)
+print(library.mallinfo2().hblkhd - before >= 1 << 20)
+"""
+
+
+def test_large_blocks_of_memory_go_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
