@@ -43,7 +43,7 @@ SABOTAGES = {
     "outbox skipped": Sabotage(
         "work/outcomes.py", "if not is_told or is_own:  # what a person does", "if True:  # what a person does"
     ),
-    "vector orphaned": Sabotage("store/released_migrations.py", "            DELETE FROM chunks_vec WHERE rowid = old.id;\n", ""),
+    "vector orphaned": Sabotage("store/schema.sql", "    DELETE FROM chunks_vec WHERE rowid = old.id;\n", ""),
     "backup unverified": Sabotage("service/backups.py", "            verify(read(part), progress)\n", "            pass\n"),
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos_arena import Arena
 
-from appliance.errors import OwlError
+from appliance.errors import DeadlineExceeded, OwlError
 
 MESSAGES = ("say", "say", "say", "slow say", "fails", "breaks", "plan", "plan", "echo")
 CALL_S = 20.0
@@ -38,17 +38,23 @@ def ask_until_accepted(arena: Arena, text: str, dice: random.Random) -> None:
 
 
 def _ask(arena: Arena, text: str) -> None:
+    is_told = False
     try:
         with arena.client() as client:
             for what, told in client.stream("message.send", {"text": text, "message_id": text}, deadline_s=CALL_S):
                 if what != "accepted":
                     continue
+                is_told = True
                 if text not in arena.promises.messages and not told["is_new"]:
                     arena.count("acknowledgements lost")
                 kept = arena.promises.messages.setdefault(text, (told["run"], told["loop"]))
                 if kept != (told["run"], told["loop"]):
                     arena.broken[f"message {text!r} was accepted twice: as {kept} and as {told}"] = None
+        if not is_told:
+            arena.broken[f"message {text!r} was answered, and nobody said that it was accepted"] = None
     except OwlError as error:
+        if isinstance(error, DeadlineExceeded) and not is_told:
+            arena.count("calls that lasted too long")
         arena.hear(error.message, error.hint)
     except OSError:
         pass  # the core is away
