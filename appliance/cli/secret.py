@@ -174,7 +174,8 @@ def _moment(text: str) -> int | None:
 
 
 def _tell_end(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
-    return [f"{args.name} {'never ends' if args.when is None else f'ends {_format_date(args.when)}'}"]
+    end = _moment(args.when)
+    return [f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}"]
 
 
 def _tell_purged(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:

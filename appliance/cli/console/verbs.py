@@ -170,8 +170,9 @@ def _add_argument(made: Any, one: Argument, text: str, read: Callable[[str], Any
     if kind == "bool":
         made.add_argument(name, action="store_false" if one.default else "store_true", **given)
         return
-    given["type"] = read or KINDS.get(kind, str)
+    given["type"] = str if read else KINDS.get(kind, str)
     if one.parameter.choices:
+        given["type"] = read or given["type"]  # a choice by another of its names is one
         given["choices"] = [choice for choice in one.parameter.choices if choice or not one.is_option]
     if one.is_option and kind == "list":
         given |= {"nargs": "+"} if many else {"action": "append"}
@@ -222,8 +223,17 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
         if one.many in ("+", "*") and one.parameter.kind != "list":
             value = " ".join(value)
         if one.parameter.is_required or value != one.parameter.default:
-            params[one.parameter.name] = value
+            is_raw = one.dest in verb.reads and not one.parameter.choices
+            params[one.parameter.name] = _read(one, verb.reads[one.dest], value) if is_raw else value
     return params
+
+
+def _read(one: Argument, read: Callable[[str], Any], text: str) -> Any:
+    """What was typed as what is sent: not before it is called, because files and pipes are read here."""
+    try:
+        return read(text)
+    except ValueError:
+        raise BadInput(f"{one.dest} {text[:60]!r} is not what it takes", hint=one.parameter.help) from None
 
 
 def _ask(args: argparse.Namespace, home: Home, params: dict[str, Any]) -> None:

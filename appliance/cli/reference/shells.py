@@ -165,7 +165,7 @@ def _fish_tables(found: dict[str, Place]) -> str:
     return "\n".join([function("__owlbox_words", words), function("__owlbox_options", options), function("__owlbox_values", rows)])
 
 
-HEAD = "Written by `make docs` from the command line; do not edit."
+HEAD = "Written by `owlbox completion` from the command line; do not edit."
 BASH = """\
 # Completion of owlbox for bash. @HEAD@
 @TABLES@
