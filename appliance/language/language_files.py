@@ -14,6 +14,8 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
+from appliance.language.times.lexicon import counted_rows
+
 FIRST = "en"  # of the languages: what tells nothing is read in it
 REFERENCE = re.compile(r"(?<![?P])<(\w+)>")
 TIMES: Mapping[str, tuple[str, ...]] = {
@@ -78,8 +80,8 @@ def says(name: str, text: str) -> bool:
 @lru_cache(maxsize=1)
 def month_names() -> frozenset[str]:
     """The months in all languages, without accents; not their short forms, which may be somebody's name."""
-    times = [(key, value) for name in shipped_names() for key, value in read_shipped(name).get("times", {}).items()]
-    names = {value.split(",")[0].strip() for key, value in times if key.startswith("month ")}
+    months = (one for name in shipped_names() for key, one in _times(name) if key.startswith("month "))
+    names = {phrases.split(",")[0].strip() for phrases in months}
     return frozenset("".join(c for c in unicodedata.normalize("NFD", one) if not unicodedata.combining(c)) for one in names)
 
 
@@ -111,13 +113,18 @@ def _values(table: str, name: str) -> Iterator[str]:
             yield str(given)
 
 
+def _times(language: str) -> list[tuple[str, str]]:
+    """The phrases about time of a language, by their kinds."""
+    return [*counted_rows(read_shipped(language).get("times", {}).items())]
+
+
 def _time_phrases(name: str) -> list[str]:
     """The phrases about time of these kinds, the longest first, without those that may as well mean something else."""
     found = set()
     for language in shipped_names():
-        times = read_shipped(language).get("times", {})
-        unsure = {word.strip() for word in times.get("unsure", "").split(",")} if name in CAREFUL else set()
-        for key, phrases in times.items():
+        times = _times(language)
+        unsure = {word.strip() for word in dict(times).get("unsure", "").split(",")} if name in CAREFUL else set()
+        for key, phrases in times:
             if key.split(" ")[0] in TIMES[name]:
                 given = {phrase.strip() for phrase in phrases.split(",")}
                 found |= {one for one in given if one not in unsure or len(one) >= LEAST_SURE}

@@ -162,13 +162,13 @@ class Router:
         languages = self.languages.detect(said)
         for language in languages:
             if (found := self._read_message(said, language, order, can_point)) is not None:
-                return _with_times(found)
+                return found
         for language in languages if len(said) <= MAX_CHARS else ():
             for mended in self._mend_errors(said, language):
                 if (found := self._read_message(mended.text, language, order, can_point)) is not None:
                     parts = {key: mended.as_typed(part) for key, part in found.parts.items()}
                     is_guess = any(typed.lower() not in language.short for *_, typed in mended.places)
-                    return _with_times(replace(found, parts=parts, context=mended.as_typed(found.context), is_guess=is_guess))
+                    return replace(found, parts=parts, context=mended.as_typed(found.context), is_guess=is_guess)
         return None
 
     def duty(self, text: str, language: Language, *, is_whole: bool = False) -> str:
@@ -293,16 +293,6 @@ class Router:
                     return []
                 self._examples[language.name] = [(name, vector) for (name, _), vector in zip(given, vectors)]
             return self._examples[language.name]
-
-
-def _with_times(found: Intent) -> Intent:
-    """A reminder whose words of time have no typing errors: who reads the time does not know them."""
-    if found.also is not None:
-        found = replace(found, also=_with_times(found.also))
-    if found.name not in (*REMINDING, "recurring"):
-        return found
-    parts = {key: typing_errors.with_times(part, found.language) for key, part in found.parts.items()}
-    return replace(found, parts=parts, text=typing_errors.with_times(found.text, found.language))
 
 
 def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str) -> bool:

@@ -153,7 +153,7 @@ def test_common_words_near_a_cue_are_no_typing_errors() -> None:
         ("Sag mir bitte die Nummer vom Zahnarzt", "asking_for", {"query": "die Nummer vom Zahnarzt"}),
         ("Would you memorise something for me? The locker is number 12.", "remember", {"fact": "The locker is number 12"}),
         ("i should call Ines, add it to my list with high priority", "task", {"task": "call Ines", "level": "high"}),
-        ("remind me at noon tomorow to buy the teh", "remind", {"when": "at noon tomorrow to buy the teh"}),
+        ("remind me at noon tomorow to buy the teh", "remind", {"when": "at noon tomorow to buy the teh"}),
         ("Is washing the car on my list already?", "tasks", {"what": "washing the car"}),
         ("whats up tomorrow, anything I have to think of?", "reminders", {}),
         ("Read me everything on my list, I've lost track.", "tasks", {}),

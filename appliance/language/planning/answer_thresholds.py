@@ -43,12 +43,6 @@ def is_answer(found: Evidence, kind: str, words: Sequence[str], language: Langua
     return found.score >= least and (best.nearness >= near or (not has_vectors and kind in ("", "notes")))
 
 
-def is_about_known(found: Evidence, question: str) -> bool:
-    """Whether a question names somebody or something that the notes know, but asks what they do not say."""
-    has_worded = is_definite(question) and found.most_covered >= WORDED
-    return bool(found.known) or has_worded or (found.score > 0 and found.best[0].coverage >= KNOWN)
-
-
 def least_near(scene: Scene, found: Evidence, language: Language) -> float:
     """From which score a sentence is shown as the nearest to what looks like a question about the world.
 

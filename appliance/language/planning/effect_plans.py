@@ -20,11 +20,11 @@ from appliance.language.planning import errands, said_facts
 from appliance.language.planning.named_notes import NamedNotes
 from appliance.language.planning.note_additions import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
-from appliance.language.planning.reminder_plans import Reminders, meant_text
+from appliance.language.planning.reminder_plans import Reminders, meant_text, read_time
 from appliance.language.planning.task_arguments import task_arguments
 from appliance.language.ports import Notes
 from appliance.language.router import REMINDING, Intent, Router
-from appliance.language.times import recurrence, time_expression, timezones
+from appliance.language.times import recurrence
 from appliance.records import Outcome, ToolCall
 from appliance.text.references import display
 
@@ -134,10 +134,8 @@ class Effects:
 
     def _recurring(self, scene: Scene, intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
-        now = self._now()
-        at_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
         try:
-            found = time_expression.split(intent.text, intent.language.lexicon, at_ms, zone)
+            found = read_time(intent.text, intent.language, self._now())
         except BadInput:
             return Say(intent.language.say("no_recurring"))
         query = intent.parts["query"] if "query" in intent.parts and intent.language.name == "en" else found.text

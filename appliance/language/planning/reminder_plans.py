@@ -10,7 +10,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language.languages import words_in
+from appliance.language import typing_errors
+from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, tool_call
 from appliance.language.router import Intent, Router
 from appliance.language.times import changes, recurrence, time_expression, timezones
@@ -83,9 +84,7 @@ class Reminders:
 
     def _read(self, said: str, intent: Intent) -> TimeExpression:
         is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
-        return time_expression.split(
-            said, intent.language.lexicon, self._now_ms(), self._zone(), is_ahead=is_ahead, is_early=is_early
-        )
+        return read_time(said, intent.language, self._now(), is_ahead=is_ahead, is_early=is_early)
 
     def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
         """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""
@@ -128,6 +127,25 @@ class Reminders:
         zone = {} if rule.zone == self._zone() else {"timezone": rule.zone}
         call = tool_call("remind", text=text, when=recurrence.written(rule), **zone)
         return Do(call, lambda outcome: answer_of(outcome, intent))
+
+
+def read_time(said: str, language: Language, now: datetime, *, is_ahead: bool = False, is_early: bool = False) -> TimeExpression:
+    """The time in a text; where none is understood, with the typing errors in its words about time mended."""
+
+    def split(text: str) -> TimeExpression:
+        now_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
+        return time_expression.split(text, language.lexicon, now_ms, zone, is_ahead=is_ahead, is_early=is_early)
+
+    try:
+        found = split(said)
+        if found.rule is not None or found.shift is not None:
+            return found
+    except BadInput:
+        if (mended := typing_errors.with_times(said, language)) == said:
+            raise
+        return split(mended)
+    mended = typing_errors.with_times(said, language)
+    return found if mended == said else split(mended)
 
 
 def meant_text(scene: Scene, intent: Intent) -> str:

@@ -6,7 +6,7 @@ ordinal and a unit), and a word of a weekday may be one with a part of the day (
 Built once a language, when the first time is read in it. Which kinds there are, `KINDS` says.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -71,7 +71,7 @@ class Lexicon:
     def __init__(self, rows: Iterable[tuple[str, str]], feasts: Mapping[str, str]) -> None:
         """`rows` are the lines of its file; BadInput for a kind that there is not."""
         found: dict[tuple[str, ...], dict[str, Value]] = {}
-        for key, phrases in rows:
+        for key, phrases in counted_rows(rows):
             kind, *value = key.split(" ")
             if kind not in KINDS:
                 raise BadInput(f"times: {key!r} is no kind of word", hint=f"kinds are {', '.join(sorted(KINDS))}")
@@ -140,6 +140,16 @@ class Lexicon:
 
     def _single(self, word: str) -> Mapping[str, Value]:
         return next((one.kinds for one in self._by_word.get(word, ()) if len(one.words) == 1), {})
+
+
+def counted_rows(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The lines of a file, one that counts (`"month 1.." = "january, jan; february, feb"`) as a line for each of its numbers."""
+    for key, phrases in rows:
+        kind, _, first = key.removesuffix("..").rpartition(" ")
+        if key.endswith(".."):
+            yield from ((f"{kind} {number}", one) for number, one in enumerate(phrases.split(";"), int(first)))
+        else:
+            yield key, phrases
 
 
 def split_words(text: str) -> tuple[str, ...]:
