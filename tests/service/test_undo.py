@@ -1,7 +1,6 @@
 """Taking a run back: everything or nothing, never over what was changed since, and itself taken back the same way."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from process import Box, a_box  # noqa: F401
-from test_database import ROOT, a_run, child, killed, until
+from test_database import a_run, child, killed, until
 from test_verbs import Bench as Rows
 from test_verbs import bench as _bench  # noqa: F401
 
 from appliance.channels.rpc.entries import EntryMethods
-from appliance.clock import now_ms, this_process
+from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.entries import By, Content, Entries
 from appliance.knowledge.search import Search
@@ -23,8 +22,6 @@ from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
 from appliance.records import Event
 from appliance.service.undo import Undo, Undone
-from appliance.sessions.runs import Runs
-from appliance.store.database import Store
 from appliance.work.jobs import Jobs, Order
 
 PERSON = Actor("client")
@@ -463,19 +460,6 @@ def test_run_of_a_killed_process_is_taken_back(bench: Bench, is_recovered: bool)
         assert [loop.run for loop in bench.runs.recover(lambda event: None)] == [bench.me.run]
     bench.undo()
     assert bench.content() == before and bench.store.problems() == []
-
-
-@pytest.mark.parametrize("name", ["v1.db", "v2.db", "v6.db", "v9.db", "v16.db"])
-def test_run_of_an_older_version_is_taken_back(tmp_path: Path, name: str) -> None:
-    shutil.copy(ROOT / "tests/fixtures" / name, tmp_path / "owlbox.db")
-    store = Store.open(tmp_path / "owlbox.db")
-    runs, entries = Runs(store, this_process().encode()), Entries(store)
-    run = next(r.id for r in runs.list_runs() if r.title == "What is there?")
-    done = Undo(store, entries, runs).undo(run)
-    assert entries.get("memory://notes/garden").body == "The tomatoes want water."
-    Undo(store, entries, runs).undo(done.by)
-    assert entries.get("memory://notes/garden").body == "The tomatoes have water." and store.problems() == []
-    store.close()
 
 
 def test_deleted_thread_leaves_no_text_in_what_is_kept_to_undo_it(bench: Bench) -> None:

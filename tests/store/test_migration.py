@@ -9,6 +9,7 @@ import full_database
 import pytest
 from test_database import NEXT, said
 
+from appliance.clock import this_process
 from appliance.errors import StoreError
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
@@ -18,6 +19,7 @@ from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.policy.taint import Mark
 from appliance.policy.taint_marks import Marks
+from appliance.service.undo import Undo
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
@@ -132,6 +134,15 @@ def test_what_was_written_down_about_the_outside_is_kept(store: Store) -> None:
     [request] = Accounts(store).records()
     assert (request["person"], request["cost_micros"]) == ("ann", 1500)
     assert store.value("SELECT url FROM fetches") == "https://example.org/roses"
+
+
+def test_what_a_run_changed_before_is_taken_back(store: Store) -> None:
+    runs, entries = Runs(store, this_process().encode()), Entries(store)
+    run = next(r.id for r in runs.list_runs() if r.title == "What is there?")
+    done = Undo(store, entries, runs).undo(run)
+    assert entries.get("memory://notes/garden").body == "The tomatoes want water."
+    Undo(store, entries, runs).undo(done.by)
+    assert entries.get("memory://notes/garden").body == "The tomatoes have water."
 
 
 def test_a_database_of_before_the_first_version_is_named(tmp_path: Path) -> None:
