@@ -157,11 +157,13 @@ def test_no_home(tmp_path: Path, runtime: Path) -> None:
     assert not box.home.root.exists()
 
 
-# The checkout may lie where that user cannot look: all is imported before.
+# The checkout may lie where that user cannot look: all is imported and read before.
 AS_NOBODY = f"""
 import os, sys
 from appliance.cli import main as cli, screen, service, session
+from appliance.cli.console import tool_command
 from appliance.service import core, daemon, home_setup
+tool_command.commands()
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 sys.exit(cli.main())
 """
