@@ -14,6 +14,7 @@ from appliance.policy.taint_marks import Marks
 from appliance.records import Marked
 from appliance.store.database import Store
 from appliance.text.references import scheme_of
+from appliance.text.word_hashes import LEAST_LINE
 
 KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
 LEAST_HASH = 16  # digits that a person gives of what they were shown
@@ -34,7 +35,8 @@ class EntryMarks:
         """Mark an entry that holds words of strangers, also in the `source` it is read from; not for what stood there unmarked."""
         if not entry.scope.startswith("run:") and scheme_of(entry.path) not in KNOWN_BY_NAME:
             own = "" if before is None or self.of(before) else before.body
-            self._marks.recognize(f"entry:{entry.id}", entry.body, entry.title, entry.description, source, own=own)
+            named = [one for one in (entry.title, entry.description) if len(one) >= LEAST_LINE]  # many have "Shopping" for one
+            self._marks.recognize(f"entry:{entry.id}", entry.body, *named, source, own=own)
 
     def take(self, entry: Entry, marks: Marked, source: str = "") -> None:
         """Mark an entry with what it was made of, and know its text again as a whole."""

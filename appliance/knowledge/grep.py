@@ -6,7 +6,6 @@ Unicode's, which SQLite's own comparisons do not know. Not promised: quick answe
 """
 
 import json
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
@@ -18,6 +17,7 @@ from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.schemes import Schemes
 from appliance.store import visibility
 from appliance.store.database import Row, Store
+from appliance.text.normal_form import normalized
 from appliance.text.patterns import Pattern, kind_of
 from appliance.text.references import display, locator_of
 
@@ -169,7 +169,7 @@ def folded(text: str) -> str:
     """Text for comparing without case: `STRASSE` and `straße`, `É` in one letter or two, are the same."""
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+    return normalized("NFC", normalized("NFD", text).casefold())
 
 
 def _compile_regex(text: str, flags: str) -> Pattern:

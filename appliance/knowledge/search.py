@@ -28,6 +28,7 @@ from appliance.language.answer_kinds import kind_of
 from appliance.language.language_files import all_words
 from appliance.store import visibility
 from appliance.store.database import Row, Store
+from appliance.text.normal_form import normalized
 
 SNIPPET_CHARS = 300
 DEPTH = 100  # of each list that counts (B-106)
@@ -131,7 +132,7 @@ class _Lists(Struct):
 
 def words_of(query: str, limit: int = 32) -> list[str]:
     """The words of a query that carry meaning, in order, each once, at most `limit`."""
-    text = unicodedata.normalize("NFC", query)
+    text = normalized("NFC", query)
     words = "".join(c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text).split()
     stop = all_words("stop")
     return list(dict.fromkeys(w.lower() for w in words if w.lower() not in stop and (len(w) > 1 or w.isdigit())))[:limit]

@@ -8,13 +8,13 @@ and more than one space between words.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
 from appliance.errors import BadInput
+from appliance.text.normal_form import normalized
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"
@@ -89,7 +89,7 @@ def make_sentence(template: str, rules: Mapping[str, str], before: str, after: s
 
 def plain_words(text: str) -> frozenset[str]:
     """The words of a text in small letters, of one with an apostrophe or a hyphen its parts and all of it."""
-    text = unicodedata.normalize("NFC", text).lower()
+    text = normalized("NFC", text).lower()
     return frozenset(PLAIN_WORD.findall(text)) | frozenset(PLAIN_WORD.findall(APOSTROPHES.sub("", text)))
 
 

@@ -82,7 +82,7 @@ class Marks:
         pairs = sorted({(mark.origin, mark.source) for mark in marks}) if hashes else []
         if not pairs:
             return
-        (number,) = word_hashes.whole(json.dumps(pairs))
+        number = word_hashes.number_of(json.dumps(pairs))
         with self._store.write(durable=durable) as execute:
             for origin, source in pairs:
                 self.add(f"{WORDS}{number}", origin, source)

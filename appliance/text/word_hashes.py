@@ -9,10 +9,11 @@ Not promised: short lines within others, words in another order, and runs of tex
 
 import html
 import re
-import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
+
+from appliance.text.normal_form import normalized
 
 LEAST_RUN = 40  # letters and digits in a row: eight words of English, more than phrases have that everybody uses
 LEAST_LINE = 24  # of a whole line, or of a cell of a table, that is known again by itself: many headings and phrases have 20
@@ -38,13 +39,18 @@ def kept(text: str, own: str = "") -> set[int]:
     short = {line for one in lines if (line := _short_line(one))}
     whole = "".join(words)
     made = {_hash(line) for line in list(short)[:MAX_KEPT] if line not in said} | (runs - _runs(mine) if mine else runs)
-    return made if not whole or whole in said else made | {_hash(whole)}
+    return made if len(whole) < LEAST_LINE or whole in said else made | {_hash(whole)}
 
 
 def whole(text: str) -> set[int]:
     """The hash of all of a text; none of one without a letter."""
     letters = "".join(WORD.findall(_plain(text)))
     return {_hash(letters)} if letters else set()
+
+
+def number_of(text: str) -> int:
+    """A number that stands for a text, letter by letter."""
+    return _hash(text)
 
 
 def found(text: str) -> set[int]:
@@ -60,7 +66,7 @@ def found(text: str) -> set[int]:
 
 def _plain(text: str) -> str:
     text = ESCAPE.sub(_unescape, text) if "\\" in text else text
-    return unicodedata.normalize("NFKD", html.unescape(text)).casefold()
+    return normalized("NFKD", html.unescape(text)).casefold()
 
 
 def _unescape(match: re.Match[str]) -> str:

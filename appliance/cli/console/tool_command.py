@@ -5,6 +5,7 @@ what a tool does; the groups of commands (`cli.context`, `cli.task`) say which t
 """
 
 import argparse
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ def as_commands(hint: str) -> str:
     """A hint with the commands that a person types in place of the tools that a model calls."""
     if NAME.search(hint) is None:
         return hint
-    known = {tool: command for tool, command, *_ in _read()["tools"]}
+    known = {tool: command for tool, command, *_ in read_table()["tools"]}
     return NAME.sub(lambda found: f"`owlbox {known[found[0]]}`" if found[0] in known else found[0], hint)
 
 
@@ -125,12 +126,12 @@ def add_option(made: argparse.ArgumentParser, field: Option, *, is_placed: bool 
 
 def commands() -> list[tuple[str, str]]:
     """Every command with its line of help, in the order of `--help`."""
-    return [(name, text) for name, text in _read()["commands"]]
+    return [(name, text) for name, text in read_table()["commands"]]
 
 
 def tool_commands(group: str = "") -> list[ToolCommand]:
     """The tools that are commands by themselves, or those of a group such as `task`."""
-    rows = _read()["tools"]
+    rows = read_table()["tools"]
     return [
         ToolCommand(tool, command, description, [Option(*option) for option in options])
         for tool, command, description, options in rows
@@ -140,13 +141,15 @@ def tool_commands(group: str = "") -> list[ToolCommand]:
 
 def method_options(names: list[str]) -> dict[str, tuple[str, list[Option]]]:
     """What methods do, in a sentence, and what they take; of tools, which have `tool` before their names, as well."""
-    table = _read()
+    table = read_table()
     rows = {f"tool {tool}": (text, options) for tool, _, text, options in table["tools"]}
     rows |= {name: (text, options) for name, text, options in table["methods"]}
     return {name: (rows[name][0], [Option(*option) for option in rows[name][1]]) for name in names}
 
 
-def _read() -> Any:
+@functools.cache
+def read_table() -> Any:
+    """What the file says."""
     return json.loads(TABLE.read_bytes())
 
 

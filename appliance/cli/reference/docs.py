@@ -33,6 +33,7 @@ from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.session_control import Control
+from appliance.cli.console import tool_command
 from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
 from appliance.cli.console.verbs import TOOL
 from appliance.ingest.document_methods import PromptDocuments
@@ -416,6 +417,7 @@ def _write(commands: list[tuple[str, str]], tools: list[ToolCommand], methods: l
     """One command a line, so that a change is seen in a diff."""
     parts = {"commands": _lines(commands), "tools": _lines(tools), "methods": _lines(methods)}
     TABLE.write_text("{" + ",\n".join(f'"{name}": [\n{lines}\n]' for name, lines in parts.items()) + "}\n", encoding="utf-8")
+    tool_command.read_table.cache_clear()
 
 
 def _lines(rows: Any) -> str:
