@@ -17,7 +17,7 @@ from appliance.knowledge.entries import PROJECT
 from appliance.knowledge.schemes import Schemes
 from appliance.store import visibility
 from appliance.store.database import Row, Store
-from appliance.text.normal_form import normalized
+from appliance.text.invisible import normalized
 from appliance.text.patterns import Pattern, kind_of
 from appliance.text.references import display, locator_of
 

@@ -28,7 +28,7 @@ from appliance.language.answer_kinds import kind_of
 from appliance.language.language_files import all_words
 from appliance.store import visibility
 from appliance.store.database import Row, Store
-from appliance.text.normal_form import normalized
+from appliance.text.invisible import normalized
 
 SNIPPET_CHARS = 300
 DEPTH = 100  # of each list that counts (B-106)

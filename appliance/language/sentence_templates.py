@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from msgspec import Struct
 
 from appliance.errors import BadInput
-from appliance.text.normal_form import normalized
+from appliance.text.invisible import normalized
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"

@@ -8,6 +8,7 @@ which look alike can be told apart.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Literal
 from unicodedata import category
@@ -94,3 +95,30 @@ def _is_picture(char: str) -> bool:
     """Whether a character may be part of an emoji: a symbol, a skin tone, or a picture newer than this Python knows."""
     is_new = "\U0001f000" <= char <= "\U0001faff"
     return bool(char) and not char.isascii() and (is_new or category(char) in ("So", "Sk", "Sm", "Po"))
+
+
+# -- normal forms ---------------------------------------------------------------------------------------
+
+# `unicodedata.normalize` sorts combining marks that stand in a row, which takes their number squared: 64,000 of them took 48 s.
+# As many are kept as the stream-safe format of Unicode (UAX 15) has.
+MOST_MARKS = 30
+MAYBE_MARKS = re.compile(r"[^\w\x00-\x7f]{31,}")  # marks are neither letters nor ASCII
+# Two ligatures that stand for a sentence each: a text of them grows eighteen times.
+SENTENCES = re.compile("[\ufdfa\ufdfb]")
+
+
+def normalized(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """The text in a normal form."""
+    if text.isascii():
+        return text
+    text = MAYBE_MARKS.sub(_without_many, text)
+    return unicodedata.normalize(form, SENTENCES.sub("", text) if "K" in form else text)
+
+
+def _without_many(match: re.Match[str]) -> str:
+    kept, marks = [], 0
+    for letter in match[0]:
+        marks = marks + 1 if unicodedata.combining(letter) else 0
+        if marks <= MOST_MARKS:
+            kept.append(letter)
+    return "".join(kept)

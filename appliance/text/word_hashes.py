@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
-from appliance.text.normal_form import normalized
+from appliance.text.invisible import normalized
 
 LEAST_RUN = 40  # letters and digits in a row: eight words of English, more than phrases have that everybody uses
 LEAST_LINE = 24  # of a whole line, or of a cell of a table, that is known again by itself: many headings and phrases have 20

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from appliance.text import word_hashes
-from appliance.text.normal_form import MOST_MARKS, normalized
+from appliance.text.invisible import MOST_MARKS, normalized
 
 TEXTS = [
     "plain",
