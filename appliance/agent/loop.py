@@ -260,6 +260,7 @@ class Loops:
     def finish(self, loop: Loop, draft: str, end: LoopEnded) -> None:
         """Record how a loop ended, in one transaction; nothing when it was mended meanwhile."""
         events: list[Event] = []
+        draft = draft and self._agent.hooks.filter(hook_points.RESPONSE, draft, loop.run)  # what was said until it was stopped
         with self._store.write(durable=True):
             if self._runs.loop(loop.id).status not in (WAITING, RUNNING):
                 return
