@@ -274,14 +274,16 @@ def _hatch(found: list[int], is_last: bool = False) -> None:
             have_children()
         code = _perform(order["words"])
     finally:
-        if sys.exc_info()[0] is not None:
-            traceback.print_exc()
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+        try:
+            if sys.exc_info()[0] is not None:
+                traceback.print_exc()
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+        finally:
+            os._exit(code)  # also where its streams are on a full disk: what called the nest is not its to clean up
 
 
 def _settle(order: dict[str, Any], given: list[int]) -> None:
