@@ -557,7 +557,7 @@ def weigh(features: Mapping[str, float]) -> float:
 
 @lru_cache(maxsize=1)
 def _read_weights() -> dict[str, float]:
-    data = (resources.files("appliance") / "language" / "languages" / "evidence.json").read_bytes()
+    data = (resources.files("appliance") / "language" / "weights" / "evidence.json").read_bytes()
     return msgspec.json.decode(data, type=dict[str, float])
 
 

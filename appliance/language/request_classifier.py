@@ -70,5 +70,5 @@ def likely_request(text: str) -> str:
 @lru_cache(maxsize=1)
 def _read_weights() -> RequestWeights:
     """The weights that ship, read at the first message that needs them."""
-    data = (resources.files("appliance") / "language" / "languages" / "requests.json").read_bytes()
+    data = (resources.files("appliance") / "language" / "weights" / "requests.json").read_bytes()
     return msgspec.json.decode(data, type=RequestWeights)

@@ -33,7 +33,7 @@ from appliance.language.sentence_templates import TOKEN
 
 HERE = Path(__file__).parent
 REQUESTS = HERE.parent / "language" / "requests"
-WEIGHTS = HERE.parents[1] / "appliance" / "language" / "languages" / "requests.json"
+WEIGHTS = HERE.parents[1] / "appliance" / "language" / "weights" / "requests.json"
 SLOTS = {"rest": "when", "second": "when", "moment": "when", "what": "thing", "query": "thing", "title": "thing", "clause": "fact"}
 SLOTS |= {"body": "fact", "why": "thing", "x": "thing", "y": "thing", "z": "thing", "items": "item", "more": "item", "deed": "task"}
 OF_TEMPLATES, OF_COLLOQUIAL = 6, 30  # sentences made of each template
@@ -42,7 +42,7 @@ ROUNDS, RATE = 8, 0.2
 MOST_NGRAMS = 4000
 SCALE = 0.01
 LEAST = 0.65  # from which to ask back: of the sentences held back 1 to 2 % reach it
-EVIDENCE = HERE.parents[1] / "appliance" / "language" / "languages" / "evidence.json"
+EVIDENCE = HERE.parents[1] / "appliance" / "language" / "weights" / "evidence.json"
 PRIOR, STEPS, STEP = 3.0, 400, 0.01  # strength of the numbers set by hand, and of the descent
 OPTIONS = {"]": "[", ")": "("}
 

@@ -206,7 +206,7 @@ def test_what_was_asked_for_before_is_no_statement(ask: Any) -> None:
 
 def test_a_question_who_is_not_answered_with_what_it_says_itself(ask: Any) -> None:
     assert "neighbour, has the spare key." in text_of(ask("Who has the spare key?")[0])
-    assert text_of(ask("Who serviced our garage code?")[0]).startswith("No exact answer in your notes.")
+    assert text_of(ask("Who serviced our garage code?")[0]).startswith("Your notes do not say that exactly.")
 
 
 def test_what_only_comes_near_is_said_to_be_no_more_than_that(ask: Any) -> None:
@@ -215,7 +215,7 @@ def test_what_only_comes_near_is_said_to_be_no_more_than_that(ask: Any) -> None:
     said = text_of(ask("What colour does our garage door have outside?")[0])
     assert said == "I find nothing about that in your notes. I looked for: colour, garage, door, outside."
     said = text_of(ask("What is written on the key of our neighbour?")[0])
-    assert said.startswith("No exact answer in your notes. Closest: Ada, the neighbour, has the spare key.")
+    assert said.startswith("Your notes do not say that exactly. Closest: Ada, the neighbour, has the spare key.")
     assert said.endswith("[box://notes/garage.md]")
 
 
@@ -702,7 +702,7 @@ def test_what_fits_no_sentence_and_is_likely_a_request_is_asked_back(ask: Any, s
 def test_a_question_that_follows_up_is_answered_with_the_nearest_of_its_note(ask: Any) -> None:
     before = ("tell me about the plants", "The fern gets water twice a week. [box://notes/plants.md]")
     said = text_of(ask(*before, "How often do we sprinkle?")[0])
-    assert said.startswith("No exact answer in your notes. Closest:") and "twice a week" in said
+    assert said.startswith("Your notes do not say that exactly. Closest:") and "twice a week" in said
     assert "twice a week" not in text_of(ask("How often do we sprinkle?", answers=[["I do not know."]])[0])
 
 
@@ -741,5 +741,5 @@ def test_a_title_that_the_question_does_not_name_is_no_answer_of_a_small_model(a
 
 def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
-    assert said.split("\n")[0] == "No exact answer in your notes. Closest:"
+    assert said.split("\n")[0] == "Your notes do not say that exactly. Closest:"
     assert all(line.startswith("- ") and line.endswith(".md]") for line in said.split("\n")[1:]) and said.count("\n") > 1
