@@ -42,13 +42,13 @@ CONDITIONS = ("condition", "except", "only", "until")
 # Words beside which a time belongs to something else: "a gift for Monday", "the day before Easter".
 BESIDE = frozenset({"for", "before", "after", "until", "between", "except", "condition", "start", "only", "from", "or"})
 # Kinds of which none may be left in the text of a reminder, unless the word may be another one as well.
-TIMELY = frozenset("adverb clock date day digits_nth every every_part feast_of month time two_dates".split())
-TIMELY |= {"weekday", "weekdays", "weekends", "workdays"}
+TIMELY = frozenset({"adverb", "clock", "date", "day", "digits_nth", "every", "every_part", "feast_of", "month", "time"})
+TIMELY |= {"two_dates", "weekday", "weekdays", "weekends", "workdays"}
 ALARMS = frozenset({"wake", "alarm", "timer"})
 WHEN = TIMELY | {"length", "in", "part", "in_part", "number", "unit", "next", "this", "ampm", "noon"}
 # Kinds that belong to a time beside which they stand.
-ATTACHED = frozenset("after_next ahead ampm and_a_half and_half half half_to hour_mark long or past".split())
-ATTACHED |= {"quarter_of", "times", "unit", "vague", "zone"}
+ATTACHED = frozenset({"after_next", "ahead", "ampm", "and_a_half", "and_half", "half", "half_to", "hour_mark", "long", "or"})
+ATTACHED |= {"past", "quarter_of", "times", "unit", "vague", "zone"}
 PARTS = frozenset({"part", "in_part", "noon"})
 AT = frozenset({"at", "by", "before", "after", "around", "until", "in"})
 FOR = frozenset({"for"})
