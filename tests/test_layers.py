@@ -56,7 +56,6 @@ channels.markdown_html: markdown_it
 channels.matrix_encryption: vodozemac
 channels.http: websockets
 channels.connectors.slack: websockets
-channels.http.screen_process: subprocess
 tui: textual rich markdown_it
 clock: time
 runtime.config_edit: tomlkit

@@ -21,7 +21,7 @@ from appliance.cli.console.terminal import say
 from appliance.errors import BadInput, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_client import CONTEXT, SESSION, SSH_KEY
+from appliance.runtime.rpc_client import CONTEXT, SSH_KEY
 from appliance.text.invisible import escape_invisible
 
 # The modules of commands by the commands that they add: only those of the one that is asked for are imported, because start-up
@@ -235,8 +235,7 @@ def _show_help(args: argparse.Namespace, home: Home) -> int:
 def _serve_ssh(args: argparse.Namespace, home: Home) -> int:
     from appliance.channels import ssh_command
 
-    for name in (CONTEXT, SESSION):  # said by nobody but us, whatever sshd lets clients send
-        os.environ.pop(name, None)
+    os.environ.pop(CONTEXT, None)  # said by nobody but us, whatever sshd lets clients send
     os.environ |= {SSH_KEY: "", **ssh_command.read_key(os.environ)}
     words = ssh_command.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
     if words and words[0] not in ssh_command.TALKING and not ssh_command.is_fed(sys.stdin.fileno()):

@@ -15,7 +15,6 @@ from appliance.clock import new_id
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.runtime.rpc_client import SESSION
 
 
 def add(command: Command) -> None:
@@ -104,8 +103,7 @@ def _require_model(home: Home) -> None:
 def open_screen(args: argparse.Namespace, home: Home) -> int:
     """The full screen; lines where there is no terminal for it, and for a program that reads them as JSON."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    is_browser = SESSION in os.environ and "TEXTUAL_DRIVER" in os.environ  # `owlbox web` has opened it
-    if args.plain or args.json or not (is_terminal or is_browser):
+    if args.plain or args.json or not is_terminal:
         return _open_chat(args, home)
     from appliance.cli import screen
 

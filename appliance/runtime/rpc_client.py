@@ -20,8 +20,7 @@ from appliance.runtime import jsonrpc
 CANCEL_GRACE_S = 3.0
 CONTEXT = "OWLBOX_CONTEXT"  # for whom an admin acts: user:NAME or group:NAME; --user and --group set it
 SSH_KEY = "OWLBOX_SSH_KEY"  # the key that sshd has checked; `owlbox door` sets it
-SESSION = "OWLBOX_SESSION"  # the token of a login in a browser; `owlbox web` sets it for a screen that it opens
-IDENTITY = (("ssh_key", SSH_KEY), ("context", CONTEXT), ("token", SESSION))
+IDENTITY = (("ssh_key", SSH_KEY), ("context", CONTEXT))
 STARTING_S = 30.0  # for a core that is just being started: systemd holds its socket, and a Pi reads Python from a card
 
 Notification = tuple[str, dict[str, Any]]
@@ -33,8 +32,8 @@ def read_identity(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_for_another(environ: Mapping[str, str]) -> bool:
-    """True in a process of `owlbox door` or `owlbox web`: it works for whoever came in, with rights on files not theirs."""
-    return SSH_KEY in environ or SESSION in environ
+    """True in a process of `owlbox door`: it works for whoever came in, with rights on files not theirs."""
+    return SSH_KEY in environ
 
 
 class Client:

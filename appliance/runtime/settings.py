@@ -307,7 +307,6 @@ class Web(Keys):
     session_days: float = setting(30, "How long a login holds.", within=(0.01, 366))
     invite_h: float = setting(24, "How long an invite holds.", within=(0.01, 720))
     max_connections: int = setting(64, "Connections at a time.", within=(4, 1000), mark="restart")
-    screens: int = setting(4, "Full screens in browsers at a time, some 50 MB each; 0: none.", within=(0, 100), mark="restart")
 
 
 class Programs(Keys):

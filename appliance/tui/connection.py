@@ -130,7 +130,7 @@ class Link:
 
     @property
     def is_for_another(self) -> bool:
-        """True where this screen works for somebody in a browser or behind ssh: then it touches no file of the machine."""
+        """True where this screen works for somebody behind ssh: then it touches no file of the machine."""
         return is_for_another(self._environ)
 
     @property

@@ -7,19 +7,19 @@ are passed on as they are, one frame each; the browser may not say `hello` itsel
 import hashlib
 import logging
 import socket
-from functools import partial
+import threading
 from importlib import resources
 
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request as Handshake
+from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.sync.connection import Connection
 
 from appliance import __version__
 from appliance.channels.http.core_link import CoreLink
 from appliance.channels.http.message import Request, Response, send
-from appliance.channels.http.relay import relaying
 from appliance.channels.http.server import route
 from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge
 from appliance.runtime import jsonrpc
@@ -27,6 +27,9 @@ from appliance.runtime.jsonrpc import Wire
 
 LOG = logging.getLogger(__name__)
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of one frame from a browser
+QUEUE = 4  # frames of a browser that wait
+PING_S = 50.0  # so that proxies keep the connection, and one that has gone is noticed
+CLOSE_S = 2.0
 KINDS = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -34,7 +37,7 @@ KINDS = {
     "svg": "image/svg+xml",
     "json": "application/manifest+json",
 }
-RESTARTING, FORBIDDEN = 1012, 4401  # why a WebSocket is closed
+GOING, UNWANTED, RESTARTING = 1001, 1008, 1012  # why a WebSocket is closed
 
 
 class PageRoutes:
@@ -89,15 +92,24 @@ def _greet(wire: Wire, session: str, context: str) -> None:
 
 
 def _relay(sock: socket.socket, wire: Wire) -> None:
-    """Pass frames on until one side ends."""
-    with relaying(sock, MAX_TEXT_BYTES, partial(_carry_back, wire), wire.close) as made:
-        try:
-            for text in made:
-                wire.send(_checked(text))
-        except OwlError as error:
-            if not isinstance(error, Lost):
-                LOG.warning("a page is hung up on: %s", error)
-                made.close(1008, "not a frame of this page")
+    """Pass frames on until one side ends: what the browser says here, the way back in a thread that ends with the wire."""
+    opened = ServerProtocol(state=OPEN, max_size=MAX_TEXT_BYTES, logger=LOG)
+    made = Connection(sock, opened, ping_interval=PING_S, ping_timeout=PING_S, close_timeout=CLOSE_S, max_queue=QUEUE)
+    made.start_keepalive()
+    back = threading.Thread(target=_carry_back, args=(wire, made), name="http-back", daemon=True)
+    back.start()
+    try:
+        for text in made:
+            wire.send(_checked(text))
+    except (ConnectionClosed, Lost, OSError):
+        pass  # a browser that leaves is no error
+    except OwlError as error:
+        LOG.warning("a page is hung up on: %s", error)
+        made.close(UNWANTED, "not a frame of this page")
+    finally:
+        wire.close()
+        back.join(CLOSE_S)
+        made.close(GOING)
 
 
 def _checked(text: str | bytes) -> dict[str, object]:

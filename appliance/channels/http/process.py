@@ -20,7 +20,6 @@ from appliance.channels.http.login_routes import LoginRoutes
 from appliance.channels.http.openai_routes import OpenAiRoutes
 from appliance.channels.http.page_routes import PageRoutes
 from appliance.channels.http.program_calls import TokenCalls
-from appliance.channels.http.screen_routes import ScreenRoutes
 from appliance.channels.http.server import HttpServer, listen
 from appliance.channels.http.site import build_site, is_loopback
 from appliance.errors import ConfigError, Refused
@@ -46,8 +45,6 @@ def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, folder: P
     site = build_site(keys.host, int(sock.getsockname()[1]), has_tls=tls is not None, address=keys.address)
     core = CoreLink(lambda: paths.find_core(home, environ))
     routes: list[object] = [LoginRoutes(site, core), PageRoutes(core)]
-    if keys.screens:
-        routes.append(ScreenRoutes(site, core, home.root, environ, keys.screens))
     if has_programs:
         routes += [OpenAiRoutes(TokenCalls(core)), HookRoutes(lambda request, method, given: core.call(method, given))]
     return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls, max_connections=keys.max_connections)
