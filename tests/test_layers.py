@@ -106,6 +106,7 @@ runtime: dataclasses.replace dataclasses.fields
 agent.command_runs: dataclasses.replace
 language.times.rules: dataclasses.replace
 language.times.time_expression: dataclasses.replace
+language.times.frequencies: dataclasses.replace
 cli.model: dataclasses.replace
 models.providers.http_provider: dataclasses.replace
 models.spending: dataclasses.fields

@@ -379,7 +379,7 @@ def _normalize_channel(text: str) -> str:
 
 def _frequency(said: str, rule: recurrence.Rule) -> str:
     """The words with which a time was said; those of the rule where the rule itself was handed in."""
-    is_value = rule.kind in ("once", "cadence") and said.startswith(rule.spec)
+    is_value = (rule.kind in ("once", "cadence") or rule.end_ms is not None) and said.startswith(recurrence.written(rule))
     return rules_in_words.words(rule) if is_value else said
 
 

@@ -25,13 +25,15 @@ def words(rule: Rule) -> str:
     if rule.kind == "text":
         return "when a model judges that it is time"
     if rule.kind == "interval":
-        said = f"every {span(int(rule.spec))}"
+        said = f"every {span(int(rule.base))}"
     elif rule.kind == "once":
         said = f"once, on {moment(recurrence.at(rule), rule.zone)}"
     elif rule.kind == "cadence":
-        said = _cadence_words(rule.spec)
+        said = _cadence_words(rule.base)
     else:
-        said = _cron_words(rule.spec)
+        said = _cron_words(rule.base)
+    if rule.end_ms is not None:
+        said += f", until {_end(rule.end_ms, rule.zone)}"
     if rule.zone != LOCAL and rule.kind in ("cron", "cadence"):
         said += f" ({rule.zone})"
     return f"{said}, if a model judges so" if rule.condition else said
@@ -41,6 +43,12 @@ def moment(at_ms: int, zone: str = LOCAL) -> str:
     """A moment with its day: Mon 2026-11-23 07:00; with seconds where it has some."""
     at = datetime.fromtimestamp(at_ms / 1000, timezones.find(zone))
     return at.strftime("%a %Y-%m-%d %H:%M:%S" if at.second else "%a %Y-%m-%d %H:%M")
+
+
+def _end(at_ms: int, zone: str) -> str:
+    """The last day, or the last moment where that is within one."""
+    said = moment(at_ms, zone)
+    return said.removesuffix(" 23:59:59")
 
 
 def span(seconds: int) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Exhausted, NotFound, Refused
 from appliance.language.languages import Languages
-from appliance.language.times import recurrence, time_expression
+from appliance.language.times import frequencies, recurrence, time_expression
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
@@ -123,7 +123,7 @@ class Timetable:
         at, zone = now_ms() if now is None else now, zone or self._bounds().zone
         if (rule := recurrence.read_written(text, zone)) is not None:
             return rule
-        return self._in_languages(text, lambda one: time_expression.read(text, one, at, zone, is_frequency=is_frequency))
+        return self._in_languages(text, lambda one: frequencies.read(text, one, at, zone, is_frequency=is_frequency))
 
     def split(self, text: str, zone: str = "", *, now: int | None = None) -> TimeExpression:
         """What a sentence is about and when that is to be; no rule where it names no time."""

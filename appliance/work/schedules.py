@@ -319,7 +319,7 @@ class Schedules:
                 first = old.state.next_ms if old.rule.kind == "once" and old.state.halt != "completed" else None
                 first = first or self._first_due(old.rule, now)
                 if first is None:
-                    raise Conflict(f"schedule {old.ref} was due once, and that has passed", hint="add a new one")
+                    raise Conflict(f"schedule {old.ref} was due for the last time", hint="add a new one")
                 self._set_state(schedule, old.rule, first, now)
                 sql = "UPDATE schedule_state SET halt = '', failures = 0, claimed_by = NULL, claimed_ms = NULL WHERE id = ?"
                 execute(sql, (schedule,))
@@ -358,7 +358,7 @@ class Schedules:
             )
             is_ahead = is_asked and (state.next_ms or 0) > now
             following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now, gates)
-            halt = state.halt if is_asked or current.rule.kind != "once" else "completed"
+            halt = "completed" if following is None and not is_asked else state.halt
             if rows:
                 execute(
                     "UPDATE schedule_state SET next_ms = ?1, last_run_ms = ?2, last_due_ms = ?3, halt = ?4, claimed_by = NULL, "
@@ -423,8 +423,9 @@ class Schedules:
                 "VALUES (?, ?, ?, ?, 'not due', ?, ?) ON CONFLICT DO NOTHING",
                 (known.id, due_ms, now, self._process, why[:1000], now),
             )
-            self.release(known.id, next_ms=self._following_due(known.rule, due_ms, now, gates), said=why, now=now)
-            if known.rule.kind == "once":
+            following = self._following_due(known.rule, due_ms, now, gates)
+            self.release(known.id, next_ms=following, said=why, now=now)
+            if following is None:
                 execute("UPDATE schedule_state SET halt = 'completed' WHERE id = ?", (known.id,))
 
     def left_running(self) -> list[tuple[Schedule, int]]:
@@ -493,8 +494,8 @@ class Schedules:
         if rule.kind == "text":
             return now + gates.judge_ms
         if rule.kind == "interval":  # in step with its beginning, as long as it was on time
-            step_ms = int(rule.spec) * 1000
-            return due_ms + step_ms if due_ms <= now < due_ms + step_ms else now + step_ms
+            step_ms = int(rule.base) * 1000
+            return recurrence.within(rule, (due_ms if due_ms <= now < due_ms + step_ms else now) + step_ms)
         return recurrence.after(rule, max(now, due_ms))
 
     def _unfired_due(self, known: Schedule, due_ms: int, now: int, gates: Gates) -> int | None:

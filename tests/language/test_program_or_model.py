@@ -621,7 +621,7 @@ def test_a_reminder_is_handed_on_as_a_rule(ask: Any, said: str, text: str, at: t
 
 @pytest.mark.parametrize(
     "said",
-    ["remind me on Friday to buy a gift for Monday", "remind me every day at 8 for a week to take the pills"],
+    ["remind me on Friday to buy a gift for Monday", "remind me every day at 8 until my birthday to take the pills"],
 )
 def test_a_time_that_is_not_understood_is_told_and_nothing_is_set(ask: Any, said: str) -> None:
     steps, _, tools = ask(said)

@@ -13,7 +13,7 @@ from stores import new_store
 from appliance.channels.quiet_hours import Quiet
 from appliance.clock import now_ms, up_ms
 from appliance.language.languages import Languages
-from appliance.language.times import time_expression
+from appliance.language.times import frequencies
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.events import Events
@@ -69,7 +69,7 @@ class Machine:
         return self.look()
 
     def add(self, when: str) -> Schedule:
-        rule = time_expression.read(when, LEXICON, self.wall_ms, "UTC", is_frequency=False)
+        rule = frequencies.read(when, LEXICON, self.wall_ms, "UTC", is_frequency=False)
         return self.rows.add(New(when, rule, Action("reminder", {"text": when}), frequency=when, person="ada"), self.wall_ms)
 
     def next_ms(self, known: Schedule) -> int | None:

@@ -183,8 +183,19 @@ def test_a_one_shot_is_completed_and_never_due_again(desk: Desk) -> None:
     known = desk.add(recurrence.once(SEVEN))
     assert desk.round(SEVEN) == 1
     assert desk.rows.get(known.id).status == "completed" and desk.rows.next_ms() is None
-    with pytest.raises(Conflict, match="was due once"):
+    with pytest.raises(Conflict, match="for the last time"):
         desk.rows.enable(known.id, True, now=SEVEN + 1)
+
+
+@pytest.mark.covers("A-242")
+@pytest.mark.parametrize("rule", [DAILY, recurrence.interval(DAY // 1000, ZONE), recurrence.cadence("1 days", SEVEN, 0, ZONE)])
+def test_what_repeats_is_completed_behind_its_last_time(desk: Desk, rule: recurrence.Rule) -> None:
+    known = desk.add(recurrence.ending(rule, SEVEN + DAY), first_ms=SEVEN)
+    assert [desk.round(SEVEN), desk.round(SEVEN + DAY)] == [1, 1]
+    assert desk.rows.get(known.id).status == "completed" and desk.rows.next_ms() is None
+    assert desk.round(SEVEN + 2 * DAY) == 0
+    with pytest.raises(Conflict, match="for the last time"):
+        desk.rows.enable(known.id, True, now=SEVEN + 2 * DAY)
 
 
 @pytest.mark.covers("B-044", "E-180")

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from appliance.errors import BadInput
 from appliance.language.times import grammar, moments, readings, recurrence, rules, timezones
 from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times.frequencies import LATER, without_stop
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import Reading
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import reduced
-from appliance.language.times.time_expression import LATER, TimeExpression, without_stop
+from appliance.language.times.time_expression import TimeExpression
 from appliance.language.times.tokenizer import Token, tokens
 
 ONE_TIME = re.compile(r"(\d{1,2}) (\d{1,2}) (.+)")  # a line of cron with one time of day
@@ -29,6 +30,8 @@ def changed(said: str, lexicon: Lexicon, rule: Rule, next_ms: int, now_ms: int) 
     try:
         reading = grammar.parse(found, now)
         made = _shifted(reading, rule, at) if reading.shift is not None else _replaced(reading, rule, at)
+        if rule.end_ms is not None and made.kind in recurrence.REPEATED and made.end_ms is None:
+            made = recurrence.ending(made, rule.end_ms)
     except (Unread, ValueError, OverflowError):
         raise BadInput(f"{said!r} is no time that is understood", hint=LATER) from None
     if made.kind == "once" and recurrence.at(made) <= now_ms:
@@ -48,6 +51,8 @@ def _shifted(reading: Reading, rule: Rule, at: datetime) -> Rule:
 
 
 def _replaced(reading: Reading, rule: Rule, at: datetime) -> Rule:
+    if reading.end is not None and reading == Reading(reading.now, end=reading.end) and rule.kind in recurrence.REPEATED:
+        return recurrence.ending(rule, int(reading.end.replace(tzinfo=timezones.find(rule.zone)).timestamp() * 1000))
     has_clock = bool(reading.times or reading.part)
     is_regular = rule.kind in ("cron", "cadence", "interval")
     if reading.length is not None or reading.window or (reading.step or (0, "day"))[1] in ("second", "minute", "hour"):
@@ -83,10 +88,10 @@ def _once(local: datetime, zone: str) -> Rule:
 
 def _at_clock(rule: Rule, hour: int, minute: int) -> Rule:
     """A rule that repeats, at another time of day; Unread for one that has several."""
-    if rule.kind == "cron" and (found := ONE_TIME.fullmatch(rule.spec)) is not None and recurrence.BETWEEN not in rule.spec:
+    if rule.kind == "cron" and (found := ONE_TIME.fullmatch(rule.base)) is not None and recurrence.BETWEEN not in rule.base:
         made = recurrence.cron(f"{minute} {hour} {found[3]}", rule.zone)
     elif rule.kind == "cadence":
-        step, _, first = rule.spec.partition(" from ")
+        step, _, first = rule.base.partition(" from ")
         day = datetime.fromisoformat(first.partition(" +")[0])
         first = day.replace(hour=hour, minute=minute).isoformat(timespec="seconds")
         made = recurrence.make_rule("cadence", f"{step} from {first}", rule.zone)

@@ -48,6 +48,30 @@ def _start(reading: Reading, match: Match) -> None:
         readings.note_part(reading, inner.part or reading.part)
 
 
+def _end(reading: Reading, match: Match) -> None:
+    """Until Christmas, until Friday: the last day of what repeats; of a week or a month that is named, the day before it."""
+    inner = Reading(reading.now)
+    _read_tokens(match.tokens[match.start + 1 : match.end], inner)
+    day = inner.date
+    if inner.days:
+        day = readings.next_day(reading.now, next(iter(inner.days)))
+    elif inner.months:
+        ahead = (min(inner.months) - reading.now.month - 1) % 12 + 1
+        day = readings.moved(reading.now.replace(day=1), 0, ahead) - readings.DAY
+    elif inner.week or inner.month:
+        day = (inner.week or inner.month or reading.now) - readings.DAY
+    if day is None or inner.times or inner.part or reading.end is not None or reading.lasting is not None:
+        raise Unread
+    reading.end = day.replace(hour=23, minute=59, second=59, microsecond=0)
+
+
+def _lasting(reading: Reading, match: Match) -> None:
+    """For a week, for the next ten days."""
+    if reading.end is not None or reading.lasting is not None:
+        raise Unread
+    reading.lasting = match.get("length") or readings.one_unit(match.get("unit"))
+
+
 def _beside(reading: Reading, match: Match) -> None:
     """Ten minutes before five, two days before Christmas, three weeks after Easter."""
     seconds, months = match.get("length") or readings.one_unit(match.get("unit"))
@@ -129,7 +153,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
                 ),
                 ("(every|on|the)* digits_nth ((comma|and|the|on)* digits_nth)* [every unit=month]", readings.nth_days),
                 ("every (the)* nth ((comma|and|the|on)* nth)* !weekday !unit !workday !number", readings.nth_days),
-                ("(on|from)* (weekday|weekdays) (dash|until) (weekday|weekdays)", readings.day_range),
+                ("(on|from|every)* (weekday|weekdays) (dash|until) (weekday|weekdays)", readings.day_range),
                 ("(on|the|by)* (next|this|coming) weekday [part]", readings.next_weekday),
                 ("(on|the|by)* weekday (next|coming) [part]", readings.next_weekday),
                 ("(on|the)* (weekday after_next|after_next weekday)", readings.weekday_after_next),
@@ -171,6 +195,11 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
             (
                 (f"from {BOUND} !dash !until !and", readings.anchor),
                 (f"{BOUND} (dash|until) {BOUND} !unit", readings.window),
+                ("until (the|on)* (date|feast_of|day|weekday|next weekday|month|next unit)", _end),
+                ("until (the|on)* (end_of|start_of) (of|the|this|next)* unit", _end),
+                ("for [the] next unit", _lasting),
+                ("for (the|next)* length", _lasting),
+                ("length long", _lasting),
                 ("dot_date", readings.calendar_date),
                 ("by number", readings.hour),
                 ("number !unit !month !times_word", readings.more_hours),
@@ -184,6 +213,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
     )
     for pattern, handler in rows
 )
+ENDS = (_end, _lasting)
 GLUE = frozenset({"filler", "and", "comma", "on", "at", "the", "or", "gap", "of", "stop"})
 
 

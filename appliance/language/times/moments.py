@@ -7,10 +7,10 @@ from msgspec import Struct
 from appliance.errors import BadInput
 from appliance.language.times import grammar, readings, rules
 from appliance.language.times.clock_times import Unread
+from appliance.language.times.frequencies import without_stop
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import Reading
 from appliance.language.times.reductions import reduced
-from appliance.language.times.time_expression import without_stop
 from appliance.language.times.tokenizer import Token, tokens
 
 
@@ -68,6 +68,8 @@ def _moment_of(reading: Reading) -> Moment | None:
         or reading.window
         or reading.shift
         or reading.start
+        or reading.end
+        or reading.lasting
         or reading.minute is not None
     ):
         return None

@@ -15,6 +15,7 @@ from appliance.language.times.clock_times import Time, Unread
 from appliance.language.times.patterns import Match
 
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
+DAY = timedelta(days=1)
 LATE_H = 9  # from then on a Saturday's "this weekend" is Sunday
 WORKDAYS, WEEKEND = frozenset({1, 2, 3, 4, 5}), frozenset({0, 6})
 
@@ -39,6 +40,8 @@ class Reading:
     month: datetime | None = None  # the first day of a month of a year
     week: datetime | None = None  # the Monday of a week
     start: datetime | None = None  # the first day of what repeats
+    end: datetime | None = None  # and its last moment
+    lasting: tuple[float, int] | None = None  # or so many seconds and months from its first time on
     minute: int | None = None  # past every hour
     part: str = ""  # of the day, which also says what "at 7" means
     is_repeated: bool = False

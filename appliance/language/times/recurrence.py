@@ -3,7 +3,8 @@
 A rule is a kind, a text and a time zone. `cron` is one or more lines of five fields, joined by " ; "; `interval` so
 many seconds; `once` a moment as ISO 8601, with `COUNTED` behind it when it was counted from the clock, as "in 20 minutes"
 is; `cadence` a calendar step from a first local time, with a delay that was drawn once; `text` is nobody's rule: it has to
-be judged. A rule with a `condition` names moments at which that is judged.
+be judged. A rule with a `condition` names moments at which that is judged. What repeats may end: `UNTIL` and its last moment
+stand behind the text then.
 Summer time is cron's as Debian has it: a fixed time that a spring night leaves out happens right after the gap, and one
 that an autumn night has twice happens the first time; what repeats within the hour goes on through both.
 Intervals count real seconds. Times are milliseconds since 1970.
@@ -37,6 +38,13 @@ CADENCE = re.compile(
 )
 ISO_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?[+-]\d{2}:\d{2}(?: counted)?")
 COUNTED = " counted"
+UNTIL = " until "
+REPEATED = ("cron", "interval", "cadence")
+MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
+MACROS |= {"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
+FIELD = r"(?:[\d*/,#LW-]+|[A-Z]{3}(?:[-,][A-Z]{3})*)"
+# Five fields of cron, stars with too many or too few, or a name such as @daily.
+WORDLESS = re.compile(rf"^(?=.*[\d*]){FIELD}(?: {FIELD}){{4}}$|(?:^|\s)(?:\*|\*/\d+)(?:\s|$)|^@[A-Z]", re.IGNORECASE)
 BETWEEN = " ; "  # lines of one cron rule
 MAX_LINES = 24
 MAX_INTERVAL_S = 10 * 366 * 86_400
@@ -63,6 +71,17 @@ class Rule(Struct, frozen=True):
         return self.kind == "once" and self.spec.endswith(COUNTED)
 
     @property
+    def base(self) -> str:
+        """Its text without its end."""
+        return self.spec.partition(UNTIL)[0] if self.kind in REPEATED else self.spec
+
+    @property
+    def end_ms(self) -> int | None:
+        """The last moment at which it may be due; None where it has no end."""
+        end = self.spec.partition(UNTIL)[2] if self.kind in REPEATED else ""
+        return int(datetime.fromisoformat(end).timestamp() * 1000) if end else None
+
+    @property
     def fingerprint(self) -> str:
         """What its moments follow from."""
         return f"{self.kind}|{self.spec}|{self.zone}"
@@ -72,8 +91,8 @@ class Rule(Struct, frozen=True):
 
 
 def cron(spec: str, zone: str = LOCAL) -> Rule:
-    """A rule of one or more cron lines; BadInput for one that cannot be read, or that never happens."""
-    lines = [" ".join(line.upper().split()) for line in spec.split(";")]
+    """A rule of one or more cron lines, or of `@daily`; BadInput for one that cannot be read, or that never happens."""
+    lines = [" ".join(line.upper().split()) for line in MACROS.get(spec.lower(), spec).split(";")]
     for line in lines:
         if len(line.split(" ")) != 5:
             raise BadInput(f"{line!r} is no cron line of five fields", hint=f"use {FORMS}")
@@ -109,6 +128,12 @@ def cadence(step: str, first_ms: int, jitter_s: int = 0, zone: str = LOCAL) -> R
     return rule
 
 
+def ending(rule: Rule, end_ms: int) -> Rule:
+    """A rule that repeats until a moment and not after it."""
+    assert rule.kind in REPEATED
+    return replace(rule, spec=f"{rule.base}{UNTIL}{datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec='seconds')}")
+
+
 def simple(text: str, zone: str = LOCAL) -> Rule:
     """A rule written as cron's five fields or as `every N`, and nothing else."""
     words = text.split()
@@ -128,6 +153,7 @@ def written(rule: Rule) -> str:
 def read_written(line: str, zone: str = LOCAL) -> Rule | None:
     """The rule that `written` wrote; None for any other text."""
     spec, _, condition = line.partition(" | ")
+    spec, _, end = spec.partition(UNTIL)
     made: Rule | None = None
     if ISO_MOMENT.fullmatch(spec):
         made = replace(make_rule("once", spec), zone=timezones.require(zone))
@@ -138,7 +164,9 @@ def read_written(line: str, zone: str = LOCAL) -> Rule | None:
             made = simple(spec, zone)
         except BadInput:
             return None
-    return replace(made, condition=condition.strip())
+    if end and (made.kind not in REPEATED or not ISO_MOMENT.fullmatch(end)):
+        return None
+    return replace(made, spec=f"{made.spec}{UNTIL}{end}" if end else made.spec, condition=condition.strip())
 
 
 def text(said: str, zone: str = LOCAL) -> Rule:
@@ -153,13 +181,14 @@ def make_rule(kind: str, spec: str, zone: str = LOCAL, condition: str = "") -> R
         if rule is None:
             raise ValueError(f"kind {kind!r}")
         if kind == "cron":
-            rule = replace(cron(spec), zone=zone, condition=condition)
+            rule = replace(rule, spec=cron(rule.base).spec + spec[len(rule.base) :])
         elif kind == "interval":
-            interval(int(spec))
+            interval(int(rule.base))
         elif kind == "once":
             at(rule)
         elif kind == "cadence":
-            _parse_cadence(spec)
+            _parse_cadence(rule.base)
+        _ = rule.end_ms
     except ValueError as error:
         raise BadInput(f"{kind} rule {spec!r}: {error}", hint=f"kinds are {', '.join(get_args(Kind))}") from None
     return rule
@@ -179,22 +208,27 @@ def after(rule: Rule, at_ms: int) -> int | None:
     BadInput for a rule that makes no sense, which only one that was changed behind our back does.
     """
     try:
-        return _next_after(rule, at_ms)
+        return within(rule, _next_after(rule, at_ms))
     except (CronSimError, ValueError) as error:
         raise BadInput(f"{rule.kind} rule {rule.spec!r} makes no sense: {error}", hint="give the schedule another time") from None
+
+
+def within(rule: Rule, at_ms: int | None) -> int | None:
+    """A moment of a rule; None behind its end."""
+    return None if at_ms is None or (rule.end_ms is not None and at_ms > rule.end_ms) else at_ms
 
 
 def _next_after(rule: Rule, at_ms: int) -> int | None:
     if rule.kind == "text":
         return None
     if rule.kind == "interval":
-        return at_ms + int(rule.spec) * 1000
+        return at_ms + int(rule.base) * 1000
     if rule.kind == "once":
         return moment if (moment := at(rule)) > at_ms else None
     zone = timezones.find(rule.zone)
     if rule.kind == "cadence":
-        return _after_cadence(rule.spec, at_ms, zone)
-    found = [_after_line(line, at_ms, zone) for line in rule.spec.split(BETWEEN)]
+        return _after_cadence(rule.base, at_ms, zone)
+    found = [_after_line(line, at_ms, zone) for line in rule.base.split(BETWEEN)]
     return min((moment for moment in found if moment is not None), default=None)
 
 

@@ -17,16 +17,26 @@ MONTHS = {"month": 1, "quarter": 3, "year": 12}
 SPOKEN_MINUTES = (5, 10, 20, 25)  # "ten to eight", not "nine to five"
 FULL_MINUTES = (15, 20, 25, 30, 35, 40, 45, 50, 55)  # "six thirty"
 CLOCK_MARKS = frozenset({"at", "around", "by", "comma", "day", "ask", "weekday"})
+REPEATING = frozenset({"every", "every_part", "adverb", "weekdays", "workdays", "weekends", "parts"})
 Kinds = Mapping[str, Any]
 Reduction = tuple[str, Callable[[Match], Kinds]]
 
 
 def reduced(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with times, lengths and dates as one token each."""
+    """The tokens with times, lengths and dates as one token each.
+
+    Beside what repeats a word that may mean either says until when it does, and not by when: "bis Freitag jeden Morgen".
+    """
     found = list(tokens)
     for level in LEVELS:
         found = _reduce(found, level)
+    if any(REPEATING & token.kinds.keys() for token in found):
+        return [_without(token, "by") if {"by", "until"} <= token.kinds.keys() else token for token in found]
     return found
+
+
+def _without(token: Token, kind: str) -> Token:
+    return Token(token.start, token.end, {name: value for name, value in token.kinds.items() if name != kind})
 
 
 def _reduce(tokens: list[Token], level: Sequence[Reduction]) -> list[Token]:

@@ -5,7 +5,7 @@ what no rule says, is `Unread`; a moment that has passed is `BadInput`. Knows no
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from appliance.errors import BadInput
 from appliance.language.times import clock_times, recurrence, timezones
@@ -26,6 +26,8 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
         raise BadInput(
             "it may be at several times, of which only one can be", hint="say one of them, or every Monday and Friday at 9"
         )
+    if reading.end is not None or reading.lasting is not None:
+        return _ended(reading, zone, is_frequency)
     if reading.shift is not None or (reading.is_once and (reading.is_repeated or reading.step)):
         raise Unread
     is_frequency = is_frequency and not reading.is_once
@@ -57,13 +59,41 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
     return _from_start(_repeated_rule(reading, zone), reading, zone)
 
 
+def _ended(reading: Reading, zone: str, is_frequency: bool) -> Rule:
+    """A rule with its end; a bare time, or a day of the week, comes again and again until then."""
+    end, lasting = reading.end, reading.lasting
+    has_date = reading.length is not None or reading.date or reading.dates or reading.months or reading.month or reading.week
+    reading = replace(reading, end=None, lasting=None, is_repeated=reading.is_repeated or not has_date)
+    rule = build(reading, zone, is_frequency)
+    if rule.kind not in recurrence.REPEATED:
+        raise Unread
+    place = timezones.find(zone)
+    first = recurrence.after(rule, _ms_of(reading.now, place))
+    if lasting is not None and first is not None:
+        seconds, months = lasting
+        end = reading.now + timedelta(seconds=seconds)
+        if months or seconds % 86_400 == 0:  # whole days, the first of them that of the first time
+            day = datetime.fromtimestamp(first / 1000, place).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
+            end = moved(day, seconds - 1, months)
+    assert end is not None
+    made = recurrence.ending(rule, _ms_of(end, place))
+    times = recurrence.upcoming(made, _ms_of(reading.now, place), 2)
+    if not times or (lasting is not None and len(times) < 2):
+        raise Unread  # "for 20 minutes" says how long something takes
+    return made
+
+
+def _ms_of(local: datetime, place: tzinfo) -> int:
+    return int(local.replace(tzinfo=place).timestamp() * 1000)
+
+
 def _from_start(rule: Rule, reading: Reading, zone: str) -> Rule:
     """The rule as it is where it begins no earlier than it was said to; else steps from the first day that fits."""
     if reading.start is None:
         return rule
     place = timezones.find(zone)
     day = reading.start.replace(hour=0, minute=0, second=0, microsecond=0)
-    start_ms, now_ms = (int(moment.replace(tzinfo=place).timestamp() * 1000) for moment in (day, reading.now))
+    start_ms, now_ms = _ms_of(day, place), _ms_of(reading.now, place)
     first = recurrence.after(rule, now_ms) if rule.kind in ("cron", "cadence") else None
     if first is None:
         raise Unread

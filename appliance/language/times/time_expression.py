@@ -1,44 +1,37 @@
 """Where a time is read: a sentence of a person, and what it says about when, as a rule, a day or a change of one.
 
-The words come from the lexicon of a language, the tokens from `tokenizer` and `reductions`, what runs of them mean from
-`grammar`, and the rule from `rules`. A text is a rule only when every word of it was understood; in a sentence the rest is what it
-is about. No word that speaks of time may be left there: then, as where words contradict each other, or where something would
-have to be guessed, it is `BadInput` with what was not understood. What follows "unless" and the like stays a condition, which a
-model judges, if it does not only take days or months away. Pure: the present moment is an argument.
+In a sentence the rest is what it is about. No word that speaks of time may be left there: then, as where words contradict each
+other, or where something would have to be guessed, it is `BadInput` with what was not understood. What a text means that is all
+about time is for `frequencies`. Pure: the present moment is an argument.
 """
 
-import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace as replace_dataclass
-from datetime import datetime
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language.times import clock_times, grammar, misspelled, recurrence, rules, timezones
+from appliance.language.times import grammar, rules, timezones
 from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times.frequencies import (
+    LATER,
+    compile_condition,
+    compile_tokens,
+    mended,
+    parse_tokens,
+    require_ahead,
+    require_possible,
+)
 from appliance.language.times.lexicon import Lexicon
-from appliance.language.times.patterns import Encoded
 from appliance.language.times.readings import Reading
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Token, tokens
 
-CRON = re.compile(r"(?=.*[\d*])(?:[\d*/,#LW-]+|[A-Z]{3}(?:[-,][A-Z]{3})*)(?: (?:[\d*/,#LW-]+|[A-Z]{3}(?:[-,][A-Z]{3})*)){4}", re.I)
-STARS = re.compile(r"(?:^|\s)(?:\*|\*/\d+)(?:\s|$)")  # of cron, with too many fields or too few
-MACROS = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
-MACROS |= {"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
-MAX_CHARS = 500
 MAX_TOKENS = 200  # of a sentence that may be about time: each is looked at with all behind it
 MAX_MENDED = 100  # words of a sentence whose spelling is looked at
 MAX_SHOWN = 100  # characters of what was not understood
-MAX_CUTS = 12  # places at which a text may be two
-LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-EXAMPLES = "say when, such as: every weekday at 7am, in 20 minutes"
-LATER = "say when it is to be, such as: tomorrow at noon, every Monday at 9"
-CONDITIONS = ("condition", "except", "only", "until")
 # Words beside which a time belongs to something else: "a gift for Monday", "the day before Easter".
 BESIDE = frozenset({"for", "before", "after", "until", "between", "except", "condition", "start", "only", "from", "or"})
 # Kinds of which none may be left in the text of a reminder, unless the word may be another one as well.
@@ -66,209 +59,6 @@ class TimeExpression(Struct, frozen=True):
     clock: tuple[int, int] = (0, 0)  # and the time of day of it
 
 
-# -- whole texts --------------------------------------------------------------------------------------
-
-
-def read(said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_frequency: bool = True) -> Rule:
-    """What a text means: a rule, a rule with a condition, or, where it asks for that, a `text` that is judged as a whole.
-
-    A bare time such as "at 7am" is every day for a frequency, and the next time otherwise. BadInput for a moment that has
-    passed, and for what is no time, with what may have been meant.
-    """
-    said = " ".join(said.split())
-    if not said:
-        raise BadInput("a schedule needs a time", hint="say when, such as: every weekday at 7am")
-    if len(said) > MAX_CHARS:
-        raise BadInput(f"a time of {len(said)} characters", hint=f"say it in at most {MAX_CHARS}")
-    zone = timezones.require(zone)
-    if said.lower() in MACROS:
-        return recurrence.cron(MACROS[said.lower()], zone)
-    try:
-        return recurrence.simple(said, zone)
-    except BadInput:
-        if CRON.fullmatch(said) or STARS.search(said) or re.match("@[A-Za-z]", said):  # no words that a model could judge
-            raise
-    found = tokens(said, lexicon)
-    if "judged" in found[0].kinds and len(found) > 1:
-        return recurrence.text(said[found[0].end :].lstrip(" ,:"), zone)
-    found = without_stop(reduced(found))
-    if (rule := _compile(found, said, now_ms, zone, is_frequency)) is not None:
-        return rule
-    _require_possible(found, said)
-    _require_ahead(found, said)
-    if (rule := _compile_condition(found, said, now_ms, zone, is_frequency)) is not None:
-        return rule
-    meant = misspelled.mended(said, lexicon)
-    if meant != said and _is_rule(meant, lexicon, now_ms, zone, is_frequency):
-        raise BadInput(f"{said!r} is no time that is known", hint=f"did you mean: {meant}")
-    if all(grammar.is_glue(token) or "number" in token.kinds or "every" in token.kinds for token in found):
-        raise BadInput(f"{said!r} names no time", hint=f"{EXAMPLES}, 24 December at 6pm")
-    judged = f"; or have a model judge it: judged: {said}" if is_frequency else ""
-    raise BadInput(f"no rule says when {said!r} is", hint=f"{EXAMPLES}, tomorrow at noon{judged}")
-
-
-def _is_rule(said: str, lexicon: Lexicon, now_ms: int, zone: str, is_frequency: bool) -> bool:
-    """Whether a text is a rule, if only one whose moment has passed."""
-    found = without_stop(reduced(tokens(said, lexicon)))
-    try:
-        known = _compile(found, said, now_ms, zone, is_frequency)
-        return known is not None or _compile_condition(found, said, now_ms, zone, is_frequency) is not None
-    except BadInput:
-        return True
-
-
-def without_stop(found: list[Token]) -> list[Token]:
-    while found and ("stop" in found[-1].kinds or "comma" in found[-1].kinds):
-        found = found[:-1]
-    while found and "comma" in found[0].kinds:
-        found = found[1:]
-    return found
-
-
-def _compile(found: Sequence[Token], said: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
-    """The rule that tokens are, all of them; None when they are none."""
-    try:
-        return _compile_plain(found, now_ms, zone, is_frequency) or _compile_halves(found, now_ms, zone, is_frequency)
-    except (ValueError, OverflowError):
-        raise BadInput(f"{said!r} is too far away", hint="say an earlier time") from None
-
-
-def _compile_plain(found: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
-    try:
-        reading, zone = _parsed(found, now_ms, zone)
-        return rules.build(reading, zone, is_frequency)
-    except Unread:
-        return None
-
-
-def _parsed(found: Sequence[Token], now_ms: int, zone: str) -> tuple[Reading, str]:
-    """What the tokens say at that moment, in the zone that they name, and that zone."""
-    named = next((str(token.kinds["zone"]) for token in found if "zone" in token.kinds), zone)
-    if not timezones.is_known(named):
-        raise Unread
-    now, here = (datetime.fromtimestamp(now_ms / 1000, timezones.find(name)).replace(tzinfo=None) for name in (named, zone))
-    reading = grammar.parse(found, now)
-    if reading.is_today and now.date() != here.date():
-        raise Unread  # whose today?
-    return reading, named
-
-
-def _compile_halves(found: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
-    """Weekdays at 8 and weekends at 10: rules in one, each with times of its own, which all are said in the same order."""
-    made: list[tuple[Rule, str]] = []
-    end = len(found)
-    joints = [at for at in range(1, len(found) - 1) if {"and", "comma"} & found[at].kinds.keys()][:MAX_CUTS]
-    for cut in reversed(joints):
-        half = _compile_half(found[cut + 1 : end], now_ms, zone, True)
-        if half is not None and all(half[1] == order for _, order in made):
-            made, end = [half, *made], cut
-    first = _compile_half(found[:end], now_ms, zone, is_frequency) if made else None
-    if first is None or any(rule.zone != first[0].zone or order != first[1] for rule, order in made):
-        return None
-    try:
-        return recurrence.cron(recurrence.BETWEEN.join(rule.spec for rule, _ in [first, *made]), first[0].zone)
-    except BadInput:
-        return None
-
-
-def _compile_half(found: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule, str] | None:
-    """One of several rules, and the order of its words; None for what names no time of day."""
-    if found and "number" in found[0].kinds:
-        found = [Token(found[0].start, found[0].start, {"at": ""}), *found]
-    try:
-        reading, zone = _parsed(found, now_ms, zone)
-        rule = rules.build(reading, zone, is_frequency)
-    except (Unread, BadInput, ValueError, OverflowError):
-        return None
-    return (rule, reading.order) if rule.kind == "cron" and "T" in reading.order else None
-
-
-def _compile_condition(found: Sequence[Token], said: str, now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
-    """A rule with a condition, which a model judges at its times; or without the days that it takes away."""
-    kinds = CONDITIONS if is_frequency else ("condition", "except", "only")
-    cut = next((at for at, token in enumerate(found) if at and kinds & token.kinds.keys()), None)
-    if cut is None or (head := _compile_plain(without_stop(list(found[:cut])), now_ms, zone, is_frequency)) is None:
-        return None
-    if (narrowed := _compile_narrowed(found[:cut], found[cut:], now_ms, zone, is_frequency)) is not None:
-        return narrowed
-    has_clock = any("time" in token.kinds for token in found[cut:])
-    if has_clock or head.kind not in ("cron", "cadence", "interval") or (not is_frequency and "condition" not in found[cut].kinds):
-        return None
-    return replace(head, condition=said)
-
-
-def _compile_narrowed(head: Sequence[Token], tail: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
-    """The rule without the days, months or hours that its tail takes away; None when that is not all the tail says."""
-    is_only = "only" in tail[0].kinds and "except" not in tail[0].kinds
-    if "except" not in tail[0].kinds and not is_only:
-        return None
-    try:
-        kept, zone = _parsed(without_stop(list(head)), now_ms, zone)
-        less, _ = _parsed([token for token in tail[1:] if "for" not in token.kinds], now_ms, zone)
-        if not kept.times and not kept.part:  # every day except Sunday at 8pm
-            kept.times, kept.part, less.times, less.part = less.times, less.part, [], ""
-        is_stepped = kept.step is not None and kept.step != (1, "day") and kept.step[1] not in ("minute", "hour")
-        is_odd = is_stepped or kept.ordinals or kept.dates or kept.date
-        plain = replace_dataclass(less, days=set(), months=set(), step=None, is_repeated=False)
-        if plain != Reading(less.now) or is_odd or (less.step not in (None, (1, "year"))):
-            return None
-        days, months = kept.days or set(range(7)), kept.months or set(range(1, 13))
-        if less.days:
-            kept.days = days & less.days if is_only else days - less.days
-        if less.months:
-            kept.months = months & less.months if is_only else months - less.months
-        kept.is_repeated = True
-        if not (less.days or less.months) or (less.days and not kept.days) or (less.months and not kept.months):
-            return None
-        return rules.build(kept, zone, is_frequency)
-    except (Unread, ValueError, OverflowError):
-        return None
-
-
-def _require_possible(found: Sequence[Token], said: str) -> None:
-    """BadInput for a time or a day which no clock and no calendar has."""
-    for at, token in enumerate(found):
-        end = token.end
-        is_wrong = False
-        if "clock" in token.kinds:
-            is_wrong = not clock_times.is_possible(token.kinds["clock"])
-        elif "date" in token.kinds:
-            _, month, day = token.kinds["date"]
-            is_wrong = not 1 <= month <= 12 or not 1 <= day <= LONGEST_MONTHS[month - 1]
-        elif "number" in token.kinds and at + 1 < len(found) and "ampm" in found[at + 1].kinds:
-            is_wrong, end = token.kinds["number"] > 12, found[at + 1].end
-        if is_wrong:
-            wrong = said[token.start : end].lower()
-            raise BadInput(f"there is no {wrong}", hint="say a time such as 7:30 or 5pm, and a day that the calendar has")
-
-
-def _require_ahead(found: Sequence[Token], said: str) -> None:
-    """BadInput for tokens that say when it was, or count backwards."""
-    for at, token in enumerate(found):
-        following = found[at + 1].kinds if at + 1 < len(found) else {}
-        if ({"dash", "minus"} & token.kinds.keys() and "length" in following and "glued" not in token.kinds) or (
-            "length" in token.kinds and token.kinds["length"] == (0, 0)
-        ):
-            end = found[at + 1].end if "length" not in token.kinds else token.end
-            raise BadInput(
-                f"{said[token.start : end]!r} is no time to come", hint="say how often, or in how long, such as: every 5 minutes"
-            )
-    for one in grammar.fragments(found):
-        reading = Reading(datetime(2024, 1, 1, 12))
-        try:
-            match = Encoded(found).match(one.production.pattern, one.start)
-            assert match is not None
-            one.production.handler(reading, match)
-        except (Unread, BadInput, ValueError, OverflowError):
-            continue
-        is_owned = said[found[one.end - 1].end :].startswith(("'", "’"))
-        if reading.is_past and not is_owned:
-            raise BadInput(f"{said[found[one.start].start : found[one.end - 1].end]} has passed", hint=LATER)
-
-
-# -- sentences ------------------------------------------------------------------------------------------
-
-
 def split(
     said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_ahead: bool = False, is_early: bool = False
 ) -> TimeExpression:
@@ -291,7 +81,7 @@ def split(
 
 def _require_spelled(said: str, when: str, lexicon: Lexicon, now_ms: int, zone: str) -> None:
     """BadInput for a sentence that would name a longer time if it were spelled rightly."""
-    meant = misspelled.mended(said, lexicon) if len(said.split()) <= MAX_MENDED else said
+    meant = mended(said, lexicon) if len(said.split()) <= MAX_MENDED else said
     if meant == said:
         return
     try:
@@ -300,6 +90,12 @@ def _require_spelled(said: str, when: str, lexicon: Lexicon, now_ms: int, zone: 
         return
     if len(other.when.split()) > len(when.split()):
         raise BadInput(f"{said[:MAX_SHOWN]!r} says no time that is known", hint=f"did you mean: {other.text} {other.when}".rstrip())
+
+
+def _joined(runs: Sequence[Sequence[Token]]) -> list[Token]:
+    """Runs of tokens as one, with a gap between each two."""
+    gap = Token(0, 0, {"gap": ""})
+    return [token for number, run in enumerate(runs) for token in ([gap] if number else []) + list(run)]
 
 
 class _Sentence:
@@ -314,13 +110,14 @@ class _Sentence:
         self._default = ""  # what an alarm is for, where nothing is said
         self._gone: set[int] = set()  # tokens that ask for the reminder
         self._when: list[tuple[int, int]] = []  # runs of tokens that say when
+        self._spans: set[int] = set()  # tokens that say how long something takes
 
     def expression(self) -> TimeExpression:
         self._read_asking()
         self._find_runs()
         if not self._when:
             text = self._text()
-            _require_ahead(self._tokens, self._said)
+            require_ahead(self._tokens, self._said)
             return TimeExpression(text or self._default)
         if (reading := self._shift()) is not None:
             ((hour, minute),) = rules.named_times(reading)
@@ -336,7 +133,7 @@ class _Sentence:
     def _shift(self) -> Reading | None:
         """What the sentence says to be so long before or after something that it does not name."""
         try:
-            reading, _ = _parsed([token for a, b in self._when for token in self._tokens[a:b]], self._now_ms, self._zone)
+            reading, _ = parse_tokens([token for a, b in self._when for token in self._tokens[a:b]], self._now_ms, self._zone)
         except (Unread, BadInput, ValueError, OverflowError):
             return None
         plain = replace_dataclass(reading, shift=None, times=[], part="")
@@ -359,7 +156,7 @@ class _Sentence:
                     self._is_early = kind != "timer"
                     self._say_at(at + 1)
                 return
-            if not (grammar.is_glue(token) or kinds.keys() & WHEN):
+            if not (grammar.is_glue(token) or kinds.keys() & (WHEN | {"for", "until"})):
                 return
 
     def _say_at(self, at: int) -> None:
@@ -385,11 +182,37 @@ class _Sentence:
             if one.is_weak and not any(self._is_joined(b, one.start) for _, b in taken) and not self._is_before_strong(one, found):
                 continue
             taken.append((one.start, one.end))
+        self._add_end(found, taken)
         for a, b in sorted(taken):
-            if self._when and self._is_joined(self._when[-1][1], a):
+            if self._when and self._is_joined(self._when[-1][1], a) and self._gone.isdisjoint(range(self._when[-1][1], a)):
                 self._when[-1] = (self._when[-1][0], b)
             else:
                 self._when.append((a, b))
+
+    def _add_end(self, found: Sequence[grammar.Fragment], taken: list[tuple[int, int]]) -> None:
+        """When what repeats ends, said apart from the rest: "every day at 8 to take the pills until Christmas".
+
+        What would end before its second time says how long something takes: it stays in the text.
+        """
+        runs = [list(self._tokens[a:b]) for a, b in sorted(taken)]
+        if not runs or (known := self._compile_runs(runs)) is None or known.kind == "once":
+            return
+        for one in found:
+            sides = (range(one.start), range(one.end, len(self._tokens)))
+            is_outer = any(all(at in self._gone or grammar.is_glue(self._tokens[at]) for at in side) for side in sides)
+            if one.production.handler not in grammar.ENDS or (one.start, one.end) in taken or not is_outer:
+                continue
+            if self._compile_runs([*runs, list(self._tokens[one.start : one.end])]) is not None:
+                taken.append((one.start, one.end))
+            elif "length" in self._tokens[one.end - 1].kinds:
+                self._spans.add(one.end - 1)
+
+    def _compile_runs(self, runs: Sequence[Sequence[Token]]) -> Rule | None:
+        """The rule of runs of tokens; None for none, and for one that has passed."""
+        try:
+            return compile_tokens(_joined(runs), self._said, self._now_ms, self._zone, False)
+        except BadInput:
+            return None
 
     def _read_bare(self) -> None:
         """A bare hour or length of time where one is asked for: "set a timer for 10 minutes", "wake me at 6"."""
@@ -435,16 +258,15 @@ class _Sentence:
         if (condition := self._condition()) is not None:
             return self._conditional(*condition)
         runs = [list(self._tokens[a:b]) for a, b in self._when]
-        gap = Token(0, 0, {"gap": ""})
-        joined = [token for number, run in enumerate(runs) for token in ([gap] if number else []) + run]
-        _require_possible(joined, self._said)
+        joined = _joined(runs)
+        require_possible(joined, self._said)
         kinds = [self._said_by(run) for run in runs]
         if any(sum(letter in one for one in kinds) > 1 for letter in "TD"):
             words = ", ".join(self._said[run[0].start : run[-1].end] for run in runs)[:MAX_SHOWN]
             raise BadInput(f"several times are named: {words}", hint="say one reminder at a time")
-        rule = _compile(joined, self._said, self._now_ms, self._zone, False)
+        rule = compile_tokens(joined, self._said, self._now_ms, self._zone, False)
         if rule is None:
-            _require_ahead(joined, self._said)
+            require_ahead(joined, self._said)
             words = " ".join(self._said[run[0].start : run[-1].end] for run in runs)[:MAX_SHOWN]
             raise BadInput(f"{words!r} is no time that is understood", hint=LATER)
         return rule
@@ -452,7 +274,7 @@ class _Sentence:
     def _said_by(self, run: Sequence[Token]) -> str:
         """Whether tokens name a time of day (T), a day (D), or both."""
         try:
-            reading, _ = _parsed(run, self._now_ms, self._zone)
+            reading, _ = parse_tokens(run, self._now_ms, self._zone)
         except (Unread, BadInput, ValueError, OverflowError):
             return "TD"
         days = reading.days or reading.dates or reading.ordinals or reading.date or reading.month or reading.week
@@ -486,7 +308,7 @@ class _Sentence:
         kept = [one for at, one in enumerate(self._when) if at <= number or one[0] >= last]
         head = [token for a, b in kept for token in self._tokens[a:b]]
         said = self._said[self._tokens[kept[0][0]].start : self._tokens[max(last, kept[-1][1]) - 1].end]
-        rule = _compile_condition([*head, *self._tokens[start:last]], said, self._now_ms, self._zone, False)
+        rule = compile_condition([*head, *self._tokens[start:last]], said, self._now_ms, self._zone, False)
         if rule is None:
             raise BadInput(f"{said[:MAX_SHOWN]!r} is no time that is understood", hint=LATER)
         kept[number] = (kept[number][0], last)
@@ -504,7 +326,7 @@ class _Sentence:
     def _require_understood(self, rule: Rule) -> None:
         """BadInput where the text still speaks of time, or where what repeats would end."""
         rest = list(self._rest())
-        has_hour = any("T" in self._said_by(self._tokens[a:b]) for a, b in self._when)
+        has_hour, is_regular = any("T" in self._said_by(self._tokens[a:b]) for a, b in self._when), rule.kind != "once"
         for at in rest:
             token, behind = self._tokens[at], self._tokens[at + 1].kinds if at + 1 in rest else {}
             kinds: Set[str] = token.kinds.keys()
@@ -518,9 +340,10 @@ class _Sentence:
                 BEFORE_NUMBERS & kinds and "link" not in kinds and "number" in behind and "length" not in behind,
                 "next" in kinds and "unit" in behind or "of_time" in kinds,
                 not has_hour and PARTS & kinds and self._is_behind(at, AT),
-                rule.kind != "once" and "length" in kinds and ("long" in behind or self._is_behind(at, FOR)),
+                is_regular and "length" in kinds and at not in self._spans and ("long" in behind or self._is_behind(at, FOR)),
                 is_beside and ATTACHED & kinds and not {"unsure", "after", "before"} & kinds,
                 {"until", "start", "except"} & kinds and "link" not in kinds and self._stands_beside(at),
+                is_regular and is_sure and "until" in kinds and "link" not in kinds,
                 self._is_torn(at),
             )
             if any(signs):
@@ -556,7 +379,8 @@ class _Sentence:
         a, b = self._when[-1]
         if rule.kind == "once" or b >= len(self._tokens) or "on" not in self._tokens[b].kinds or b in self._gone:
             return
-        if self._said_by(self._tokens[a:b]) in ("", "T"):
+        is_daily = rule.kind == "interval" or rule.base.endswith(" * * *")
+        if not is_daily and self._said_by(self._tokens[a:b]) in ("", "T"):
             raise BadInput(f"on which day of the calendar is {self._said[self._tokens[b].start :][:MAX_SHOWN]!r}?", hint=LATER)
 
     def _text(self) -> str:

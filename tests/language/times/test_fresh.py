@@ -43,6 +43,10 @@ def test_a_sentence_is_understood_whole_or_asked_back(item: dict[str, object]) -
         return
     assert item.get("ask") != "only"
     moments = [datetime.fromtimestamp(ms / 1000, ZoneInfo(ZONE)) for ms in recurrence.upcoming(found.rule, NOW_MS)]
+    if "last" in item:
+        assert fits(
+            str(item["last"]), datetime.fromtimestamp(recurrence.upcoming(found.rule, NOW_MS, 99)[-1] / 1000, ZoneInfo(ZONE))
+        )
     wanted = item["at"]
     assert isinstance(wanted, list) and len(moments) >= len(wanted) and all(map(fits, wanted, moments))
     assert item.get("once", found.rule.kind == "once") == (found.rule.kind == "once")

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.errors import BadInput
 from appliance.language.languages import Languages
-from appliance.language.times import recurrence, time_expression, timezones
+from appliance.language.times import frequencies, recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.work import rules_in_words
 
@@ -213,7 +213,7 @@ PHRASES: tuple[tuple[str, ...], ...] = (
     ("end of the month", "once", "", "Mon 30.11. 09:00"),
     ("every weekday at 7am unless I'm on vacation", "cron&", "0 7 * * 1-5", "Mon 23.11. 07:00, Tue 24.11. 07:00"),
     ("every weekday at 7am except holidays", "cron&", "0 7 * * 1-5", "Mon 23.11. 07:00, Tue 24.11. 07:00"),
-    ("every Monday at 9 until March", "cron&", "0 9 * * 1", "Mon 23.11. 09:00, Mon 30.11. 09:00"),
+    ("every Monday at 9 until we move", "cron&", "0 9 * * 1", "Mon 23.11. 09:00, Mon 30.11. 09:00"),
     ("every day at 6pm if it rains", "cron&", "0 18 * * *", "Sun 22.11. 18:00, Mon 23.11. 18:00"),
     ("every morning at 8 when there is school", "cron&", "0 8 * * *", "Mon 23.11. 08:00, Tue 24.11. 08:00"),
     ("on Fridays at 4pm, but only if the report is done", "cron&", "0 16 * * 5", "Fri 27.11. 16:00, Fri 04.12. 16:00"),
@@ -310,7 +310,7 @@ UNRULED = (
 
 
 def read(said: str, now_ms: int = NOW, zone: str = ZONE, *, is_frequency: bool = True) -> Rule:
-    return time_expression.read(said, LEXICON, now_ms, zone, is_frequency=is_frequency)
+    return frequencies.read(said, LEXICON, now_ms, zone, is_frequency=is_frequency)
 
 
 def split(said: str, now_ms: int = NOW, zone: str = ZONE) -> tuple[str, str]:
@@ -572,6 +572,71 @@ def test_a_date_that_may_be_two_is_refused(said: str) -> None:
 
 def test_a_day_without_a_time_has_that_of_the_others() -> None:
     assert read("Mondays at 9 and Fridays", NOW, ZONE).spec == "0 9 * * 1,5"
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "words", "count"),
+    [
+        ("remind me every day at 8 for a week to take the pills", "take the pills", "at 08:00 every day, until Sun 2026-11-29", 7),
+        ("remind me every day at 11 to take the pills for a week", "take the pills", "at 11:00 every day, until Sat 2026-11-28", 7),
+        ("remind me every evening until 1 December to fast", "fast", "at 18:00 every day, until Tue 2026-12-01", 10),
+        ("for the next two days remind me every evening to fast", "fast", "at 18:00 every day, until Mon 2026-11-23", 2),
+        ("remind me every Monday at 9 to call until Christmas", "call", "at 09:00 on Mondays, until Fri 2026-12-25", 5),
+        ("remind me every Monday until next month to call", "call", "at 09:00 on Mondays, until Mon 2026-11-30", 2),
+        ("remind me at 8pm until Friday to feed the cat", "feed the cat", "at 20:00 every day, until Fri 2026-11-27", 6),
+        ("remind me on Mondays for two months to call Ada", "call Ada", "at 09:00 on Mondays, until Fri 2027-01-22", 9),
+        ("remind me every 2 days for a week to dust", "dust", "every 2 days at 09:00, until Sun 2026-11-29", 4),
+        ("remind me every hour for 3 hours to drink", "drink", "every hour, until Sun 2026-11-22 13:00", 3),
+        ("remind me every Monday to Wednesday at 9 to stretch", "stretch", "at 09:00 on Mondays, Tuesdays and Wednesdays", 12),
+        ("remind me every day at 8 to practise for 20 minutes", "practise for 20 minutes", "at 08:00 every day", 12),
+        ("remind me every day at 8 to go through the mail", "go through the mail", "at 08:00 every day", 12),
+    ],
+)
+def test_what_repeats_ends_when_it_is_said_to(said: str, text: str, words: str, count: int) -> None:
+    found = time_expression.split(said, LEXICON, NOW, ZONE)
+    assert found.rule is not None and found.text == text
+    assert rules_in_words.words(found.rule).replace(" (Europe/Berlin)", "") == words
+    assert len(recurrence.upcoming(found.rule, NOW, 12)) == count
+    assert recurrence.read_written(recurrence.written(found.rule), ZONE) == found.rule
+    assert recurrence.make_rule(found.rule.kind, found.rule.spec, ZONE) == found.rule
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "every day until my birthday",
+        "every day at 8 to water them until they are soaked",
+        "every 10 minutes until 6pm",
+        "tomorrow for a week",
+        "every Monday until Saturday last",
+        "every year until Friday",
+    ],
+)
+def test_an_end_that_is_not_understood_is_asked_back(said: str) -> None:
+    with pytest.raises(BadInput):
+        split(f"remind me {said} to nap", NOW, ZONE)
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "until"),
+    [
+        ("Erinnere mich eine Woche lang jeden Abend an die Tropfen", "die Tropfen", "2026-11-28"),
+        ("Erinnere mich jeden Tag um 12 bis Weihnachten an die Tabletten", "die Tabletten", "2026-12-25"),
+        ("Erinnere mich bis Freitag jeden Morgen an die Blumen", "die Blumen", "2026-11-27"),
+        ("Rappelle-moi tous les jours à midi pendant une semaine de marcher", "marcher", "2026-11-28"),
+        ("Rappelle-moi chaque soir jusqu'à Noël d'arroser le sapin", "arroser le sapin", "2026-12-25"),
+        ("Recuérdame cada noche hasta Navidad regar las plantas", "regar las plantas", "2026-12-25"),
+    ],
+)
+def test_an_end_is_read_in_each_language(said: str, text: str, until: str) -> None:
+    lexicon = Languages().detect(said)[0].lexicon
+    found = time_expression.split(said, lexicon, NOW, ZONE)
+    assert found.rule is not None and found.text == text
+    assert rules_in_words.words(found.rule).replace(" (Europe/Berlin)", "").endswith(f" every day, until {_day(until)}")
+
+
+def _day(date: str) -> str:
+    return datetime.fromisoformat(date).strftime("%a %Y-%m-%d")
 
 
 @pytest.mark.parametrize("said", ["every day at 9", "every Monday", "on Mondays", "0 9 * * *"])
