@@ -61,7 +61,7 @@ class Watch:
         self._before_bytes = _bytes_before(folder, disk_bytes, self._before) if folder else 0
         self._has_filled = False
         # Whether what fills it may have lain there before this call; not if there is room now.
-        self._may_be_old = self._before_bytes > disk_bytes
+        self._may_be_old = self._was_full = self._before_bytes > disk_bytes
 
     def complaint(self) -> str:
         """The limit that is passed now, in words, or ""."""
@@ -148,7 +148,7 @@ class Watch:
 
         A folder that was too full before, or too large to know what lay in it, is left as it is: it counts for the next call.
         """
-        if self._folder is None or self._before_bytes > self._disk_bytes or len(self._before) > _KNOWN_FILES:
+        if self._folder is None or self._was_full or len(self._before) > _KNOWN_FILES:
             return ""
         grown = self._free_bytes - _measure_free(self._folder)
         if not self._has_filled and self._before_bytes + grown <= self._disk_bytes:

@@ -56,9 +56,18 @@ def test_what_a_call_filled_its_folder_with_is_removed_however_quick_it_was(work
 
 
 def test_what_was_too_full_before_is_left_as_it_is(work: Path):
-    (work / "large").write_bytes(bytes(60 * MB))
-    done = python("open('/work/small', 'w').write('x')", work)
-    assert done.status == "completed" and (work / "small").exists() and (work / "large").stat().st_size == 60 * MB, done
+    """It may still work and delete; where it adds it is ended, and nothing is removed that nobody could look at before."""
+    for name in ("a", "b", "c"):
+        (work / name).mkdir()
+        with (work / name / "large").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 6 * MB)
+        (work / name / "mine.txt").write_text("kept")
+    waiting = "import os, time; time.sleep(1.5); "
+    done = python(waiting + "os.unlink('/work/a/large'); time.sleep(0.5)", work, disk_bytes=5 * MB)
+    assert done.status == "completed" and not (work / "a/large").exists(), done
+    done = python(waiting + "open('/work/new', 'wb').write(bytes(4 << 20)); time.sleep(30)", work, disk_bytes=5 * MB)
+    assert done.status == "failed" and "filled its folder" in done.error and "removed" not in done.error, done
+    assert sorted(path.name for path in work.rglob("*") if path.is_file()) == ["large", "large", *["mine.txt"] * 3, "new"]
 
 
 @pytest.mark.parametrize("what", ["os.pipe()", "select.epoll()"])
