@@ -507,10 +507,10 @@ class Hub:
             reach = {"blocked": web.block_hosts, "allowed": web.allow_hosts, "networks": web.private_networks}
             made |= {"url": keys.url, "headers": headers, "client": client, "reach": reach}
         else:
-            path, binds = server_config.binds(server, self._given.home.root)
+            words, binds = server_config.binds(server, self._given.home.root)
             environ = {name: self._resolve_value(value) for name, value in keys.env.items()}
             made |= {
-                "argv": [path, *keys.args],
+                "argv": [*words, *keys.args],
                 "folder": str(self._working_folder(server)),
                 "environ": environ,
                 "binds": [[str(bind.source), bind.inside, bind.is_writable] for bind in binds],

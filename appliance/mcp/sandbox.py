@@ -103,6 +103,16 @@ def program(text: str) -> str:
     return found
 
 
+def words_of(path: str) -> list[str]:
+    """What starts a program inside: one of a virtual environment that is seen elsewhere has the old place of its Python in it."""
+    inside = bubblewrap.place_of_program(path)
+    python = Path(path).with_name("python")
+    if inside == path or not (python.parent.parent / "pyvenv.cfg").is_file() or not python.exists():
+        return [inside]
+    with open(path, "rb") as file:
+        return [bubblewrap.place_of_program(str(python)), inside] if file.read(2) == b"#!" else [inside]
+
+
 def needed(path: str) -> list[Bind]:
     """What must be seen for a program to start: nothing for one of the system's, else what it was installed with.
 
@@ -123,9 +133,10 @@ def _python_binds(written: Path) -> list[Bind]:
     for line in written.read_text("utf-8", "replace").splitlines():
         if line.startswith(HOME_OF_PYTHON):
             home = Path(line.removeprefix(HOME_OF_PYTHON).strip())
-            return [] if str(home).startswith(("/usr/", "/bin")) else [_readable_bind(home.parent)]
+            place = home.parent  # at its own path, which is written in the environment
+            return [] if str(home).startswith(("/usr/", "/bin")) else [Bind(place.resolve(), str(place))]
     return []
 
 
 def _readable_bind(path: Path) -> Bind:
-    return Bind(path.resolve(), str(path))
+    return Bind(path.resolve(), bubblewrap.place_of_program(str(path)))

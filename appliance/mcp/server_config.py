@@ -160,8 +160,8 @@ def named(server: Server) -> list[str]:
     return sorted({value.removeprefix(PREFIX) for value in values if value.startswith(PREFIX)})
 
 
-def binds(server: Server, home: Path) -> tuple[str, list[Bind]]:
-    """The program of a server as a path, and what of this machine it sees; Refused for what holds the assistant's home."""
+def binds(server: Server, home: Path) -> tuple[list[str], list[Bind]]:
+    """The words that start a server's program, and what of this machine it sees; Refused for what holds the assistant's home."""
     path = sandbox.program(server.keys.command)
     named = [
         *(sandbox.bind(text) for text in server.keys.mounts),
@@ -171,7 +171,7 @@ def binds(server: Server, home: Path) -> tuple[str, list[Bind]]:
     for place in (*(bind.source for bind in named), *worked_in):
         _check_apart(place, home.resolve())
     inner: dict[str, Bind] = {bind.inside: bind for bind in (*sandbox.needed(path), *named)}
-    return path, list(inner.values())
+    return sandbox.words_of(path), list(inner.values())
 
 
 def _check_apart(place: Path, home: Path) -> None:

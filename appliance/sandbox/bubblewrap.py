@@ -21,6 +21,7 @@ from appliance.sandbox.landlock import Ceiling, Place
 BWRAP = "/usr/bin/bwrap"
 WORK = "/work"
 SCRIPTS = "/skills"  # scripts of skills, whose own folder no tool sees
+PROGRAMS = "/programs"  # what is installed below WORK on this machine: the sandbox has a folder of its own there
 PRODUCT = "owlbox"
 USER_ID = 1000  # inside; outside it is whoever runs this
 # Of bubblewrap's words, bytes stand for the number of a descriptor that yields them, a path for one that is open there.
@@ -149,14 +150,18 @@ def _check_bind(order: Order, bind: Bind) -> None:
     is_below_work = order.folder is not None and inside.startswith(f"{WORK}/")
     if order.folder is not None and is_below_work and bind.is_writable:  # only a folder of it that is mounted where it is
         is_below_work = order.is_writable and bind.source == order.folder / inside[len(WORK) + 1 :]
-    # Over the private one, and over /work where that is memory: a home may lie there, and what was installed in it.
-    private = ("/tmp/", f"{WORK}/") if order.folder is None else ("/tmp/",)
-    is_shown_in_private = inside.startswith(private) and bind.source == Path(inside) and not bind.is_writable
+    # Over the private one: a home may lie there, and what was installed in it.
+    is_shown_in_private = inside.startswith("/tmp/") and bind.source == Path(inside) and not bind.is_writable
     is_free = is_below_work or is_shown_in_private
     if inside == "/" or not is_free and any(inside == path or inside.startswith(f"{path}/") for path in _SYSTEM):
         raise BadInput(f"{inside} belongs to the sandbox itself", hint="bind below another folder, such as /project")
     if bind.is_writable and order.profile in ("files", "net"):
         raise BadInput(f"profile {order.profile} writes to {WORK} only, not to {inside}")
+
+
+def place_of_program(path: str) -> str:
+    """Where something installed on this machine is seen: at its own path, unless that would be made in the writable folder."""
+    return f"{PROGRAMS}{path}" if path.startswith(f"{WORK}/") else path
 
 
 def options(order: Order) -> list[Word]:

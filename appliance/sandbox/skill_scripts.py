@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from appliance.errors import TooLarge
 from appliance.policy import mounts, shell_parser
-from appliance.sandbox.bubblewrap import SCRIPTS, Bind
+from appliance.sandbox.bubblewrap import SCRIPTS, Bind, place_of_program
 
 MAX_SCRIPTS, MAX_SCRIPTS_BYTES = 100, 4 << 20  # of the skills that one command names
 SCRIPT = re.compile(rf"{SCRIPTS}/([A-Za-z0-9_][\w.-]{{0,63}})/scripts(?![\w.-])")
@@ -32,7 +32,7 @@ class SkillScripts(Struct, frozen=True):
 
     def binds(self) -> tuple[Bind, ...]:
         """The packages, at the path that is written in their programs."""
-        return (Bind(self.environment, str(self.environment), is_own=True),) if self.environment else ()
+        return (Bind(self.environment, place_of_program(str(self.environment)), is_own=True),) if self.environment else ()
 
 
 def find_skill_names(command: str) -> list[str]:
@@ -55,10 +55,10 @@ def find_only_skill(command: str) -> str:
 
 def environment_variables(found: Mapping[str, SkillScripts]) -> dict[str, str]:
     """What finds the packages of these skills."""
-    folders = [one.environment for one in found.values() if one.environment]
+    folders = [place_of_program(str(one.environment)) for one in found.values() if one.environment]
     if not folders:
         return {}
-    programs = [str(folder / part) for folder in folders for part in ("bin", "node_modules/.bin")]
+    programs = [f"{folder}/{part}" for folder in folders for part in ("bin", "node_modules/.bin")]
     return {"PATH": ":".join([*programs, USUAL_PATH]), "NODE_PATH": ":".join(f"{folder}/node_modules" for folder in folders)}
 
 

@@ -26,7 +26,7 @@ from appliance.records import Cancel
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
-from appliance.sandbox.bubblewrap import Limits, Order
+from appliance.sandbox.bubblewrap import Limits, Order, place_of_program
 from appliance.sandbox.launcher import Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts, environment_variables
 from appliance.skills.catalog import FoundSkill, Skills
@@ -165,6 +165,7 @@ class SkillEnvironments:
             self._run([PYTHON, "-I", "-m", "venv", "--without-pip", str(folder)], cancel, deadline_s)
             pip = [sys.executable, "-I", "-m", "pip", "--python", str(folder / "bin/python3"), "install", "--only-binary", ":all:"]
             self._run([*pip, "--no-input", "--disable-pip-version-check", "--no-cache-dir", "-q", "--", *names], cancel, deadline_s)
+            _name_python(folder)
         if names := [one.name for one in packages if one.source == "npm"]:
             npm = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
             self._run([*npm, "--", *names], cancel, deadline_s)
@@ -219,6 +220,14 @@ class SkillEnvironments:
             return PackageState(package.name, package.source, "installed")
         last = (done.error or (done.stderr or done.stdout).decode("utf-8", "replace")).strip()[-LAST_CHARS:]
         return PackageState(package.name, package.source, "missing", " ".join(last.split()) or f"exit code {done.exit_code}")
+
+
+def _name_python(folder: Path) -> None:
+    """Write into the programs of an environment where the sandbox sees their Python."""
+    inside = place_of_program(str(folder))
+    for program in (folder / "bin").iterdir() if inside != str(folder) else ():
+        if not program.is_symlink() and (data := program.read_bytes()).startswith(b"#!"):
+            program.write_bytes(data.replace(f"{folder}/bin/".encode(), f"{inside}/bin/".encode()))
 
 
 def _check_name(package: Package) -> None:

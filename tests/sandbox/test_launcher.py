@@ -687,10 +687,11 @@ def test_health_names_what_holds_here(sandbox: Sandbox):
 # -- parts ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_installed_below_work_is_seen_where_work_is_memory(tmp_path: Path):
-    envs = Path("/work/home/skill-envs")
-    bubblewrap.check(order("true", binds=(Bind(envs, str(envs)),)))
-    for bind in (Bind(envs, str(envs), True), Bind(tmp_path, str(envs))):
+def test_what_was_installed_below_work_is_shown_elsewhere(tmp_path: Path):
+    assert bubblewrap.place_of_program("/workshop/env") == "/workshop/env"
+    inside = bubblewrap.place_of_program("/work/home/skill-envs/1")
+    bubblewrap.check(order("true", binds=(Bind(Path("/work/home/skill-envs/1"), inside),)))
+    for bind in (Bind(tmp_path, "/work/home", True), Bind(tmp_path, "/work/home")):
         with pytest.raises(BadInput, match="belongs to the sandbox"):
             bubblewrap.check(order("true", binds=(bind,)))
 
