@@ -33,7 +33,13 @@ chunk_size = 4
 chunk_delay_s = 0.25
 [[turns]]
 match = "boiler manual"
-tool_calls = [{name = "use", arguments = {tool = "message", arguments = {file = "boiler manual"}}}]
+tool_calls = [{name = "delegate", arguments = {agent = "worker", task = "Send the person the boiler manual"}}]
+[[turns]]
+match = "boiler manual"
+tool_calls = [{name = "message", arguments = {file = "boiler manual"}}]
+[[turns]]
+match = "boiler manual"
+text = "Sent."
 [[turns]]
 match = "boiler manual"
 text = "It is on its way."
@@ -83,7 +89,8 @@ class Rig:
 
     def quiet(self) -> bool:
         """Whether nothing is answered and nothing waits to be sent."""
-        if self.core.inbox.busy():  # first: an answer that ends between the two looks is in the outbox by then
+        # First: an answer that ends between the looks is in the outbox by then; what is stored has perhaps not begun.
+        if self.core.runs.waiting() or self.core.inbox.busy():
             return False
         counts = self.core.outbox.counts()
         return not counts.get("waiting") and not counts.get("sending")
