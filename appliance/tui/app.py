@@ -313,7 +313,7 @@ class Face(FrameApp):
 
     def on_key(self, event: events.Key) -> None:
         """Digits go to a tab where nothing is typed."""
-        is_typing = isinstance(self.focused, TextArea | Input)
+        is_typing = not self.screen_stack or isinstance(self.focused, TextArea | Input)  # no screen: it is closing
         if not is_typing and event.key.isdecimal() and 1 <= int(event.key) <= len(PANELS):
             self.action_panel(PANELS[int(event.key) - 1].LABEL.lower())
             event.stop()

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from appliance.tui.choice_list import Rows
+from appliance.tui.dialog import Dialog
 from appliance.tui.shown_text import Row, Shown
 
 KEYS = "Enter goes on there, f forks there, Esc closes"
@@ -44,7 +44,7 @@ class Said:
     text: str
 
 
-class Tree(ModalScreen[Choice | None]):
+class Tree(Dialog[Choice | None]):
     """Closes with a choice, or with nothing."""
 
     DEFAULT_CSS = """

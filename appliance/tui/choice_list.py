@@ -1,6 +1,9 @@
 """A list to choose from, for keyboard and mouse."""
 
+from contextlib import suppress
+
 from textual import events
+from textual._widget_navigation import Direction
 from textual.binding import Binding
 from textual.widgets import OptionList
 
@@ -20,3 +23,7 @@ class Rows(OptionList):
             event.prevent_default()
         else:
             await super()._on_click(event)
+
+    def _move_page(self, direction: Direction) -> None:
+        with suppress(KeyError):  # filled and never drawn yet: Textual looks for its lines and has none
+            super()._move_page(direction)

@@ -11,14 +11,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from appliance.errors import OwlError
+from appliance.tui.dialog import Dialog
 from appliance.tui.shown_text import Shown
 
 
-class FirstQuestions(ModalScreen[str]):
+class FirstQuestions(Dialog[str]):
     """Closes with the last words of the interview, or that the rest is asked the next time, and with what to do then."""
 
     DEFAULT_CSS = """

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from appliance.tui.choice_list import Rows
+from appliance.tui.dialog import Dialog
 from appliance.tui.shown_text import Row, Shown
 
 
@@ -25,7 +25,7 @@ class Item:
     mark: str = ""
 
 
-class Picker(ModalScreen[str | None]):
+class Picker(Dialog[str | None]):
     """Closes with the key of what was chosen, or with nothing. `note` stands below the list."""
 
     DEFAULT_CSS = """
