@@ -299,8 +299,11 @@ class Face(FrameApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Every key is seen here first, whoever takes it."""
-        if isinstance(event, events.Key) and not event.is_forwarded and self.screen_stack:
-            self._touch()
+        if isinstance(event, events.Key):
+            if not self.screen_stack:
+                return  # it is closing: Textual would look for the screen
+            if not event.is_forwarded:
+                self._touch()
         await super().on_event(event)
 
     def _touch(self) -> None:
@@ -313,7 +316,7 @@ class Face(FrameApp):
 
     def on_key(self, event: events.Key) -> None:
         """Digits go to a tab where nothing is typed."""
-        is_typing = not self.screen_stack or isinstance(self.focused, TextArea | Input)  # no screen: it is closing
+        is_typing = isinstance(self.focused, TextArea | Input)
         if not is_typing and event.key.isdecimal() and 1 <= int(event.key) <= len(PANELS):
             self.action_panel(PANELS[int(event.key) - 1].LABEL.lower())
             event.stop()
