@@ -1,11 +1,17 @@
-"""A list to choose from, for keyboard and mouse."""
+"""A list to choose from, for keyboard and mouse, and a screen over the screen that is answered once."""
 
+from asyncio import sleep
 from contextlib import suppress
+from typing import TypeVar
 
 from textual import events
 from textual._widget_navigation import Direction
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
+from textual.screen import ModalScreen
 from textual.widgets import OptionList
+
+Answer = TypeVar("Answer")
 
 
 class Rows(OptionList):
@@ -27,3 +33,11 @@ class Rows(OptionList):
     def _move_page(self, direction: Direction) -> None:
         with suppress(KeyError):  # filled and never drawn yet: Textual looks for its lines and has none
             super()._move_page(direction)
+
+
+class Dialog(ModalScreen[Answer]):
+    """Textual closes whatever screen is on top and gives the answer again when a second Return was on its way already."""
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Close with an answer; nothing when it is closed."""
+        return super().dismiss(result) if self.is_current else AwaitComplete(sleep(0))

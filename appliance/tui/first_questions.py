@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from appliance.errors import OwlError
-from appliance.tui.dialog import Dialog
+from appliance.tui.choice_list import Dialog
 from appliance.tui.shown_text import Shown
 
 

@@ -10,8 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
-from appliance.tui.choice_list import Rows
-from appliance.tui.dialog import Dialog
+from appliance.tui.choice_list import Dialog, Rows
 from appliance.tui.shown_text import Row, Shown
 
 

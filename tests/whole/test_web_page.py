@@ -316,8 +316,12 @@ def test_files_are_sent_with_a_message_told_to_the_model_and_their_names_are_ine
     browser.shows("owl.png, ", "sees no pictures", css="#uploads")
     page.say("read these")
     browser.shows("Hoot hoot.", css="#log")
-    browser.run("document.querySelectorAll('#log details').forEach(one => one.open = true)")
-    browser.shows("read these", "The peas are ripe.", "/work/uploads/owl.png", css="#log")
+
+    def is_told() -> bool:  # opened anew each time: what is stored takes the place of what was shown meanwhile
+        browser.run("document.querySelectorAll('#log details').forEach(one => one.open = true)")
+        return all(words in browser.text("#log") for words in ("read these", "The peas are ripe.", "/work/uploads/owl.png"))
+
+    until(is_told, lambda: browser.text("#log"))
     assert is_inert(browser) and browser.text("#uploads") == "" and browser.problems() == []
     [folder] = (page.box.home.root / "sessions").glob("local-ann*")
     assert (folder / "data/uploads/owl.png").read_bytes() == picture.read_bytes()
