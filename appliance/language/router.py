@@ -42,7 +42,7 @@ ORDER = (
     *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "spell", "help"),
     *("my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
-    *("remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
+    *("remind_when", "remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
     *(
         "delete_note",
         "priority",
@@ -97,7 +97,19 @@ EFFECTS = frozenset(
         *POINTING,
         *LAST,
         *REMINDING,
-        *("recurring", "remember", "task", "drop_task", "done", "cancel", "priority", "priority_up", "priority_down", "forget"),
+        *(
+            "remind_when",
+            "recurring",
+            "remember",
+            "task",
+            "drop_task",
+            "done",
+            "cancel",
+            "priority",
+            "priority_up",
+            "priority_down",
+            "forget",
+        ),
         *("note", "append", "append_bare", "collect_note", "digest_note", "send_file"),
     )
 )
@@ -335,6 +347,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
     if name == "remind_at":
         first = words_in(parts["when"])[:1]
         return parts["when"][:1].isdigit() or bool(first and first[0] in language.lexicon.leading)
+    if name == "remind_when":  # "when it is 5 pm" is a time
+        return not any(says_when(parts[key], language) for key in ("event", "task"))
     if name == "timer":
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else

@@ -464,6 +464,52 @@ def test_a_request_after_an_open_question_is_done_and_the_question_dropped(ask: 
     assert all("mum" not in str(call.arguments) for call in tools.called)
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("remind me when I get home to water the plants", "water the plants"),
+        ("When I'm at the shop, remind me to buy milk", "buy milk"),
+        ("remind me to lock the shed before I leave", "lock the shed"),
+        ("as soon as the washing is done remind me to hang it up", "hang it up"),
+        ("Erinnere mich, wenn ich heimkomme, an die Blumen", "die Blumen"),
+        ("Rappelle-moi de payer Ada quand elle arrive", "payer Ada"),
+        ("En cuanto llegue Ana, recuérdame pagar", "pagar"),
+    ],
+)
+def test_a_reminder_at_a_place_or_an_event_is_asked_back_with_what_is_possible(ask: Any, said: str, text: str) -> None:
+    steps, model, tools = ask(said)
+    language = Languages().detect(said)[0]
+    assert text_of(steps) == f"{language.say('no_event')} {language.say('when', text=text)}"
+    assert tools.called == [] and model.asked == []
+
+
+def test_what_asks_when_something_is_due_sets_no_reminder(ask: Any) -> None:
+    for said in ("remind me when we have to pay the rent", "remind me when the bins go out", "remind me who has the spare key"):
+        steps, _, tools = ask(said, answers=[["I see."]])
+        assert tools.called == [] and "clock" not in text_of(steps)
+
+
+@pytest.mark.parametrize(
+    ("said", "texts"),
+    [
+        ("remind me at 8pm to call mum and at 9pm to feed the cat", ["call mum", "feed the cat"]),
+        ("remind me to call mum and dad at 8 pm and feed the cat at 9 pm", ["call mum and dad", "feed the cat"]),
+        ("remind me tomorrow to pay the rent, on Friday to call Bea", ["pay the rent", "call Bea"]),
+        ("Erinnere mich um 20 Uhr an die Wäsche und um 21 Uhr an den Kuchen", ["die Wäsche", "den Kuchen"]),
+        ("remind me every day at 8 to take the pills and every evening to read", ["take the pills", "read"]),
+        ("remind me tomorrow at 8 to call mum and feed the cat", ["call mum and feed the cat"]),
+    ],
+)
+def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: list[str]) -> None:
+    _, _, tools = ask(said)
+    assert [(call.name, call.arguments["text"]) for call in tools.called] == [("remind", one) for one in texts]
+
+
+def test_two_times_that_belong_to_no_two_things_are_asked_back(ask: Any) -> None:
+    for said in ("remind me at 8pm and at 9pm to eat", "remind me on Monday at 9 and Tuesday at 10 to run"):
+        assert ask(said)[2].called == []
+
+
 CARPENTER = ("Who has the spare key?", "Ada, the neighbour, has the spare key. [box://notes/garage.md]")
 
 

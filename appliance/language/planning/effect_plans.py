@@ -294,6 +294,7 @@ MAKERS: Mapping[str, Maker] = {
     "remember": Effects._remember_fact,
     "task": Effects._add_task,
     **dict.fromkeys(REMINDING, lambda self, scene, intent: self.reminders.set(scene, intent)),
+    "remind_when": lambda self, scene, intent: self.reminders.ask_instead(intent),
     **dict.fromkeys(("remind_it", "remind_before"), lambda self, scene, intent: self.reminders.set_that(scene, intent)),
     "task_it": Effects._add_that,
     "remember_it": Effects._remember_that,

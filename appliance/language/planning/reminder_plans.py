@@ -4,7 +4,8 @@ What names no time, or no thing, is asked back in the person's language; a time 
 long before or after a day that is said around the request, or was just answered.
 """
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -37,17 +38,26 @@ class Reminders:
         if "second" in intent.parts:
             ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
             return all_of([lambda one=one: self.set(scene, one) for one in ones])  # type: ignore[misc]
+        said = _sentence(intent)
         try:
-            found = self._read(_sentence(intent), intent)
+            found = self._read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
                 found = replace(found, text=self._router.duty(found.text, intent.language))
             if found.rule is None and found.shift is None and intent.context:
                 found = self._read_context(found, intent)
             rule, about = self._rule(found, scene, intent)
         except BadInput as error:
+            if len(both := self._two(said, intent)) == 2:
+                return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in both])  # type: ignore[misc]
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
         return self._call(text, found.when, rule, intent)
+
+    @staticmethod
+    def ask_instead(intent: Intent) -> Say:
+        """A time is asked for in place of something that happens, which no clock tells: "when I get home"."""
+        language = intent.language
+        return ask_back(language, "when", f"{language.say('no_event')} ", text=intent.parts["task"].strip(" .!?"))
 
     def set_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """A reminder of what is said around it, with the time that is said there."""
@@ -85,6 +95,22 @@ class Reminders:
     def _read(self, said: str, intent: Intent) -> TimeExpression:
         is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
         return read_time(said, intent.language, self._now(), is_ahead=is_ahead, is_early=is_early)
+
+    def _two(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
+        """Two reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
+        links = "|".join(map(re.escape, intent.language.words["links"]))
+        found: list[Sequence[TimeExpression]] = []
+        for joint in re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE):
+            halves = said[: joint.start()].strip(" .!"), said[joint.end() :].strip(" .!")
+            try:
+                read = [self._read(half, intent) for half in halves]
+            except BadInput:
+                continue
+            is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
+            ends = [(half.startswith(one.when), half.endswith(one.when)) for half, one in zip(halves, read)]
+            if is_whole and any(all(sides) for sides in zip(*ends)):
+                found.append(read)
+        return found[0] if len(found) == 1 else ()
 
     def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
         """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""

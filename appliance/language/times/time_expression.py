@@ -261,7 +261,7 @@ class _Sentence:
         joined = _joined(runs)
         require_possible(joined, self._said)
         kinds = [self._said_by(run) for run in runs]
-        if any(sum(letter in one for one in kinds) > 1 for letter in "TD"):
+        if any(sum(letter in one for one in kinds) > 1 for letter in "TDR"):
             words = ", ".join(self._said[run[0].start : run[-1].end] for run in runs)[:MAX_SHOWN]
             raise BadInput(f"several times are named: {words}", hint="say one reminder at a time")
         rule = compile_tokens(joined, self._said, self._now_ms, self._zone, False)
@@ -272,13 +272,14 @@ class _Sentence:
         return rule
 
     def _said_by(self, run: Sequence[Token]) -> str:
-        """Whether tokens name a time of day (T), a day (D), or both."""
+        """Whether tokens name a time of day (T), a day (D), and how often (R)."""
         try:
             reading, _ = parse_tokens(run, self._now_ms, self._zone)
         except (Unread, BadInput, ValueError, OverflowError):
-            return "TD"
+            return "TDR"
         days = reading.days or reading.dates or reading.ordinals or reading.date or reading.month or reading.week
-        return ("T" if reading.times or reading.window else "") + ("D" if days else "")
+        said = ("T" if reading.times or reading.window else "") + ("D" if days else "")
+        return said + ("R" if reading.is_repeated or reading.step else "")
 
     def _condition(self) -> tuple[int, int, int] | None:
         """The run behind which a condition or an exception stands, and the tokens of that; None where there is none."""
@@ -380,7 +381,7 @@ class _Sentence:
         if rule.kind == "once" or b >= len(self._tokens) or "on" not in self._tokens[b].kinds or b in self._gone:
             return
         is_daily = rule.kind == "interval" or rule.base.endswith(" * * *")
-        if not is_daily and self._said_by(self._tokens[a:b]) in ("", "T"):
+        if not is_daily and "D" not in self._said_by(self._tokens[a:b]):
             raise BadInput(f"on which day of the calendar is {self._said[self._tokens[b].start :][:MAX_SHOWN]!r}?", hint=LATER)
 
     def _text(self) -> str:
