@@ -23,12 +23,13 @@ def compose(name: str, description: str, body: str, arguments: Sequence[Argument
     """The text of a SKILL.md. Quotes and line breaks of a description survive."""
     import yaml  # 10 ms that only writing a skill needs
 
-    front: dict[str, Any] = {"name": name, "description": " ".join(description.split())}
+    front: dict[str, Any] = {"name": name, "description": description.strip()}
     if arguments:
         front["metadata"] = {"arguments": [_argument(one) for one in arguments]}
     # One line for each field and no flow style, which the public format turns down.
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100_000)
-    if "---" in head:  # the public format ends the front matter at the first of these, wherever it stands
+    # The public format ends the front matter at the first "---", wherever it stands; text of several lines would take several.
+    if "---" in head or description.strip() != " ".join(description.split()):
         head = yaml.safe_dump(front, sort_keys=False, default_flow_style=False, default_style='"', width=100_000)
         head = head.replace("---", "\\x2d--")
     return f"---\n{head}---\n{body.strip()}\n"

@@ -56,9 +56,9 @@ class Onlooker:
             self._announce_run(str(notice["run"]), str(notice["text"]), is_rung(str(notice.get("key", ""))))
 
     async def catch_up(self) -> None:
-        """Draw what came by itself, unless something that was typed here is being answered."""
+        """Draw what came by itself, unless what was typed or decided here is answered: that streams, and would stand twice."""
         running = self._chat.running
-        if running is not None and running.text:
+        if running is not None and (running.text or running.is_decision):
             return
         late, self._late = self._late, []
         for event in late:

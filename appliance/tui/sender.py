@@ -46,6 +46,7 @@ class Outgoing:
     message_id: str = field(default_factory=new_id)
     correlation: str = field(default_factory=correlation_id)
     is_accepted: bool = False
+    is_decision: bool = False  # its answer streams, though nothing was said
     is_handed_in: bool = False  # before its turn
     has_reply: bool = False
 
@@ -202,7 +203,7 @@ class Sender:
 
     def decide(self, talk: Talk, decision: Decision) -> None:
         """Decide about something that waits in a talk, and follow its answer until it ends or waits again."""
-        message = Outgoing("", talk, talk.seq)
+        message = Outgoing("", talk, talk.seq, is_decision=True)
         self._tell(Taken(message))
         self._attempt_message(message, lambda: self._send_resolution(message, decision))
 

@@ -107,13 +107,6 @@ def test_a_hidden_tool_is_refused_although_it_is_registered(desk: Desk) -> None:
     assert desk.do(call("sh", command="date"), call("look_up", query="owl"))[0] == "sh:200 look_up:200"
 
 
-@pytest.mark.covers("R-056")
-def test_every_tool_is_called_by_its_own_name_whatever_its_menu(desk: Desk) -> None:
-    for one in desk.toolbox.tools():
-        outcome = desk.toolbox.dispatch(ToolCall("c", one.mark.name, {"strange": 1}), "", CancelToken())
-        assert outcome.status in (400, 503), (one.mark.name, outcome)
-
-
 @pytest.mark.covers("R-003", "R-054", "E-123")
 @pytest.mark.parametrize(
     ("refused", "fine"),

@@ -20,6 +20,7 @@ from appliance.runtime.log import HIDDEN, JsonLines, QuietFile, Redactor
 from appliance.runtime.settings import Config
 from appliance.runtime.upkeep_settings import Logs
 
+ROOT = Path(__file__).parents[2]
 LOG = logging.getLogger("appliance.test")
 # Quotes, newlines, backslashes and non-ASCII change when they are quoted: the secret must be found all the same.
 SECRETS = [
@@ -218,13 +219,55 @@ def test_a_log_that_cannot_be_compressed_is_kept_as_it_is(folder: Path) -> None:
     assert (folder / "core.log.1").read_text() == "one\n"
 
 
+def grow(path: Path, size: int) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    os.truncate(path, size)
+
+
 @pytest.mark.covers("A-264")
-def test_the_other_defaults_and_where_they_differ_for_a_card() -> None:
+def test_a_log_is_turned_over_and_compressed_at_the_default_size_and_three_are_kept(folder: Path) -> None:
+    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log", Config().logs)
+    logger.addHandler(handler)
+    grow(folder / "core.log", 4_999_000)
+    logger.error("there is room for this")
+    assert [f.name for f in folder.iterdir()] == ["core.log"]
+    for _ in range(5):
+        handler.close()
+        grow(folder / "core.log", 5_000_000)
+        logger.error("and none for this")
+    handler.close()
+    assert sorted(f.name for f in folder.iterdir()) == ["core.log", *(f"core.log.{n}.gz" for n in (1, 2, 3))]
+    assert Config().logs.keep_days == 28
+
+
+@pytest.mark.covers("A-264")
+def test_the_audit_file_is_turned_over_at_100_mb_and_ten_are_kept(folder: Path) -> None:
+    path, file = folder / "audit.log", audit_file.AuditFile(lambda handle: None)
+    for _ in range(12):
+        grow(path, 99_999_990)
+        file.append(path, {"kind": "hoot"})
+    file.close()
+    assert sorted(f.name for f in folder.iterdir()) == sorted(f"audit.log.{n}" for n in range(1, 11))
+
+
+@pytest.mark.covers("A-264")
+def test_each_other_default_is_the_usual_one_or_the_documents_say_why_not() -> None:
     keys = Config()
-    assert (keys.logs.files, keys.logs.keep_days, keys.logs.compress, keys.logs.file_mb) == (3, 28, True, 5)
-    assert (audit_file.MAX_BYTES, audit_file.KEEP_FILES, keys.audit.keep_days) == (100_000_000, 10, 31)
-    assert (keys.system.shutdown_s, keys.metrics.port) == (30, 0)
-    assert (keys.sessions.idle_s, keys.sessions.archival.inactivity_s) == (600, 86_400)
+    assert keys.system.shutdown_s == 30
+    page = (ROOT / "docs/watching.md").read_text().partition("## Defaults that differ")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")][1:]
+    usual = {row[0]: (row[1], row[2]) for row in rows}
+    for what, here, elsewhere in (
+        ("a silent conversation", f"{keys.sessions.idle_s / 60:g} minutes", "30 minutes"),
+        ("cleaning up", "once a day", "5 minutes"),
+        ("events", "rows of the database", "10,000 in memory, 4 workers, 3 tries"),
+        ("figures", "no port" if keys.metrics.port == 0 else "", "port 9090, every 15 s"),
+        ("a new key for the vault", "owlbox secret rotate", "90 days"),
+        ("a row of the audit", f"{keys.audit.keep_days} days", "30 days"),
+    ):
+        assert here and here in usual[what][0] and elsewhere in usual[what][1], what
+    assert keys.sessions.archival.inactivity_s == 86_400 and "archived after a day" in usual["a silent conversation"][0]
 
 
 def test_nothing_is_written_while_nothing_happens(folder: Path) -> None:

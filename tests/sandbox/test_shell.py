@@ -166,12 +166,12 @@ def test_endless_output_is_cut_and_says_so(desk: Desk) -> None:
 
 @pytest.mark.covers("A-131", "A-140")
 def test_limits_and_roles_are_those_of_the_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    keys = {"SANDBOX__ROLES": '{"coder": {"memory_mb": 64}}', "TOOLS__DEADLINES_S": '{"exec": 8}', "TOOLS__DISABLED": '["sh"]'}
+    keys = {"SANDBOX__ROLES": '{"coder": {"memory_mb": 64}}', "TOOLS__DEADLINES_S": '{"exec": 15}', "TOOLS__DISABLED": '["sh"]'}
     for desk in opened(tmp_path_factory.mktemp("limits"), **keys):
         hog = "python3 -c 'import time; x = bytearray(100 << 20); time.sleep({}); print(len(x))'"
         assert "[exit code 0]" in desk.do("exec", command=hog.format(0)).message
         assert "64 MB of memory" in desk.do("exec", command=hog.format(600), terms=CODER).message
-        assert desk.do("exec", command="sleep 30", timeout=20).message == "Command timed out after 8s"
+        assert desk.do("exec", command="sleep 60", timeout=40).message == "Command timed out after 15s"
         assert desk.do("sh", command="true").status == 503
 
 

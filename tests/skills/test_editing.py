@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
+from appliance.skills import front_matter
 from appliance.skills.editing import compose, delete_skill, edit_skill, write_skill
 from appliance.skills.ranking import search_skills
 from appliance.skills.skill_file import Argument, Skill, find_faults, parse_skill
@@ -32,12 +33,17 @@ def test_names_are_made_right_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.covers("E-225", "B-128")
-@pytest.mark.parametrize("text", ['Say "hello":\nthen - go', "a: b # c", "[x] {y} & *z !t", "'", "---", "%", "\u2028 line"])
+@pytest.mark.parametrize(
+    "text", ['Say "hello":\nthen - go', "a: b # c", "[x] {y} & *z !t", "'", "---", "%", "a\u2028 line", "one\n\n  two\t\\n three"]
+)
 def test_any_description_survives_and_the_file_is_valid(text: str, tmp_path: Path) -> None:
+    """The file holds the text as it was given; lists show it as one line."""
     skill, _ = write_skill(
         tmp_path, "tea", text, "Boil.", [Argument("n", 'how "many": x', True, None), Argument("m", "", False, "[1]")]
     )
     path = tmp_path / "tea/SKILL.md"
+    assert front_matter.read(path.read_text())[0]["description"] == text
+    assert [line.split(":")[0].strip('"') for line in path.read_text().splitlines()[1:4]] == ["name", "description", "metadata"]
     again = parse_skill(path, path.read_text())
     assert again.description == skill.description == " ".join(text.split())
     assert [(a.name, a.description, a.is_required, a.default) for a in again.arguments] == [

@@ -15,6 +15,7 @@ from textual.content import Content
 from appliance.errors import Conflict
 from appliance.tui import approvals, branch_tree, command_runner, commands, packet_meter
 from appliance.tui.composer import Composer, Menu
+from appliance.tui.follower import Came
 from appliance.tui.panel import named
 from appliance.tui.shown_text import Shown, readable
 
@@ -45,6 +46,14 @@ arguments = {path = "two.txt", body = "hello two\\n"}
 [[turns]]
 match = "make two"
 text = "Both are there."
+[[turns]]
+match = "paint it"
+tool_calls = [{name = "set", arguments = {path = "door.txt", body = "green"}}]
+[[turns]]
+match = "paint it"
+text = "The door is painted now."
+chunk_size = 4
+chunk_delay_s = 0.4
 [[turns]]
 match = "remove two"
 tool_calls = [{name = "rm", arguments = {path = "*.txt"}}]
@@ -150,6 +159,24 @@ def test_change_of_a_file_is_shown_accepted_and_the_next_one_rejected(core: Core
     told = [e["content"] for e in core.call("thread.view", id=thread["id"])["events"] if e["kind"] == "tool_result"]
     assert "first.md: rejected: too late" in told[1], "the model is told why"
     assert "April" in text_of(core, "first.md") and core.call("entry.waiting") == []
+
+
+def test_an_answer_that_goes_on_after_a_card_stands_once(core: Core) -> None:
+    """It streams to whoever decided, and what follows the thread hears of it as well, often sooner: that waits for its end."""
+
+    async def scenario(seen: Seen) -> None:
+        await seen.is_connected()
+        await say(seen, "paint it")
+        await seen.shows("? set door.txt", "1 waiting for you")
+        await seen.press("ctrl+o", "a")
+        await seen.until(lambda: seen.app.chat.transcript.is_answering, "it is being answered")
+        heard = {"seq": 10_000, "kind": "message", "role": "assistant", "content": "Heard beside it.", "correlation": "x"}
+        await seen.app.chat.onlooker.handle_sight(Came(seen.app.chat.talk.thread, heard))
+        await seen.shows("The door is painted now.", "Heard beside it.")
+        before, answer, after = seen.text().partition("The door is painted now.")
+        assert "Heard beside it." in after and "The door" not in after, seen.text()
+
+    see(core, scenario)
 
 
 @needs("bwrap", "perl")

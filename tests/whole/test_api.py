@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -23,6 +23,7 @@ from test_database import until
 from test_scenarios import put, script, update
 
 from appliance import __version__
+from appliance.agent.toolbox import tool
 from appliance.clock import CancelToken, new_id
 from appliance.errors import BadInput, Cancelled, Lost, NotFound, OwlError, Refused
 from appliance.runtime import jsonrpc, log, paths
@@ -330,6 +331,33 @@ def test_a_client_is_told_of_what_waits_for_a_decision(served: Served) -> None:
     [waits] = served.call("entry.waiting", run=told["run"])
     assert told["refs"] == [waits["ref"]] and waits["ref"].startswith("log://turn_1/set/held"), (told, waits)
     served.call("run.abort", run=told["run"])
+
+
+# -- tools ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.covers("R-056")
+def test_a_tool_is_called_by_clients_under_its_own_name_as_soon_as_it_is_registered(served: Served) -> None:
+    @tool(group="test", menu=())
+    def hum(text: Annotated[str, "what"]) -> str:
+        """Hum it."""
+        return f"hm {text}"
+
+    def called(name: str, **arguments: object) -> tuple[int, str]:
+        outcome = served.call("tool.call", name=name, arguments=arguments)
+        return outcome["status"], outcome["message"]
+
+    assert called("hum", text="la")[0] == 404
+    served.core.toolbox.add(hum)
+    try:
+        assert called("hum", text="la") == (200, "hm la")
+        names = [one["name"] for one in served.call("tool.list")]
+    finally:
+        served.core.toolbox.remove("hum")
+    assert called("hum", text="la")[0] == 404 and "hum" in names and len(names) > 60
+    said = {name: called(name, strange=1) for name in names if name != "hum"}
+    unlike = {name: one for name, one in said.items() if one[0] != 400 or "strange" not in one[1]}
+    assert unlike == {"web_search": (503, "web_search is switched off")}, "each says itself that it has no such argument"
 
 
 # -- the log of calls -------------------------------------------------------------------------------
