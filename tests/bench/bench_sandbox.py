@@ -1,17 +1,20 @@
-"""What a sandboxed call costs beside a bare subprocess and plain bubblewrap, in one run. `make bench-sandbox`.
+"""What a sandboxed call costs beside plain bubblewrap and a bare subprocess, in one run. `make bench-sandbox`.
 
     python tests/bench/bench_sandbox.py [--calls N] [--unit] [--json FILE]
 
-Each way runs /bin/true in turns, so that all meet the same machine; the smallest time is what the work itself
-takes, p50 and p95 are what this machine made of it. "tool" is what a model gets: the tool `exec` of a core, with the
-policy asked and the audit written, and a bash that runs true; "bare bash" is that without any of it. `--unit` also
-boots a machine with systemd and measures the tool unit there, where each call starts a process as another user;
-needs root. Knows nothing about what is good enough. Takes about half a minute.
+Two ways run /bin/true right after each other, now the one first and now the other, so that both meet the same machine; what
+counts is the median of the ratios of such pairs, with the middle half of them, of the time that passes and of the processor's
+time. Plain bubblewrap beside itself says what the machine makes of it: far from 1.00, nothing else here is worth reading.
+"tool" is what a model gets: the tool `exec` of a core, with the policy asked and the audit written, and a bash that runs true;
+"bare bash" is that without any of it. `--unit` also boots a machine with systemd and measures the tool unit there, where each
+call starts a process as another user; needs root. Knows nothing about what is good enough. Takes about half a minute.
 """
 
 import argparse
 import json
 import os
+import resource
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -98,16 +101,40 @@ def tool(made: Core) -> Callable[[], None]:
     return call
 
 
-def measured(ways: dict[str, Callable[[], None]], calls: int) -> dict[str, list[float]]:
-    took: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way()  # files are read once
-    for _ in range(calls):
-        for name, way in ways.items():
-            began_s = monotonic_s()
-            way()
-            took[name].append(1000 * (monotonic_s() - began_s))
-    return took
+PAIRS = (
+    ("bubblewrap", "bubblewrap"),
+    ("bubblewrap", "bare"),
+    ("sandbox", "bubblewrap"),
+    ("tool", "bare bash"),
+    ("tool", "sandbox"),
+)
+
+
+def took_ms(way: Callable[[], None]) -> tuple[float, float]:
+    """Milliseconds of one call: that passed, and of the processor for us and all that it started."""
+
+    def spent_s() -> float:
+        both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(one.ru_utime + one.ru_stime for one in both)
+
+    began_s, before_s = monotonic_s(), spent_s()
+    way()
+    return 1000 * (monotonic_s() - began_s), 1000 * (spent_s() - before_s)
+
+
+def compared(first: Callable[[], None], second: Callable[[], None], calls: int) -> dict[str, float]:
+    """How long one way takes beside another, by the middle of what pairs of calls say."""
+    took: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+    for number in range(calls):
+        for one in (0, 1) if number % 2 else (1, 0):
+            took[one].append(took_ms((first, second)[one]))
+    found: dict[str, float] = {}
+    for at, name in enumerate(("wall", "cpu")):
+        ratios = [one[at] / max(two[at], 1e-3) for one, two in zip(*took, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        found |= {f"{name}_ratio": middle, f"{name}_low": low, f"{name}_high": high}
+        found |= {f"{name}_ms": statistics.median(one[at] for one in took[0])}
+    return found
 
 
 def in_unit(calls: int) -> list[float]:
@@ -123,7 +150,7 @@ def in_unit(calls: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--calls", type=int, default=200)
+    parser.add_argument("--calls", type=int, default=100)
     parser.add_argument("--unit", action="store_true")
     parser.add_argument("--json", default="", metavar="FILE")
     args = parser.parse_args()
@@ -131,19 +158,20 @@ def main() -> None:
     print(f"Landlock {landlock.version()}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {args.calls} calls each")
     with core() as made:
         ways = {"bare": bare, "bare bash": bare_bash, "bubblewrap": bubblewrap, "sandbox": whole(sandbox), "tool": tool(made)}
-        took = measured(ways, args.calls)
-    if args.unit:
-        took["unit"] = in_unit(min(args.calls, 50))
-    found = {}
-    for name, times in took.items():
-        times.sort()
-        found[name] = {"min_ms": times[0], "p50_ms": times[len(times) // 2], "p95_ms": times[int(len(times) * 0.95)]}
-    least = found["bare"]
-    print(f"{'':12}{'min':>8}{'p50':>8}{'p95':>8}   ms; what it adds to a bare call, at least and at p50")
+        for way in ways.values():
+            way()  # files are read once
+        found = {f"{one} / {other}": compared(ways[one], ways[other], args.calls) for one, other in PAIRS}
+    print(f"{'':24}{'ms':>8}{'ratio':>8}  middle half{'CPU ms':>10}{'ratio':>8}  middle half")
     for name, of in found.items():
-        added = f"+{of['min_ms'] - least['min_ms']:.1f}  +{of['p50_ms'] - least['p50_ms']:.1f}" if name != "bare" else ""
-        print(f"{name:12}{of['min_ms']:8.1f}{of['p50_ms']:8.1f}{of['p95_ms']:8.1f}   {added}")
-    figures.write(args.json, {"load": os.getloadavg(), "calls": args.calls, **found})
+        print(f"{name:24}", end="")
+        for kind in ("wall", "cpu"):
+            ms, ratio, low, high = (of[f"{kind}_{what}"] for what in ("ms", "ratio", "low", "high"))
+            print(f"{ms:8.1f}{ratio:8.2f}  {low:.2f}-{high:.2f}", end="  ")
+        print()
+    if args.unit:
+        times = sorted(in_unit(min(args.calls, 50)))
+        print(f"through the unit: {times[0]:.1f} ms at least, {statistics.median(times):.1f} as a rule")
+    figures.write(args.json, {"load": os.getloadavg(), "calls": args.calls, "pairs": found})
 
 
 if __name__ == "__main__":
