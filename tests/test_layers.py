@@ -92,7 +92,6 @@ sandbox.runner: subprocess
 mcp.bridge: mcp mcp_types
 mcp.connection: mcp mcp_types pydantic
 mcp.http_transport: mcp httpx2 pydantic
-mcp.address_guard: httpx2
 mcp.stdio_transport: mcp mcp_types anyio
 mcp.repair: mcp mcp_types anyio pydantic
 mcp.bridge_client: subprocess

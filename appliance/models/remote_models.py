@@ -3,6 +3,9 @@
 Owns for each configured provider its breaker, its throttle and its adapters, which are made when first needed, and
 what is spent. Several requests run at once. A provider without key or table of its own is inert: nothing ever asks it.
 Which route is asked after another is the asker's matter. Keys are looked up at each request and never kept here.
+
+A service that failed several times in a row is left alone for a while: a `Breaker` for each counts failures of requests, not of
+their repetitions, and forgets everything when its process ends.
 """
 
 import logging
@@ -17,7 +20,6 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused
-from appliance.models.circuit_breaker import Breaker
 from appliance.models.failover import denied
 from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
 from appliance.models.providers import formats
@@ -37,6 +39,43 @@ NO_FAILURES = frozenset(
 )
 
 UNSURE = frozenset({"stream_error", "provider_timeout", "invalid_response"})  # a service may well have answered, and count it
+FAILURES = 3
+OPEN_S = 60.0
+
+
+class Standing(Struct, frozen=True):
+    """What is known of a service: failures in a row, until when it is skipped, and what the last one said."""
+
+    failures: int = 0
+    until_s: float = 0.0
+    why: str = ""
+
+
+class Breaker:
+    """Decides whether a service is asked."""
+
+    def __init__(self, failures: int = FAILURES, open_s: float = OPEN_S) -> None:
+        self._limit = failures
+        self._open_s = open_s
+        self.standing = Standing()
+
+    def left_s(self, now_s: float) -> float:
+        """For how long it is still skipped; 0 when it may be asked."""
+        return max(0.0, self.standing.until_s - now_s)
+
+    def failed(self, now_s: float, why: str) -> bool:
+        """A request has failed; True when that opened it. After a pause one failure more opens it again."""
+        count = self.standing.failures + 1
+        is_open = count >= self._limit
+        until_s = now_s + self._open_s if is_open else self.standing.until_s
+        self.standing = replace(self.standing, failures=count, until_s=until_s, why=why)
+        return is_open
+
+    def succeeded(self) -> None:
+        """A request was answered: everything is forgotten."""
+        self.standing = Standing()
+
+    reset = succeeded
 
 
 class Adapter(Protocol):

@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
+
 from appliance import __version__
+from appliance.agent.plugins import Plugins, PluginTargets
 from appliance.channels.http.site import page_address
 from appliance.channels.interview import Interview
 from appliance.channels.matrix_encryption.device_book import DeviceBook
@@ -59,11 +62,8 @@ from appliance.service.parts.channels import (
 )
 from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.heartbeat import HeartbeatParts
-from appliance.service.parts.knowledge import build_knowledge
-from appliance.service.parts.mcp_servers import build_mcp_servers
-from appliance.service.parts.memory import build_memory
+from appliance.service.parts.knowledge import build_knowledge, build_memory
 from appliance.service.parts.models import build_models
-from appliance.service.parts.plugins import build_plugins
 from appliance.service.parts.policy import build_policy
 from appliance.service.parts.prompt import build_prompt
 from appliance.service.parts.queue import QueueParts
@@ -71,9 +71,8 @@ from appliance.service.parts.roles import RoleService, build_roles
 from appliance.service.parts.schedules import ScheduleParts
 from appliance.service.parts.taint import build_taint
 from appliance.service.parts.tools import build_toolbox, build_tools
-from appliance.service.parts.web import build_web
+from appliance.service.parts.web import build_mcp_servers, build_web
 from appliance.service.parts.workspace import build_workspace
-from appliance.service.pending_keys import Pending, Reloaded
 from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
 from appliance.service.web_process import WebProcess, build_web_process
@@ -85,6 +84,29 @@ from appliance.work.worker import Post, Shift
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
+
+
+class Pending(Struct, frozen=True):
+    """Keys by what they wait for: a renewed broker, or the next start."""
+
+    broker: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+    def plain(self) -> dict[str, str]:
+        """For programs."""
+        return {"broker": ", ".join(self.broker), "restart": ", ".join(self.restart)}
+
+    def text(self) -> str:
+        """In one line, "" for nothing."""
+        waits = ((self.broker, "when the broker has answered what it is asked now"), (self.restart, "after a restart"))
+        return "; ".join(f"{', '.join(keys)} {when}" for keys, when in waits if keys)
+
+
+class Reloaded(Struct, frozen=True):
+    """What a reload did: the keys that it has put in force, and those that wait."""
+
+    changed: str
+    pending: Pending
 
 
 class Core:
@@ -136,7 +158,8 @@ class Core:
         answering = build_agent(base, models, known, prompt, tools, self.queue, self.roles)
         self.agent, self.loops, self.titles = answering.agent, answering.loops, answering.titles
         self.events.subscribe(WorkStarting, self._refresh)
-        self.plugins = build_plugins(base, known, self.toolbox, services)
+        targets = PluginTargets(base.home.box, base.hooks, known.schemes, self.toolbox, services)
+        self.plugins = Plugins(targets, base.settings().plugins)
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
         inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)

@@ -1,6 +1,9 @@
 """Runs the core as a service: the lock against a second core, the socket, signals and the orderly end.
 
 What it serves is built by `core`. Nothing here decides anything about a turn.
+
+A logout or a cleaner of /tmp may take the runtime folder away: `SocketWatch` sleeps until the kernel tells of a change there and
+makes the sockets anew, also one that systemd holds, which systemd does not.
 """
 
 import ctypes
@@ -12,13 +15,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from appliance import __version__
 from appliance.clock import Alarms
 from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
+from appliance.ingest.inotify import Inotify
 from appliance.language.times import timezones
 from appliance.runtime import paths, sd_notify
 from appliance.runtime.jsonrpc import NOBODY, Peer
@@ -31,7 +35,6 @@ from appliance.service import home_faults
 from appliance.service.core import Core
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
-from appliance.service.socket_watch import Server, SocketWatch
 from appliance.store import disk_faults, storage_errors
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ READING_S = 1.0  # between two looks whether a disk that took no writes takes th
 WRITES_AGAIN = -1
 MAX_TOKEN, MAX_KEY = 128, 16_384
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
+RETRY_S = 3.0
 
 
 class Lock:
@@ -336,3 +340,64 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         is_given=given is not None,
         zone=lambda: timezones.resolve_local(core.live.current.system.timezone),
     )
+
+
+class Server(Protocol):
+    """What accepts at a socket, and can do so at another one."""
+
+    def accept_at(self, sock: socket.socket) -> None: ...
+
+
+class SocketWatch:
+    """Binds the sockets of servers again when their names are gone, then calls `bound`."""
+
+    def __init__(self, core: Core, servers: Mapping[Path, Server], bound: Callable[[], None]) -> None:
+        self._core = core
+        self._servers = servers
+        self._bound = bound
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="socket-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the names to those who remove them."""
+        self._stop.set()
+        os.eventfd_write(self._wake, 1)
+        self._thread.join(RETRY_S * 2)
+
+    def _run(self) -> None:
+        is_told = False
+        while not self._stop.is_set():
+            try:
+                paths.runtime_folder(self._core.home, self._core.base.environ, make=True)
+                watch = Inotify(sorted({str(path.parent) for path in self._servers}), self._wake)
+                try:
+                    self._restore()
+                    is_told = False
+                    watch.wait(None)
+                finally:
+                    watch.close()
+            except (OwlError, OSError) as error:
+                if not is_told:
+                    LOG.error("the sockets in %s cannot be made: %s", self._core.runtime, error)
+                is_told = True
+                self._stop.wait(RETRY_S)
+
+    def _restore(self) -> None:
+        gone = [] if self._stop.is_set() else [path for path in self._servers if not _is_open(path)]
+        for path in gone:
+            LOG.warning("%s is gone, and is made anew", path)
+            self._servers[path].accept_at(listen(path))
+        if gone:
+            self._bound()
+
+
+def _is_open(path: Path) -> bool:
+    """Whether somebody listens under this name; a core that was killed may have left a socket in place of systemd's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.setblocking(False)
+        return caller.connect_ex(str(path)) not in (errno.ENOENT, errno.ECONNREFUSED)

@@ -950,7 +950,7 @@ CREATE TABLE matrix_message_indexes (
     FOREIGN KEY (room, session, sender) REFERENCES matrix_room_keys(room, session, sender) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/waiting_events.py
+-- writer: channels/matrix_encryption/room_encryption.py
 -- Messages that wait for a key.
 CREATE TABLE matrix_waiting (
     event TEXT PRIMARY KEY,

@@ -24,7 +24,7 @@ from appliance.knowledge.search import Search
 from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say
 from appliance.language.work_planner import WorkPlanner
 from appliance.records import Message
-from appliance.service import small_models
+from appliance.service.parts.agent import build_guide
 
 HERE = Path(__file__).parent
 NO_WORLD = ("Das kann ich mit diesem Modell", "Avec ce modèle", "Con este modelo")  # the model knows English only
@@ -73,7 +73,7 @@ def measure(household: str, half: str, is_shown: bool) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     with serving(model, given["notes"]) as core:
         finder = Search(core.store, embed=core.indexer.brief)
-        guide = small_models.guide(core.home.root, finder, core.entries, core.models, lambda: "UTC", core.knowledge.folder)
+        guide = build_guide(core.home.root, finder, core.entries, core.models, lambda: "UTC", core.knowledge.folder)
         for table in ("questions", "nothing", "world"):
             rows = given.get(table, [])[{"even": 0, "odd": 1}.get(half, 0) :: 1 if half == "all" else 2]
             counts: Counter[str] = Counter()

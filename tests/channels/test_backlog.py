@@ -2,8 +2,8 @@
 
 import pytest
 
-from appliance.channels import backlog
-from appliance.channels.backlog import Backlog
+from appliance.channels.connectors import slack as backlog
+from appliance.channels.connectors.slack import Backlog
 from appliance.channels.contract import Received
 from appliance.errors import Busy
 

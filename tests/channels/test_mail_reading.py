@@ -8,9 +8,10 @@ import pytest
 from mail_servers import mail
 
 from appliance.channels.connections import pause_s
+from appliance.channels.connectors import email
 from appliance.channels.connectors.email import received
-from appliance.channels.mail import reading, writing
-from appliance.channels.mail.authentication import read_results
+from appliance.channels.mail import reading
+from appliance.channels.mail.reading import read_results
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.records import Outbound
 from appliance.sandbox.session_files import read_attachment
@@ -152,7 +153,9 @@ ANSWERED = {"mail": {"address": "ann@example.org", "subject": "Tea", "message_id
 )
 def test_an_answer_has_exactly_one_re_and_the_chain_of_ids(subject: str, shown: str) -> None:
     mailed = {**ANSWERED["mail"], "subject": subject}  # type: ignore[dict-item]
-    made = writing.build(Outbound("local:ann", "**hi** <script>", metadata={**ANSWERED, "mail": mailed}, key="k", run="r-1"), OWL)
+    made = email.build_mail(
+        Outbound("local:ann", "**hi** <script>", metadata={**ANSWERED, "mail": mailed}, key="k", run="r-1"), OWL
+    )
     again = message_from_bytes(made.as_bytes(), policy=policy.default)
     assert (again["Subject"], again["In-Reply-To"], again["References"]) == (shown, "<2@x>", "<1@x> <2@x>")
     assert "<strong>hi</strong> &lt;script&gt;" in again.get_body(("html",)).get_content()
@@ -161,15 +164,15 @@ def test_an_answer_has_exactly_one_re_and_the_chain_of_ids(subject: str, shown: 
 
 @pytest.mark.covers("E-290")
 def test_a_new_mail_keeps_its_subject_and_long_ids_stay_whole() -> None:
-    made = writing.build(
+    made = email.build_mail(
         Outbound("email:ann@example.org", "# The tea is ready\n\nNow.", metadata={"mail": ANSWERED["mail"]}, key="k"), OWL
     )
     assert (made["Subject"], made["In-Reply-To"], made["To"]) == ("The tea is ready", None, "ann@example.org")
     long = {**ANSWERED["mail"], "message_id": f"<{'i' * 300}@x>", "references": [f"<{i}{'r' * 90}@x>" for i in range(40)]}  # type: ignore[dict-item]
-    told = message_from_bytes(writing.build(Outbound("", "hi", metadata={"mail": long, "seq": 1}, key="k"), OWL).as_bytes())
+    told = message_from_bytes(email.build_mail(Outbound("", "hi", metadata={"mail": long, "seq": 1}, key="k"), OWL).as_bytes())
     assert told["In-Reply-To"].strip() == f"<{'i' * 300}@x>" and len(told["References"].split()) == 21
     with pytest.raises(BadInput):
-        writing.build(Outbound("email:ann@example.org\nBcc: x@y.z", "hi", key="k"), OWL)
+        email.build_mail(Outbound("email:ann@example.org\nBcc: x@y.z", "hi", key="k"), OWL)
 
 
 def test_our_own_words_are_not_repeated_and_a_forwarded_text_is() -> None:

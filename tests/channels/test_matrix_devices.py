@@ -21,12 +21,12 @@ from appliance.channels.matrix_encryption.device_list import DeviceList
 from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
 from appliance.channels.matrix_encryption.encrypted_rooms import EncryptedRooms, Rotation
 from appliance.channels.matrix_encryption.olm_account import MEGOLM, Opened
+from appliance.channels.matrix_encryption.room_encryption import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
 from appliance.channels.matrix_encryption.room_keys import MAX_OF_SENDER as MAX_OF_ONE
 from appliance.channels.matrix_encryption.room_keys import RoomKeys
 from appliance.channels.matrix_encryption.setup import EncryptionSetup
 from appliance.channels.matrix_encryption.signed_json import signable
 from appliance.channels.matrix_encryption.unpadded_base64 import encode
-from appliance.channels.matrix_encryption.waiting_events import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import Conflict, NotFound, Refused
 from appliance.runtime.paths import Home

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from appliance.errors import BadInput, OwlError, TooLarge
 from appliance.language.duplicates import find_same, is_same
-from appliance.memory.extraction import extract_candidates, title_of
 from appliance.memory.memory_record import (
     MemoryRecord,
     check_topic,
@@ -15,6 +14,7 @@ from appliance.memory.memory_record import (
     to_markdown,
     topic_folder,
 )
+from appliance.memory.session_review import extract_candidates, title_of
 
 FULL = MemoryRecord(
     id="m1",

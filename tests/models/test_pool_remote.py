@@ -20,9 +20,9 @@ from appliance.errors import (
     Refused,
     Unavailable,
 )
-from appliance.models.circuit_breaker import Breaker
 from appliance.models.pool import Pool
 from appliance.models.rate_limit import Throttle
+from appliance.models.remote_models import Breaker
 from appliance.records import Finish, Piece
 from appliance.runtime import config
 from appliance.runtime.paths import Home

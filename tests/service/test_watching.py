@@ -19,9 +19,9 @@ from appliance.records import Event
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Orchestrator
+from appliance.service.parts.watching import Port
 from appliance.service.watching import figures, log_reader
 from appliance.service.watching.health import Health, Prober, describe_broker
-from appliance.service.watching.port import Port
 from appliance.sessions.runs import Runs
 from appliance.work.jobs import Job, JobEnded
 

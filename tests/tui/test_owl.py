@@ -12,8 +12,7 @@ from textual.color import Color
 from appliance.runtime import config_edit
 from appliance.tui import theme
 from appliance.tui.app import Tab
-from appliance.tui.owl.face import Owl, OwlPicture, is_night, until_change_s
-from appliance.tui.owl.poses import COLUMNS, FACE_COLUMNS, FIDGETS, LOOPS, POSES
+from appliance.tui.owl.face import COLUMNS, FACE_COLUMNS, FIDGETS, LOOPS, POSES, Owl, OwlPicture, is_night, until_change_s
 
 ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 PLAY = """

@@ -3,6 +3,9 @@
 An event is confirmed after its message is stored: killed in between, Slack sends it again, and its id says that it is known. A
 sender is who Slack says; it carries its workspace, `T024/U061`, so that the same id in two workspaces is two persons. Each further
 workspace is a channel of its own, with another object of this class. Needs the package websockets.
+
+Messages that could not be handed in yet, because their sender writes too much or the queue is full, wait in a `Backlog` in memory,
+bounded, in the order of each sender; Slack sends again what was not confirmed, but only a few times.
 """
 
 import json
@@ -15,15 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
-from appliance.channels.backlog import Backlog
-from appliance.channels.contract import MAX_ATTACHMENTS, REPEAT, Attached, Connection, Received, Running
+from appliance.channels.contract import MAX_ATTACHMENTS, REPEAT, Attached, Connection, Intake, Received, Running
 from appliance.channels.slack_api import SlackApi
-from appliance.errors import BadInput, Lost, NotFound, Refused
+from appliance.clock import monotonic_s
+from appliance.errors import BadInput, Busy, Lost, NotFound, Refused
 from appliance.records import Outbound
 from appliance.runtime.settings import Workspace
 from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, read_attachment
@@ -48,6 +52,65 @@ ANGLES = re.compile(r"<([^<>|\n]{1,2000})(?:\|([^<>\n]{1,500}))?>")
 EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}(::skin-tone-[2-6])?")
 ID = re.compile(r"[A-Z0-9]{2,30}")
 PLAIN = (None, "", "file_share", "thread_broadcast")  # kinds of messages that people write
+PAUSE_S = 1.0
+MOST, MOST_CHARS = 2000, 8_000_000
+TRIES = 20  # in vain, in one round: a full queue is not asked for every message
+
+
+class _Held(Struct, frozen=True):
+    received: Received
+    confirm: Callable[[], None]
+
+
+class Backlog:
+    """What waits in one channel."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._chars = 0
+        self._next_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hand_in(self, key: str, received: Received, intake: Intake, confirm: Callable[[], None]) -> None:
+        """Hand a message in and confirm it, now or later; one that does not fit is neither. `key` names it to the service."""
+        held = _Held(received, confirm)
+        if key in self._held:
+            self._held[key] = held  # sent again: the way to confirm it is another
+        elif any(one.received.sender == received.sender for one in self._held.values()) or not self._try(held, intake):
+            if len(self._held) < MOST and self._chars + len(received.text) <= MOST_CHARS:
+                self._held[key] = held
+                self._chars += len(received.text)
+
+    def pause_s(self) -> float | None:
+        """Until `retry` has something to do; None while nothing waits."""
+        return max(0.0, self._next_s - monotonic_s()) if self._held else None
+
+    def retry(self, intake: Intake) -> None:
+        """Hand in what can be by now; nothing before its pause is over."""
+        if self._next_s > monotonic_s():
+            return
+        busy: set[str] = set()
+        for key, held in list(self._held.items()):
+            if held.received.sender in busy:
+                continue
+            if self._try(held, intake):
+                del self._held[key]
+                self._chars -= len(held.received.text)
+            else:
+                busy.add(held.received.sender)
+                if len(busy) >= TRIES:
+                    break
+        self._next_s = monotonic_s() + PAUSE_S
+
+    def _try(self, held: _Held, intake: Intake) -> bool:
+        try:
+            intake.take(held.received)
+        except Busy:
+            return False
+        held.confirm()
+        return True
 
 
 class SlackChannel(Connection):

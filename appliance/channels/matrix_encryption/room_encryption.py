@@ -3,9 +3,13 @@
 Brings the parts of this package together for one device. A message is read when its key is here and the device that the key came
 from is one of its sender's; whether that device is verified is said with it. Owns no table, and does not decide what a
 message may do.
+
+Messages whose key is not here yet wait in `matrix_waiting`, which is owned here, also over a restart, until it comes or a day has
+passed: 50 messages of one sender, 500 of all.
 """
 
 import hmac
+import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,15 +25,17 @@ from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
 from appliance.channels.matrix_encryption.olm_account import OLM, BrokenConnection, OlmAccount, Opened, Undecryptable
 from appliance.channels.matrix_encryption.outbound import Outbound
 from appliance.channels.matrix_encryption.room_keys import RoomKey, RoomKeys
-from appliance.channels.matrix_encryption.waiting_events import WaitingEvents
-from appliance.clock import monotonic_s
+from appliance.clock import monotonic_s, now_ms
 from appliance.errors import NotFound, OwlError, Refused
+from appliance.store import wall_clock
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 AGAIN_S = 3600.0  # between two new connections to a device whose old one is broken
 ASK_S = 60.0  # between two questions about the devices of one user
 MAX_NOTED = 1000
+MAX_OF_SENDER, MAX_EVENTS = 50, 500
+KEPT_MS = 24 * 3600 * 1000
 
 
 class Decrypted(Struct, frozen=True):
@@ -181,3 +187,40 @@ class RoomEncryption:
             self._noted.pop(next(iter(self._noted)))
         self._noted[what] = now + pause_s
         return True
+
+
+class WaitingEvents:
+    """What waits for a key."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, room: str, event: Mapping[str, Any]) -> bool:
+        """Keep an event; False when there are too many."""
+        with self._store.write(durable=True) as execute:
+            execute("DELETE FROM matrix_waiting WHERE received_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
+            sql = "SELECT COUNT(*), COALESCE(SUM(sender = ?1), 0), COALESCE(SUM(event = ?2), 0) FROM matrix_waiting"
+            [(count, of_sender, is_known)] = execute(sql, (event["sender"], event["event_id"]))
+            if is_known:
+                return True
+            if count >= MAX_EVENTS or of_sender >= MAX_OF_SENDER:
+                return False
+            values = (event["event_id"], room, event["content"]["session_id"], event["sender"], json.dumps(event), now_ms())
+            execute("INSERT INTO matrix_waiting VALUES (?, ?, ?, ?, ?, ?)", values)
+        return True
+
+    def of_key(self, room: str, session: str, sender: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The events that wait for a key, the oldest first, each with its room."""
+        sql = "SELECT body FROM matrix_waiting WHERE room = ? AND session = ? AND sender = ? ORDER BY received_ms, event"
+        for (body,) in self._store.rows(sql, (room, session, sender)):
+            yield room, json.loads(body)
+
+    def list_keys(self) -> list[tuple[str, str, str]]:
+        """Room, session and sender of every key that something waits for."""
+        rows = self._store.rows("SELECT DISTINCT room, session, sender FROM matrix_waiting")
+        return [(str(room), str(session), str(sender)) for room, session, sender in rows]
+
+    def remove(self, event: str) -> None:
+        """Keep an event no longer."""
+        with self._store.write() as execute:
+            execute("DELETE FROM matrix_waiting WHERE event = ?", (event,))

@@ -61,10 +61,10 @@ from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.heartbeat import HeartbeatParts
-from appliance.service.parts.mcp_servers import McpServers
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.roles import RoleService
 from appliance.service.parts.watching import Watching
+from appliance.service.parts.web import McpServers
 from appliance.service.undo import Undo
 from appliance.sessions.branches import Branches
 from appliance.sessions.logins import Logins

@@ -1,6 +1,9 @@
-"""Builds what answers: the agent with its limits, the loops that drive it, and titles of conversations."""
+"""Builds what answers: the agent with its limits, what decides for small models, the loops that drive it, titles of chats."""
 
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,10 +13,19 @@ from appliance.agent.agent import Agent, Limits
 from appliance.agent.loop import Loops
 from appliance.agent.loop_events import LoopStored
 from appliance.agent.titles import Titles
+from appliance.clock import now_ms
+from appliance.errors import OwlError
+from appliance.ingest.notes import Folder
+from appliance.knowledge.entries import Entries
+from appliance.knowledge.search import Search
+from appliance.language.evidence import Finder
+from appliance.language.languages import Languages
+from appliance.language.router import Router
+from appliance.language.times import timezones
+from appliance.language.work_planner import WorkPlanner
+from appliance.models.client import Models
 from appliance.prompt.roles import Roles
-from appliance.runtime.settings import ConfigReloaded
-from appliance.service import small_models
-from appliance.service.agent_limits import limits
+from appliance.runtime.settings import Config, ConfigReloaded
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
@@ -21,6 +33,42 @@ from appliance.service.parts.prompt import PromptParts
 from appliance.service.parts.queue import QueueParts
 from appliance.service.parts.tools import ToolParts
 from appliance.sessions.history import Recall
+
+EMBED_S = 5.0  # for sentences that an answer waits for; words must do when it takes longer
+
+
+def build_guide(
+    home: Path, search: Search, entries: Entries, models: Models, zone: Callable[[], str], folder: Folder
+) -> WorkPlanner:
+    """The guide of a home; `zone` names the time zone of the box, `folder` knows its files and what could not be read."""
+    languages = Languages(home)
+
+    def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text, or none for any."""
+        try:
+            return models.embed(texts, deadline_s=EMBED_S).vectors if search.has_vectors() else ()
+        except OwlError:
+            return ()
+
+    finder = Finder(search, entries, embed, languages.function_words(), languages.pointing_words(), languages.alike_words)
+    now = lambda: datetime.fromtimestamp(now_ms() / 1000, timezones.find(zone()))  # noqa: E731
+    return WorkPlanner(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files)
+
+
+def limits(settings: Config) -> Limits:
+    """The agent's caps from the configuration."""
+    return Limits(
+        max_turns=settings.runs.max_turns,
+        max_commands=settings.runs.max_commands,
+        max_strikes=settings.runs.max_strikes,
+        max_cycles=settings.runs.max_cycles,
+        max_period=settings.runs.max_period,
+        history_messages=settings.budget.history_messages,
+        temperature=settings.models.temperature,
+        max_output_tokens=settings.models.max_output_tokens,
+        deadline_s=settings.llm.deadline_ms / 1000,
+        pause_s=settings.llm.max_backoff_ms / 1000,
+    )
 
 
 class AgentParts(Struct, frozen=True):
@@ -54,7 +102,7 @@ def build_agent(
     agent = Agent(
         *(client, tools.toolbox, prompt.packets, Recall(runs, runs.question), read_limits(), tools.dispatch),
         budget=prompt.budget,
-        make_guide=partial(small_models.guide, base.home.root, knowledge.finder, knowledge.entries, client, zone, knowledge.folder),
+        make_guide=partial(build_guide, base.home.root, knowledge.finder, knowledge.entries, client, zone, knowledge.folder),
     )
     base.events.subscribe(ConfigReloaded, lambda reloaded: agent.configure(read_limits()))
     chats = Titles(runs, client, lambda: settings().runs.titles, partial(titles.is_able, folder=base.home.models))

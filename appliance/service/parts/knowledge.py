@@ -1,5 +1,6 @@
-"""Builds what the core knows and how it is found: entries, the index over them, search, skills, notes and history."""
+"""Builds what the core knows, of people too, and how it is found: entries, index, search, skills, notes, history, memory."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ from msgspec import Struct
 
 from appliance.agent.result_pages import Overflow
 from appliance.channels import session_control
+from appliance.errors import OwlError
 from appliance.ingest import notes
 from appliance.ingest.own_documents import Documents
 from appliance.ingest.sources import Sources
@@ -15,11 +17,15 @@ from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.grep import Texts
 from appliance.knowledge.index import Passages
-from appliance.knowledge.indexer import Indexer, Options, answering, embedding
+from appliance.knowledge.indexer import BRIEF_S, Indexer, Options, answering, embedding
 from appliance.knowledge.known_names import Familiar
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
 from appliance.knowledge.views import Views
+from appliance.memory.memories import Memories
+from appliance.memory.memory_document import MemoryDocument
+from appliance.memory.memory_service import MemoryService
+from appliance.memory.session_review import SessionReview
 from appliance.service import skill_parts
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.models import ModelParts
@@ -90,3 +96,29 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
         documents=Documents(box, base.runs.people.contexts, folder),
         overflow=Overflow(store, entries),
     )
+
+
+class MemoryParts(Struct, frozen=True):
+    """Records of memory, their methods, and the look through a session before it is archived."""
+
+    memories: Memories
+    service: MemoryService
+    review: SessionReview
+    document: MemoryDocument
+
+
+def build_memory(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts, people: Callable[[], int]) -> MemoryParts:
+    """`people` says how many people and groups talk here."""
+    embed = embedding(models.models, models.patient, lambda: False)
+
+    def vectors_of(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """A vector for each text, none where no model can within a moment: wording decides then."""
+        try:
+            return embed(texts, BRIEF_S, False)[1]
+        except OwlError:
+            return ()
+
+    memories = Memories(knowledge.entries, knowledge.passages, knowledge.finder, vectors_of)
+    review = SessionReview(base.runs.people, base.runs, memories, lambda: base.settings().sessions.archival.memory_extraction)
+    document = MemoryDocument(base.home.box, memories)
+    return MemoryParts(memories, MemoryService(memories, document, people), review, document)

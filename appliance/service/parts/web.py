@@ -1,17 +1,59 @@
-"""Builds what reaches the web and takes in what is fetched there."""
+"""Builds what reaches servers of tools and the web, and takes in what is fetched there; the first call starts a server."""
 
+import os
 from typing import Any
 
 from msgspec import Struct
 
+from appliance.errors import OwlError
 from appliance.ingest.receiver import Intake
+from appliance.knowledge.indexer import embedding
+from appliance.mcp import hub, tools
+from appliance.mcp.bridge_client import Ferry
+from appliance.mcp.hub import Hub, HubParts
+from appliance.mcp.offers import Offers
 from appliance.mcp.page_loader import PageLoader
+from appliance.records import to_plain
+from appliance.runtime.methods import Call, method
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
-from appliance.service.parts.mcp_servers import McpServers
 from appliance.service.parts.models import ModelParts
 from appliance.service.parts.policy import PolicyParts
 from appliance.web.web_tools import Web, WebContext
+
+
+class McpServers:
+    """The servers of tools of one core."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def services(self) -> dict[str, Any]:
+        """What tools may ask for by name."""
+        return {"mcp": self.hub}
+
+    def close(self) -> None:
+        """End every server; safe at any time, also twice."""
+        self.hub.close()
+
+    @method("mcp.exec", access="own", is_long=True)
+    def execute(self, server: hub.Name, tool: str, arguments: dict[str, Any] | None = None, *, call: Call) -> dict[str, Any]:
+        """What a tool of a server answers, whole."""
+        try:
+            reply = self.hub.call(server, tool, arguments or {}, cancel=call.cancel)
+        except OwlError as error:
+            if error.outcome not in hub.KINDS:
+                raise
+            return dict(to_plain(tools.failed(error, server, tool)))
+        return {**to_plain(tools.outcome(reply)), "images": [to_plain(image) for image in reply.images]}
+
+
+def build_mcp_servers(base: BaseParts, policy: PolicyParts, models: ModelParts) -> McpServers:
+    """The hub of the configured servers; `mcp.tools` offers their tools once there is a toolbox."""
+    socket = base.runtime / f"bridge-{os.getpid()}.sock"
+    ferry = Ferry(socket, base.environ, base.home.logs / "bridge", lambda: base.settings().tools.mcp_idle_s)
+    parts = HubParts(base.home, base.environ, Offers(base.store), ferry, models.vault, policy.ledger.note, base.events)
+    return McpServers(Hub(parts, base.settings, embedding(models.models, models.patient, lambda: False)))
 
 
 class WebParts(Struct, frozen=True):
