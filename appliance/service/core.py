@@ -158,8 +158,7 @@ class Core:
         answering = build_agent(base, models, known, prompt, tools, self.queue, self.roles)
         self.agent, self.loops, self.titles = answering.agent, answering.loops, answering.titles
         self.events.subscribe(WorkStarting, self._refresh)
-        targets = PluginTargets(base.home.box, base.hooks, known.schemes, self.toolbox, services)
-        self.plugins = Plugins(targets, base.settings().plugins)
+        self.plugins = Plugins(PluginTargets(home.box, base.hooks, known.schemes, self.toolbox, services), base.settings().plugins)
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
         self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
         inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)
