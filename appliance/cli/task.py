@@ -1,110 +1,50 @@
-"""The commands about tasks: `owlbox task add`, `list`, `view`, `watch` and the rest, made from the tools' signatures.
+"""The commands about tasks: `owlbox task add`, `list`, `view` and the rest, made from the tools for them.
 
-Each but `watch` is one tool, called as `tool.call` whether a core runs or not. What is added here: numbers and
-references that repeat or come in one word, tables, following a task until it ends, exit codes.
+What is added here: numbers and references that repeat or come in one word, and following a task until it ends.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from appliance.cli.console import terminal, tool_command
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.cli.console.terminal import say, say_json, say_line
+from appliance.cli.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
-ABOUT = "work that is done later, in the background"
 WATCH = "follow a task until it ends; the exit code is 0 when it is complete, 1 when it failed, 5 when it waits for a person"
 TEXT = 200  # characters of a tool's arguments or result that `watch` shows
 WAITS = 5
 ENDS = {"complete": 0, "failed": 1, "waiting": WAITS}
 
-Command = Callable[..., argparse.ArgumentParser]
+
+def _parse_numbers(words: list[str]) -> list[int]:
+    """Numbers of tasks, several of which may stand in one word: `1,2`; an empty one is none."""
+    parts = [part.strip().removeprefix("#") for word in words for part in word.split(",") if part.strip()]
+    if wrong := [part for part in parts if not part.isdecimal()]:
+        raise BadInput(f"{wrong[0]!r} is not a task's number", hint="give numbers, several with commas")
+    return [int(part) for part in parts]
 
 
-def add(command: Command) -> None:
-    """Add the group with one command for every tool that names one in it."""
-    root = command("task", show_list, ABOUT)
-    root.set_defaults(tool="list_tasks", fields=())
-    known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
-    for made in tool_command.tool_commands("task"):
-        word = made.command.partition(" ")[2]
-        one = command(word, HANDLERS.get(word, call), made.description, known)
-        one.set_defaults(tool=made.tool, fields=tuple(option.name for option in made.options))
-        for field in made.options:
-            if field.name in MANY:
-                option, kind = MANY[field.name]
-                one.add_argument(option, dest=field.name, action="append", type=kind, metavar="A,B", help=field.help)
-            else:
-                tool_command.add_option(one, field, many=("name",))
-    known.choices["view"].set_defaults(handler=view, interval=500)
-    known.choices["view"].add_argument("--follow", action="store_true", help="go on until it ends, as task watch does")
-    watch = command("watch", show_until_it_ends, WATCH, known)
-    watch.add_argument("id", type=int, help="the task's number")
-    watch.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+def _split_refs(words: list[str]) -> list[str]:
+    """References, several of which may stand in one word."""
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
-def _parse_numbers(text: str) -> list[int]:
-    """Numbers of tasks in one word: `1,2`; an empty one is none."""
-    try:
-        return [int(part.strip().removeprefix("#")) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a task's number, or several with commas") from None
+def _describe_state(task: dict[str, Any]) -> str:
+    is_blocked = task["status"] == "pending" and task["open_blockers"]
+    return "blocked" if is_blocked else str(task["status"]).replace("_", " ")
 
 
-def _split_refs(text: str) -> list[str]:
-    """References in one word, each of which may be the only one."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-# Arguments that may be given several times, or several in one word.
-MANY: dict[str, tuple[str, Callable[[str], list[Any]]]] = {
-    "blocked_by": ("--blocked-by", _parse_numbers),
-    "context_ids": ("--context", _split_refs),
-}
-
-
-# -- commands ---------------------------------------------------------------------------------------
-
-
-def call(args: argparse.Namespace, home: Home) -> int:
-    """Call the tool with the arguments and print what it answers."""
-    outcome = tool_command.ask_once(home, args.tool, _tool_arguments(args))
-    if outcome["data"] is None:
-        raise NotFound(f"no task {args.id}", hint="owlbox task list shows them")
-    return show(args, outcome["data"], outcome["message"])
-
-
-def show_list(args: argparse.Namespace, home: Home) -> int:
-    """Print tasks as a table."""
-    from appliance.clock import local_time
-
-    data = tool_command.ask_once(home, args.tool, _tool_arguments(args))["data"]
-    if args.json:
-        return say_json(data["tasks"])
-    if not data["tasks"]:
-        say("no tasks")
-        return 0
-    rows = []
-    for task in data["tasks"]:
-        state = "blocked" if task["status"] == "pending" and task["open_blockers"] else task["status"]
-        rows.append([str(task["id"]), state.replace("_", " "), task["priority"], local_time(task["created_ms"])[:16], task["name"]])
-    terminal.table(rows, HEADS, sys.stdout, cut=["name"])
-    if data["has_more"]:
-        say(f"there are more: --offset {getattr(args, 'offset', 0) + len(rows)}", sys.stderr)
-    return 0
-
-
-HEADS = ["id", "state", "priority", "created", "name"]
-HANDLERS: dict[str, Callable[[argparse.Namespace, Home], int]] = {"list": show_list}
+# -- following --------------------------------------------------------------------------------------
 
 
 def view(args: argparse.Namespace, home: Home) -> int:
     """Print one task, or follow it."""
-    return show_until_it_ends(args, home) if args.follow else call(args, home)
+    return show_until_it_ends(args, home) if args.follow else call(args, home, args.verb, {"id": args.id})
 
 
 def show_until_it_ends(args: argparse.Namespace, home: Home) -> int:
@@ -151,17 +91,6 @@ def _new_events(way: Reach, task: dict[str, Any], seen: dict[str, int]) -> Itera
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _tool_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """What was given; an option that was not leaves the tool its default."""
-    values = {name: getattr(args, name) for name in args.fields}
-    for name, value in values.items():
-        if name in MANY and value is not None:
-            values[name] = [one for some in value for one in some]
-        elif isinstance(value, list):
-            values[name] = " ".join(value)
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _print_event(line: dict[str, Any], is_json: bool) -> None:
     if is_json:
         say_json(line)
@@ -183,3 +112,31 @@ def _describe_outcome(task: dict[str, Any]) -> str:
     """What a task's state has to say."""
     word = {"complete": "output", "failed": "failure", "waiting": "waiting_reason"}.get(task["status"])
     return str(task[word]) if word else ""
+
+
+def _add_follow(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--follow", action="store_true", help="go on until it ends, as task watch does")
+    made.set_defaults(interval=500)
+
+
+def _add_watch(made: argparse.ArgumentParser) -> None:
+    made.add_argument("id", type=int, help="the task's number")
+    made.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+
+
+MANY: dict[str, Callable[[Any], Any]] = {"blocked_by": _parse_numbers, "context": _split_refs}
+# fmt: off
+NOUNS = (
+    Noun("task", "work that is done later, in the background", (
+        Verb("add", "tool create_task", "name+ --description --priority --blocked-by --deadline --context=context_ids", reads=MANY),
+        Verb("update", "tool update_task", "id --name --description --priority --blocked-by --deadline", reads=MANY),
+        Verb("delete", "tool delete_task"),
+        Verb("list", "tool list_tasks", part="tasks", rows="id state=status priority created=created_ms name~", empty="no tasks",
+             cells={"status": _describe_state}),
+        Verb("view", "tool view_task", handler=view, adds=_add_follow),
+        Verb("reset", "tool reset_task"),
+        Verb("cancel", "tool cancel_task"),
+        Verb("done", "tool finish_task"),
+        Verb("watch", text=WATCH, handler=show_until_it_ends, adds=_add_watch),
+    )),
+)

@@ -1,19 +1,18 @@
 """What a command asks: one method, or one tool with its arguments as words and options, its outcome or its error.
 
 A person has the words and the limits of the model, because both call the same definition. Knows nothing about
-what a tool does; the groups of commands (`cli.context`, `cli.task`) say which tools are theirs and how they print.
+what a tool does; the groups of commands say which tools are theirs and how they print.
 """
 
 import argparse
 import functools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import show
 from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.paths import Home
 
@@ -92,35 +91,6 @@ def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]
         return ask(way, tool, arguments)
 
 
-def run_tool(args: argparse.Namespace, home: Home, tool: str, arguments: dict[str, Any]) -> int:
-    """Call a tool for a command and print its data or its message."""
-    outcome = ask_once(home, tool, arguments)
-    return show(args, outcome["data"], outcome["message"])
-
-
-def add_option(made: argparse.ArgumentParser, field: Option, *, is_placed: bool = False, many: Sequence[str] = ()) -> None:
-    """One argument as its type asks for: needed ones by place, and the one that `is_placed`; all others as options.
-
-    Needed ones named in `many` take all the words that are left.
-    """
-    option = f"--{field.name.replace('_', '-')}"
-    if field.is_required:
-        kind: type = int if field.kind == "int" else str
-        made.add_argument(field.name, nargs="+" if field.name in many else None, type=kind, help=field.help)
-    elif is_placed:
-        made.add_argument(field.name, nargs="?", default=field.default, help=field.help)
-    elif field.default is True:
-        made.set_defaults(**{field.name: True})
-        made.add_argument(
-            f"--non-{field.name}", dest=field.name, action="store_false", default=argparse.SUPPRESS, help=f"not {field.help}"
-        )
-    elif field.default is False:
-        made.add_argument(option, action="store_true", help=field.help)
-    else:
-        kind = type(field.default) if isinstance(field.default, int | float) else str
-        made.add_argument(option, dest=field.name, type=kind, default=field.default, choices=field.choices or None, help=field.help)
-
-
 # -- the table --------------------------------------------------------------------------------------
 
 
@@ -129,13 +99,12 @@ def commands() -> list[tuple[str, str]]:
     return [(name, text) for name, text in read_table()["commands"]]
 
 
-def tool_commands(group: str = "") -> list[ToolCommand]:
-    """The tools that are commands by themselves, or those of a group such as `task`."""
-    rows = read_table()["tools"]
+def tool_commands() -> list[ToolCommand]:
+    """The tools that are commands by themselves."""
     return [
         ToolCommand(tool, command, description, [Option(*option) for option in options])
-        for tool, command, description, options in rows
-        if (command.startswith(f"{group} ") if group else " " not in command)
+        for tool, command, description, options in read_table()["tools"]
+        if " " not in command
     ]
 
 

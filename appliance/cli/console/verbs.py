@@ -28,7 +28,7 @@ from appliance.cli.console.parser import Command
 from appliance.cli.console.terminal import Table, say, say_json, show
 from appliance.cli.console.tool_command import Option, ask, method_options, once
 from appliance.clock import local_time
-from appliance.errors import BadInput
+from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
 Told = str | list[str] | Table
@@ -44,12 +44,12 @@ class Verb(NamedTuple):
     """One command: what it calls, how it is typed, how its result is told.
 
     `word` may hold several names of the same. `text` is its line of help, the beginning of the definition's where it says nothing.
-    `says` is a sentence with names of arguments and of the result's fields in braces, or a function of both; `empty` is said in
-    place of a table without rows. `fixed` are parameters that are not typed, `reads` turns what was typed into what is sent,
-    `cells` makes columns that are no field, `helps` are other words for arguments. `part` is the field of the result that is
-    printed alone, when it is a page of something. `asks` is a method and a sentence with fields
-    of its result: without `--yes` a person has to agree. `code` is the exit code for a result. `alone` is the next step where no
-    core runs, for what only a running one can do. A verb with a `handler` is written by hand, and `adds` its arguments.
+    `says` is a sentence with names of arguments and of the result's fields in braces, or a function of both, which leaves it to the
+    tool's own words by saying nothing; `empty` is said in place of a table without rows. `fixed` are parameters that are not typed,
+    `reads` turns what was typed into what is sent, `cells` makes columns that are no field, `helps` are other words for arguments.
+    `part` is the field of the result that is printed alone, when it is a page of something. `asks` is a method and a sentence with
+    fields of its result: without `--yes` a person has to agree. `code` is the exit code for a result. `alone` is the next step
+    where no core runs, for what only a running one can do. A verb with a `handler` is written by hand, and `adds` its arguments.
     """
 
     word: str
@@ -176,7 +176,7 @@ def _add_argument(made: Any, one: Argument, text: str, read: Callable[[str], Any
         given["choices"] = [choice for choice in one.parameter.choices if choice or not one.is_option]
     if one.is_option and kind == "list":
         given |= {"nargs": "+"} if many else {"action": "append"}
-        made.add_argument(name, default=[], metavar=one.dest.upper(), **given)
+        made.add_argument(name, default=None if one.default is None else [], metavar=one.dest.upper(), **given)
     elif one.is_option:
         made.add_argument(name, default=one.default, required=one.parameter.is_required, **given)
     else:
@@ -201,6 +201,8 @@ def call(args: argparse.Namespace, home: Home, verb: Verb, params: dict[str, Any
         with connected(home) as way:
             outcome = ask(way, verb.calls.removeprefix(TOOL), params)
         found, message = outcome["data"], outcome["message"]
+        if found is None:
+            raise NotFound(f"no {args.noun} {args.id}", hint=f"owlbox {args.noun} list shows them")
     else:
         found, message = once(home, verb.calls, params, alone=verb.alone), ""
     has_more = bool(verb.part and found["has_more"])
@@ -208,7 +210,8 @@ def call(args: argparse.Namespace, home: Home, verb: Verb, params: dict[str, Any
     if args.json:
         say_json(found)
     else:
-        show(args, found, message if message and not (verb.says or verb.rows or verb.fields) else tell(args, verb, found))
+        is_told = verb.says or verb.rows or verb.fields or not message
+        show(args, found, (is_told and tell(args, verb, found)) or message)
     if has_more and not args.json:
         say(f"there are more: --offset {args.offset + len(found)}", sys.stderr)
     return verb.code(found)

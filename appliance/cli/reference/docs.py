@@ -231,9 +231,8 @@ def _walk_commands(parser: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _describe_argument(action: Any) -> str:
     name = ", ".join(action.option_strings) or action.dest
     text = action.help or ""
-    default = (
-        f" (default {action.default})" if action.option_strings and action.default not in (None, False, "", "==SUPPRESS==") else ""
-    )
+    has_default = action.option_strings and action.nargs != 0 and action.default and action.default != "==SUPPRESS=="
+    default = f" (default {action.default})" if has_default else ""
     return f"- `{name}` {text}{default}".rstrip()
 
 
