@@ -185,6 +185,9 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         _settle(core)
         listener = open_listener(core, given)
         lease = core.leases.begin("core")
+        servers: dict[Path, Server] = {place: listener}
+        watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
+        core.shutdown.before("sockets", watch.stop)  # before the listener: a socket that we closed is not to be made anew
         core.shutdown.before("listener", listener.stop_accepting)
         core.shutdown.before("channels", core.connections.close)
         core.shutdown.before("folder", core.box_folder.watch.stop)
@@ -199,10 +202,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         if (programs := open_programs(core, build_gate(core))) is not None:
             core.shutdown.before("programs", programs.close)
             programs.start()
-        servers: dict[Path, Server] = {place: listener}
-        servers |= {paths.programs_socket(core.runtime): programs} if programs is not None else {}
-        watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
-        core.shutdown.before("sockets", watch.stop)
+            servers[paths.programs_socket(core.runtime)] = programs
         watch.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
@@ -367,7 +367,8 @@ class SocketWatch:
         """Leave the names to those who remove them."""
         self._stop.set()
         os.eventfd_write(self._wake, 1)
-        self._thread.join(RETRY_S * 2)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(RETRY_S * 2)
 
     def _run(self) -> None:
         is_told = False
