@@ -1,6 +1,6 @@
 """What a plugin imports: the one surface of the product that stays stable for code written by its users.
 
-A plugin is a module with a function `register(plugin)`; docs/plugins.md shows a whole one. Everything a plugin needs is
+A plugin is a module with a function `register(plugin)`; docs/guides/plugins.md shows a whole one. Everything a plugin needs is
 here under one name: marking a tool, declaring a scheme, showing entries, listening to events, changing a record, ending a
 loop, refusing a request. Other modules of the package move and change without notice; names here change only with a note
 in CHANGELOG.md under "Plugins". Nothing in the package imports this module.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a signed bundle of this checkout, for `owlbox update apply`: docs/upgrade.md.
+"""Makes a signed bundle of this checkout, for `owlbox update apply`: docs/guides/upgrade.md.
 
     .venv/bin/python image-build/bundle.py key PRIVATE_FILE
     .venv/bin/python image-build/bundle.py make PRIVATE_FILE FOLDER [--for arm64|amd64] [--days 90] [--extra web] [--wheels FOLDER]

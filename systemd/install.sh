@@ -7,7 +7,7 @@
 #   --destdir DIR   install below DIR instead of /, for an image
 #   --python FILE   the Python that has owlbox installed, as it is called on the target
 #                   (default /opt/owlbox/current/bin/python)
-#   --ssh           also the user owl and the drop-in for sshd (docs/ssh.md)
+#   --ssh           also the user owl and the drop-in for sshd (docs/guides/ssh.md)
 #   --machine       also what hardens a machine that does nothing else: firewall, journal, swap, watchdog, security updates
 #
 # To undo: systemctl disable --now the units, remove the files listed by this script; /var/lib/owlbox is yours.
@@ -62,8 +62,8 @@ if [ "${version:-0}" -ge 254 ]; then
 fi
 put 644 sysusers.conf /etc/sysusers.d/owlbox.conf
 put 644 tmpfiles.conf /etc/tmpfiles.d/owlbox.conf
-for page in ../docs/*.md; do # units and messages point to them
-    put 644 "$page" "/opt/owlbox/share/docs/${page##*/}"
+for page in ../docs/*.md ../docs/[!r]*/*.md ../docs/reference/*.md; do # units and messages point to them; no requirements
+    put 644 "$page" "/opt/owlbox/share/${page#../}"
 done
 maker=$python # what completes command lines, and the man page, are made by an owlbox that runs here
 [ -z "$destdir" ] || maker=../.venv/bin/python

@@ -76,7 +76,7 @@ class Plugin:
         name = read_tool(function).mark.name
         made = None if manual is None else tool_manuals.parse(name, dict(manual))
         if made is not None and (problems := made.problems()):
-            raise BadInput(f"the manual of {name}: {problems[0]}", hint="see docs/plugins.md")
+            raise BadInput(f"the manual of {name}: {problems[0]}", hint="see docs/guides/plugins.md")
         self.tools.append((function, made))
 
     def scheme(self, scheme: Scheme) -> None:
@@ -111,7 +111,7 @@ class Plugin:
     def _add_handler(self, kind: hook_points.Kind, name: str, handler: Handler, priority: int) -> None:
         if not hook_points.is_known(name):
             near = get_close_matches(name, [one.name for one in hook_points.MOMENTS], 1)
-            raise BadInput(f"nothing happens under {name!r}", hint=f"{near[0]}?" if near else "docs/plugins.md lists the names")
+            raise BadInput(f"nothing happens under {name!r}", hint=f"{near[0]}?" if near else "docs/guides/plugins.md lists them")
         is_other = any(one.name == name and one.kind != kind for one in hook_points.MOMENTS)
         if is_other:
             actual = next(one.kind for one in hook_points.MOMENTS if one.name == name)
@@ -244,6 +244,6 @@ def _find_register(found: Any, name: str) -> Callable[[Plugin], object]:
     """The function that a plugin begins with: what an entry point names, or `register` of its module."""
     register = getattr(found, "register", None) if isinstance(found, ModuleType) else found
     if not callable(register):
-        raise BadInput(f"{name} has no function register(plugin)", hint="docs/plugins.md has an example")
+        raise BadInput(f"{name} has no function register(plugin)", hint="docs/guides/plugins.md has an example")
     made: Callable[[Plugin], object] = register
     return made

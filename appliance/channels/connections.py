@@ -2,7 +2,7 @@
 
 Each has a thread of its own, which connects it and hears its messages, and another in `delivery`, which sends. One that fails
 is tried again after 1, 2, 4 … 60 seconds; the others and the core go on. Its notifications wait in the outbox. They are
-threads and no processes because memory is short: measured beside docs/channels.md. Nothing of a channel is imported as long
+threads and no processes because memory is short: measured beside docs/guides/channels.md. Nothing of a channel is imported as long
 as it is off. Knows nothing about what a channel does.
 """
 

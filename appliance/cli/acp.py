@@ -30,7 +30,7 @@ def serve(args: argparse.Namespace, home: Home) -> int:
     """Serve until the editor hangs up."""
     home.require()
     if sys.stdin.isatty():
-        raise BadInput("acp talks to an editor, and this is a terminal", hint="name it in your editor: docs/programs.md")
+        raise BadInput("acp talks to an editor, and this is a terminal", hint="name it in your editor: docs/guides/programs.md")
     taken, given = claim_descriptor(0, os.O_RDONLY), claim_descriptor(1, os.O_WRONLY)
     core = CoreWays(home)
     server = AcpServer(core, lambda line: write_line(given, line))

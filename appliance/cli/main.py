@@ -251,7 +251,9 @@ def _write_docs(args: argparse.Namespace, home: Home) -> int:
     pages = docs.pages(whole_parser())
     if args.write:
         for name, text in pages.items():
-            (Path(args.write) / name).write_text(text, encoding="utf-8")
+            path = Path(args.write) / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         say(f"wrote {', '.join(sorted(pages))}")
     else:
         say("\n".join(pages.values()))

@@ -49,7 +49,7 @@ def serve(args: argparse.Namespace, home: Home) -> int:
     if args.socket:
         return listen(Path(args.socket), home, args.tasks)
     if sys.stdin.isatty():
-        raise BadInput("mcp-serve talks to a program, and this is a terminal", hint="name it in your agent: docs/mcp-serve.md")
+        raise BadInput("mcp-serve talks to a program, and this is a terminal", hint="see docs/guides/mcp-serve.md")
     person = _peer_name(0) if args.peer else ""
     taken, given = claim_descriptor(0, os.O_RDONLY), claim_descriptor(1, os.O_WRONLY)
     talk(taken, given, Owl(home, args.tasks, person))

@@ -62,7 +62,7 @@ def _tell_providers(args: argparse.Namespace, found: dict[str, Any]) -> Any:
     if found["is_local_only"]:
         return "models.local_only is true: no provider is ever asked"
     rows = table(found["providers"], "provider=name state~ last_minute=minute open waiting", PROVIDER_CELLS, "")
-    return rows._replace(foot=[spent(found["spending"])]) if rows.rows else "no provider is configured; docs/models.md tells how"
+    return rows._replace(foot=[spent(found["spending"])]) if rows.rows else "no provider is configured; see docs/guides/models.md"
 
 
 def _tell_remote(args: argparse.Namespace, found: list[dict[str, Any]]) -> Any:
@@ -70,7 +70,7 @@ def _tell_remote(args: argparse.Namespace, found: list[dict[str, Any]]) -> Any:
     problems = [f"{one['provider']}: {one['problem']}" for one in found if one.get("problem")]
     rows = [one for one in found if not one.get("problem")]
     if not found:
-        return "no provider is configured, or models.local_only is true; docs/models.md tells how"
+        return "no provider is configured, or models.local_only is true; docs/guides/models.md tells how"
     known = table(rows, "model=name window read,_$/M=input_usd written,_$/M=output_usd", MODEL_CELLS, "no models")
     return known._replace(foot=problems)
 

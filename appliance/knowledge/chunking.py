@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from appliance.errors import OwlError, Unavailable
 
 WHOLE_CHARS = 200  # a shorter text is one chunk (B-089)
-TARGET_CHARS = 500  # measured beside 300 and 800: docs/finding.md
+TARGET_CHARS = 500  # measured beside 300 and 800: docs/background/finding.md
 LARGEST = 1.5  # times that for a paragraph that stays whole
 BLOCK = 4  # times that for code or a table that stays whole
 MAX_CHARS = 15_000  # of a chunk that a model asked for

@@ -120,7 +120,7 @@ def _read_entries(path: Path) -> dict[str, Entry]:
         return found
     except (OSError, ValueError, TypeError, AttributeError) as error:
         where = f"{path}, [{name}]" if name else str(path)
-        raise BadInput(f"{where}: {error}", hint="docs/local-models.md has the fields of an entry") from None
+        raise BadInput(f"{where}: {error}", hint="docs/guides/local-models.md has the fields of an entry") from None
 
 
 def listing(home: Home) -> list[Model]:

@@ -45,7 +45,7 @@ VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
 TABLES = ("tools", "roles", "quotas", "mounts", "network", "ipc", "commands", "security", "runtime")
 MAX_BYTES = 1_000_000
 FIRST = """\
-# The policy of this owlbox: what tools may do at all. docs/policy.md explains every key.
+# The policy of this owlbox: what tools may do at all. docs/guides/policy.md explains every key.
 # Change it, then: owlbox policy check FILE, owlbox policy reload
 
 mode = "strict"          # or permissive: violations are only written down; or disabled

@@ -285,7 +285,7 @@ class _Front(Struct, frozen=True):
         if found is None:
             return otherwise
         if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise BadInput(f"{key}: {found!r} is not what it takes", hint="docs/roles.md explains every key")
+            raise BadInput(f"{key}: {found!r} is not what it takes", hint="docs/guides/roles.md explains every key")
         return found
 
     def names(self, key: str) -> tuple[str, ...] | None:

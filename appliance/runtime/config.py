@@ -203,7 +203,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}, line 1, column 1: nested too deeply", key=str(path)) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_where_broken(path, text, str(error)), key=str(path), hint="see docs/configuration.md") from None
+        raise ConfigError(_where_broken(path, text, str(error)), key=str(path), hint="docs/reference/configuration.md") from None
 
 
 def _where_broken(path: Path, text: str, message: str) -> str:

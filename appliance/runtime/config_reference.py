@@ -1,7 +1,7 @@
 """The configuration written out: the Markdown reference, and the file that `owlbox init` writes.
 
 Both are printed from the tree in `settings`, so neither can drift from what is read. Knows nothing
-about any file in use. `python -m appliance.runtime.config_reference > docs/configuration.md` renews the reference.
+about any file in use. `python -m appliance.runtime.config_reference > docs/reference/configuration.md` renews the reference.
 """
 
 import json
@@ -68,7 +68,7 @@ class Table:
 
 
 def reference() -> str:
-    """docs/configuration.md: every key with type, default, meaning and the seed's name."""
+    """docs/reference/configuration.md: every key with type, default, meaning and the seed's name."""
     parts = [INTRO]
     for table in tables(Config, ""):
         heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"

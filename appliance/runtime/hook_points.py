@@ -1,7 +1,7 @@
 """The moments at which plugins may listen, decide or change something: their names, and what is handed over at each.
 
 An event tells; a chain is asked until one says False; a filter hands a value on from one to the next. Names never
-change once they are here; docs/plugins.md shows this table, and a test holds it to that. Pure: fires nothing.
+change once they are here; docs/guides/plugins.md shows this table, and a test holds it to that. Pure: fires nothing.
 """
 
 from typing import Literal

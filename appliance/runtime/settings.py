@@ -242,10 +242,12 @@ class Matrix(Keys):
     homeserver: str = setting("https://matrix.org", "Address of the server.", seed="S matrix.homeserver", mark="needed")
     user: str = setting("", "The assistant's id, `@owl:matrix.org`.", seed="S matrix.user_id", mark="needed")
     token: str = setting("", "Its access token.", seed="S matrix.access_token", mark="needed secret")
-    policy: Literal["open", "mention", "allowlist"] = setting("mention", "Whom it reads: docs/channels.md.", seed="S matrix.policy")
+    policy: Literal["open", "mention", "allowlist"] = setting(
+        "mention", "Who may write: docs/guides/channels.md.", seed="S matrix.policy"
+    )
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
-    trusted_servers: tuple[str, ...] = setting((), "Servers whose word proves who a sender is, such as your own: docs/matrix.md.")
+    trusted_servers: tuple[str, ...] = setting((), "Servers trusted to say who a sender is, such as yours: docs/guides/matrix.md.")
     streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
 
 
@@ -269,7 +271,7 @@ class Email(Keys):
     )
     policy: Literal["open", "allowlist"] = setting("allowlist", "Whose mails it reads: everybody's, or those of `allow_from`.")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S email.allow_from")
-    trusted_server: str = setting("", "Whose `Authentication-Results` are believed; empty means nobody's: docs/email.md.")
+    trusted_server: str = setting("", "Whose `Authentication-Results` are believed; empty means nobody's: docs/guides/email.md.")
     pins: tuple[str, ...] = setting((), "SHA-256 of the servers' certificates; any, and no other is taken.")
 
 
@@ -296,7 +298,7 @@ class Slack(Workspace):
 
 
 class Web(Keys):
-    """The web page and what else is asked by HTTP: docs/web-page.md."""
+    """The web page and what else is asked by HTTP: docs/guides/web-page.md."""
 
     enabled: bool = setting(False, "Serve it.", seed="A channels.web.enabled", mark="restart")
     host: str = setting("127.0.0.1", "Address to listen at; any but loopback needs `certificate` or `address`.", mark="restart")
@@ -310,7 +312,7 @@ class Web(Keys):
 
 
 class Programs(Keys):
-    """Programs that speak OpenAI's interface, and webhooks: docs/programs.md."""
+    """Programs that speak OpenAI's interface, and webhooks: docs/guides/programs.md."""
 
     enabled: bool = setting(False, "Let programs with a token ask at the web page's port too; needs `channels.web.enabled`.")
 
@@ -334,7 +336,7 @@ class Channels(Keys):
 
 
 class Plugins(Keys):
-    """Python of your own in the core: docs/plugins.md."""
+    """Python of your own in the core: docs/guides/plugins.md."""
 
     enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
     load_s: float = setting(10, "Longest time that one may take to load.", within=(0.1, 600))

@@ -7,7 +7,7 @@ from appliance.runtime.config_keys import Keys, setting
 
 
 class Backups(Keys):
-    """Copies that `owlbox backup` makes: docs/backup.md."""
+    """Copies that `owlbox backup` makes: docs/guides/backup.md."""
 
     keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
     keep_days: int = setting(60, "Backups older than this are removed, but for the newest; 0 keeps them.", within=(0, 36_500))
@@ -33,7 +33,7 @@ class Retention(Keys):
 
 
 class Logs(Keys):
-    """Files of logs, where no journal keeps them: docs/watching.md."""
+    """Files of logs, where no journal keeps them: docs/guides/watching.md."""
 
     file_mb: float = setting(
         5, "A file that has grown to this is turned over.", seed="A log rotation size", within=(0.01, 10_000), mark="restart"
@@ -48,7 +48,7 @@ class Logs(Keys):
 
 
 class Updates(Keys):
-    """Signed bundles with another version: docs/upgrade.md."""
+    """Signed bundles with another version: docs/guides/upgrade.md."""
 
     enabled: bool = setting(False, "Ask the source for a newer version, at most once a day. Nothing is applied by itself.")
     source: str = setting("", "Where bundles are: an https address, a folder or a file.")
@@ -58,6 +58,6 @@ class Updates(Keys):
 
 
 class Metrics(Keys):
-    """Figures for Prometheus: docs/watching.md."""
+    """Figures for Prometheus: docs/guides/watching.md."""
 
     port: int = setting(0, "Port of 127.0.0.1 that answers /metrics and /health; 0 opens none.", within=(0, 65_535))

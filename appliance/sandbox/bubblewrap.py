@@ -286,10 +286,10 @@ def advice(stderr: str) -> str:
     if "unknown option" in said:
         return "this bubblewrap cannot mount from descriptors: apt-get install --only-upgrade bubblewrap"
     if _read_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" and ("uid map" in said or "permission" in said):
-        return "AppArmor forbids user namespaces: give bwrap a profile (docs/sandbox.md)"
+        return "AppArmor forbids user namespaces: give bwrap a profile (docs/guides/sandbox.md)"
     if "namespace" in said or "uid map" in said:
-        return "user namespaces do not work here; docs/sandbox.md says what to look at"
-    return "docs/sandbox.md says what the sandbox needs"
+        return "user namespaces do not work here; docs/guides/sandbox.md says what to look at"
+    return "docs/guides/sandbox.md says what the sandbox needs"
 
 
 def _read_line(path: str) -> str:

@@ -306,7 +306,7 @@ class Vault:
     def _credential_key(self) -> bytes:
         if len(self._credential) < KEY:
             what = "no credential" if not self._credential else f"a credential of {len(self._credential)} bytes"
-            raise Unavailable(f"the broker has {what}", hint=f"give its unit {CREDENTIAL} with {KEY} random bytes: docs/secrets.md")
+            raise Unavailable(f"the broker has {what}", hint=f"set {CREDENTIAL} to {KEY} random bytes: docs/guides/secrets.md")
         return self._credential
 
     def _key_file(self, name: str) -> Path:

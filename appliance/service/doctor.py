@@ -276,7 +276,7 @@ def _vault(home: Home, environ: Mapping[str, str], broker: dict[str, Any], told:
         if count:
             return Finding("vault", "warning", f"{count} {words}", hint)
     if told.get("key") == "file" or list(home.vault.glob("key-*")):
-        hint = "owlbox secret rotate --to passphrase, or --to credential: docs/secrets.md"
+        hint = "owlbox secret rotate --to passphrase, or --to credential: docs/guides/secrets.md"
         return Finding("vault", "warning", "its key lies beside it: who reads the disk reads the secrets", hint)
     return Finding("vault", "ok", f"{told['count']} secrets, key: {told['key']}" if told.get("count") else "no secrets")
 
@@ -297,7 +297,7 @@ def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
     settings = config.load(home, environ)
     known = Roles(home.box, lambda: settings)
     if problems := known.problems:
-        return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/roles.md explains every key")
+        return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/guides/roles.md explains every key")
     return Finding("roles", "ok", ", ".join(one.name for one in known.list_roles()))
 
 

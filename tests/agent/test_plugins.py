@@ -28,7 +28,7 @@ from appliance.sessions.runs import RunCreated
 from appliance.sessions.turns import RunStateChanged
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guides/plugins.md").read_text(encoding="utf-8"), re.DOTALL)[0]
 
 RECORDER = '''
 """Hears everything, changes nothing."""
@@ -350,7 +350,7 @@ def test_one_that_hangs_while_it_is_loaded_holds_nothing_up_and_adds_nothing_lat
 
 @pytest.mark.covers("R-190")
 def test_documentation_shows_every_moment() -> None:
-    page = (ROOT / "docs" / "moments.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/moments.md").read_text(encoding="utf-8")
     assert all(f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" in page for one in MOMENTS)
     assert len({one.name for one in MOMENTS}) == len(MOMENTS) and hook_points.is_known("view.visible:quote")
 
@@ -358,7 +358,7 @@ def test_documentation_shows_every_moment() -> None:
 def test_the_documented_surface_is_all_that_a_plugin_imports():
     from appliance import plugin
 
-    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/plugins.md").read_text(encoding="utf-8")
     listed = page.partition("## What a plugin imports")[2].partition("\n## ")[0]
     assert [name for name in plugin.__all__ if f"`{name}`" not in listed] == []
     assert "from appliance." not in EXAMPLE.replace("from appliance.plugin import", "")

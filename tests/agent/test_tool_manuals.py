@@ -1,4 +1,4 @@
-"""Manuals of tools: every tool has one, its examples are calls, and what it costs is what docs/tools.md says."""
+"""Manuals of tools: every tool has one, its examples are calls, and what it costs is what docs/reference/tools.md says."""
 
 import re
 from pathlib import Path
@@ -154,7 +154,7 @@ def test_tokens_in_the_documentation_are_those_of_the_bundled_model(model_file: 
 
 @pytest.mark.covers("R-196")
 def test_documentation_shows_each_example_and_rule_with_its_reason() -> None:
-    page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/tools.md").read_text(encoding="utf-8")
     parts = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     for name, one in TOOLS.items():
         manual = SHELF.of(name, one.mark.group)

@@ -3,7 +3,7 @@
     python tests/bench/bench_folder.py [--files N] [--idle-seconds N] [--json FILE]
 
 Prints one table and writes the numbers as JSON. The files arrive by rsync when it is there, else by a
-plain copy. Knows nothing about what is good enough: design.md section 1 and docs/folder.md say that.
+plain copy. Knows nothing about what is good enough: design.md section 1 and docs/guides/folder.md say that.
 """
 
 import argparse

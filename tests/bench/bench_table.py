@@ -1,11 +1,11 @@
-"""Every measurement that has something to compare with, as one table, written to docs/benchmarks.md. Run it with `make bench`.
+"""Every measurement that has something to compare with, as one table in docs/background/benchmarks.md. Run it with `make bench`.
 
     python tests/bench/bench_table.py [--only ROW,ROW] [--peers FOLDER] [--list] [--dry]
 
 A row is one of the scripts beside this one, in a process of its own, with few rounds: about 20 minutes in all on a quiet
 machine. What it is compared with takes turns with it or follows it in the same run. Programs that are no part of the
 checkout are installed into a virtual environment of `--peers`; a row without its alternative says why it was not measured.
-The numbers are kept in docs/benchmarks.json, of which the page is made; `--only` replaces those rows alone and `--dry`
+The numbers are kept in docs/background/benchmarks.json, of which the page is made; `--only` replaces those rows alone and `--dry`
 writes neither. Knows nothing about what is good enough.
 """
 
@@ -27,8 +27,8 @@ from appliance import clock
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-NUMBERS = ROOT / "docs" / "benchmarks.json"
-PAGE = ROOT / "docs" / "benchmarks.md"
+NUMBERS = ROOT / "docs/background/benchmarks.json"
+PAGE = ROOT / "docs/background/benchmarks.md"
 LOCOMO = ROOT.parent / "shared" / "data" / "locomo-dev.json"
 PEERS = {"llm": ("llm", "openai"), "elia": ("elia-chat",)}  # a command, and the packages that bring it
 ELIA_SHOWS = "Send message"  # in its last line, once its input line is there

@@ -1,6 +1,6 @@
 """Conversations with a model as they really go, written down as captures of what to expect.
 
-    python tests/bench/capture_conversations.py --model FILE.gguf [--only TEXT] [--tier TIER] [--write docs/conversations.md]
+    python tests/bench/capture_conversations.py --model FILE.gguf [--only TEXT] [--tier TIER] [--write FILE]
 
 Each conversation of conversations.toml is a thread of one core with one home, so tasks and memories of one are there in the next.
 What comes out differs with model, processor and day. Judges nothing: a person reads it.

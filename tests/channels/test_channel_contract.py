@@ -76,7 +76,7 @@ def test_every_channel_is_in_the_table() -> None:
 
 @pytest.mark.covers("A-286", "S-129")
 def test_the_page_says_what_there_is_not_and_it_is_not_there() -> None:
-    page = (ROOT / "docs/channels.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/channels.md").read_text(encoding="utf-8")
     for name in ("WhatsApp", "Telegram", "Discord", "voice", "telephones", "households", "graphics card"):
         assert name in page.partition("## What there is not")[2].partition("\n## ")[0]
         assert name.casefold() not in FILES

@@ -131,4 +131,4 @@ def test_the_man_page_names_every_command_and_no_formatter_complains(box: Box, t
     named = {
         line.removeprefix(".SS owlbox ").replace("\\-", "-") for line in page.read_text().splitlines() if line.startswith(".SS")
     }
-    assert named == set(re.findall(r"^## `owlbox ([^`]+)`", docs.pages(main.whole_parser())["commands.md"], re.MULTILINE))
+    assert named == set(re.findall(r"^## `owlbox ([^`]+)`", docs.pages(main.whole_parser())["reference/commands.md"], re.MULTILINE))

@@ -10,7 +10,7 @@ from appliance.errors import ConfigError
 from appliance.runtime import config
 from appliance.runtime.paths import Home
 
-DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[2] / "docs/reference/configuration.md"
 
 
 @pytest.fixture
@@ -567,7 +567,7 @@ def test_every_commented_key_of_the_default_file_is_its_default(read):
 
 
 def test_reference_page_is_up_to_date():
-    assert DOCS.read_text() == config.reference(), "run: python -m appliance.runtime.config_reference > docs/configuration.md"
+    assert DOCS.read_text() == config.reference(), "run: make docs"
 
 
 WITHOUT_ROW = ("system.level", "tools.mcp", "sandbox.mounts")  # worked out from others, or tables with their own heading
@@ -609,6 +609,6 @@ def test_reference_is_printed_by_its_module():
         capture_output=True,
         text=True,
         check=True,
-        cwd=DOCS.parent.parent,
+        cwd=DOCS.parents[2],
     )
     assert done.stdout == config.reference()

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, made of the numbers of docs/benchmarks.json: no number of the page is typed by hand."""
+"""docs/background/benchmarks.md, made of the numbers of docs/background/benchmarks.json: no number of the page is typed by hand."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -37,5 +37,5 @@ def test_a_picture_says_what_its_text_says_and_fetches_nothing(name: str) -> Non
 def test_every_picture_is_shown_and_the_readme_opens_with_one() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert re.match(r"# Owlbox\n\n!\[[^\]]+\]\(docs/captures/small-model\.svg\)\n", readme)
-    pages = readme + "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    pages = readme + "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in SHOWN if f"captures/{name}.svg" not in pages] == []

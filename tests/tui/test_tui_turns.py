@@ -670,7 +670,7 @@ def test_thread_is_called_by_its_first_words_until_it_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["waits"])
 def test_document_shows_the_screen_as_it_is(name: str) -> None:
-    assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/turns.md").read_text()
+    assert (FOLDER / f"{name}.txt").read_text().rstrip("\n") in (ROOT / "docs/guides/turns.md").read_text()
 
 
 def test_card_hides_no_character_and_no_line() -> None:

@@ -85,7 +85,7 @@ def test_errors_are_json_for_programs(settled: Box, case: str) -> None:
 
 # name: (text of owlbox.toml, environment, words of the message)
 CONFIGURATIONS: dict[str, tuple[str, dict[str, str], list[str]]] = {
-    "broken TOML": ("[system]\nname = owl\n", {}, ["owlbox.toml", "line 2", "docs/configuration.md"]),
+    "broken TOML": ("[system]\nname = owl\n", {}, ["owlbox.toml", "line 2", "docs/reference/configuration.md"]),
     "not UTF-8": ("", {}, ["owlbox.toml", "line 1", "UTF-8"]),
     "unknown key": ("[models]\nthraeds = 2\n", {}, ["models.thraeds", "did you mean models.threads?"]),
     "unknown table": ("[modles]\nthreads = 2\n", {}, ["modles", "did you mean models?"]),

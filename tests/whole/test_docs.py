@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doc_pages import PAGES as WRITTEN
 
 from appliance.cli import main
 from appliance.cli.reference import docs
@@ -27,14 +28,14 @@ def test_the_makefile_asks_nothing_of_pip_that_debian_12_has_not() -> None:
 
 @pytest.mark.covers("A-285")
 def test_what_is_left_of_a_danger_is_said() -> None:
-    page = (ROOT / "docs" / "taint.md").read_text(encoding="utf-8").partition("## What is not promised")[2]
+    page = (ROOT / "docs/background/taint.md").read_text(encoding="utf-8").partition("## What is not promised")[2]
     assert "Data may be encoded into addresses" in page and "text of a skill may manipulate the assistant" in page
 
 
 def test_the_pages_name_every_command_method_and_table() -> None:
-    assert all(f"`owlbox {word}`" in PAGES["commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
-    assert all(f"`{word}`" in PAGES["methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
-    assert "CREATE TABLE events" in PAGES["tables.md"] and "`remember`" in PAGES["tools.md"]
+    assert all(f"`owlbox {word}`" in PAGES["reference/commands.md"] for word in ("ask", "thread follow", "doctor", "search"))
+    assert all(f"`{word}`" in PAGES["reference/methods.md"] for word in ("message.send", "thread.view", "generate", "plan"))
+    assert "CREATE TABLE events" in PAGES["reference/tables.md"] and "`remember`" in PAGES["reference/tools.md"]
 
 
 def test_the_page_of_methods_names_every_method_and_notification_of_the_core() -> None:
@@ -42,15 +43,13 @@ def test_the_page_of_methods_names_every_method_and_notification_of_the_core() -
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "appliance").rglob("*.py") if path != brokers)
     methods = re.findall(r'^    @method\("([^"]+)"', code, re.MULTILINE)
     told = re.findall(r'\bnotify\("([^"]+)"', code)
-    assert len(methods) > 100 and [name for name in methods if f"### `{name}`" not in PAGES["methods.md"]] == []
-    assert told and [name for name in told if f"| `{name}` |" not in PAGES["methods.md"]] == []
+    assert len(methods) > 100 and [name for name in methods if f"### `{name}`" not in PAGES["reference/methods.md"]] == []
+    assert told and [name for name in told if f"| `{name}` |" not in PAGES["reference/methods.md"]] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "ARCHITECTURE.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
-)
+@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", *sorted(str(page.relative_to(ROOT)) for page in WRITTEN)])
 def test_only_commands_that_exist_are_named(name: str) -> None:
-    known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["commands.md"], re.MULTILINE))
+    known = set(re.findall(r"^## `owlbox ([^`]+)`", PAGES["reference/commands.md"], re.MULTILINE))
     text = (ROOT / name).read_text(encoding="utf-8")
     quoted = re.findall(r"`owlbox ([^`]+)`", text) + re.findall(r"^(?:.*\| )?owlbox ([a-z].*)$", text, re.MULTILINE)
     for words in quoted:
@@ -67,11 +66,11 @@ def test_every_target_the_readme_names_is_in_the_makefile() -> None:
 
 
 def test_the_index_names_every_document_and_no_page_links_to_nothing() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *WRITTEN]
     links = {page: re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")) for page in pages}
     index = ROOT / "docs/README.md"
     named = {(index.parent / link).resolve() for link in links[index]}
-    assert {page.name for page in (ROOT / "docs").glob("*.md") if page not in named} == {"README.md"}
+    assert [page for page in WRITTEN if page not in named] == [index]
     assert [(page.name, link) for page, found in links.items() for link in found if not (page.parent / link).exists()] == []
 
 

@@ -6,7 +6,7 @@ import benchmark_page
 import figures
 from benchmark_page import Figure
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/background"
 
 
 def row(*figures: Figure, **more: object) -> dict[str, object]:

@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+import doc_pages
 import pytest
 from process import ROOT, Box, a_shared_box  # noqa: F401
 
 from appliance.cli import main
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *doc_pages.PAGES)
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}.*\n)+")
 SHOWN = re.compile(r"^\$ owlbox .*\n(?!\$ )", re.MULTILINE)

@@ -7,11 +7,12 @@ for whatever is different each time. A command that fails says so in its own wor
 import re
 import shlex
 
+import doc_pages
 import pytest
 from process import ROOT, Box, a_box, script  # noqa: F401
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *doc_pages.PAGES)
 BLOCKS = [
     pytest.param(found.group(1), id=f"{page.name}:{page.read_text(encoding='utf-8')[: found.start()].count(chr(10)) + 2}")
     for page in PAGES

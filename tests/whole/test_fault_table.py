@@ -1,4 +1,4 @@
-"""Each row of docs/faults.md: the fault is made, and what the program says is what stands there, word for word."""
+"""Each row of docs/reference/faults.md: the fault is made, and what the program says is what stands there, word for word."""
 
 import errno
 import os
@@ -40,7 +40,7 @@ from appliance.store import disk_faults, storage_errors
 from appliance.store.database import Store
 from appliance.store.disk_room import DiskRoom
 
-PAGE = Path(__file__).parents[2] / "docs/faults.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/faults.md"
 HOLES = re.compile(r"\b(?:PATH|PLACE|WHY|WHAT|N)\b")
 ROW = re.compile(r"^\| ([^|]+?) \| (.+) \| ([\w, ]+) \|$", re.MULTILINE)
 Said = OwlError | Finding | str

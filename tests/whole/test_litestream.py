@@ -1,4 +1,4 @@
-"""A copy of the database by the real Litestream while a core works, as docs/more-than-one.md tells owners to set it up."""
+"""A copy of the database by the real Litestream while a core works, as docs/guides/more-than-one.md tells owners to set it up."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ SQL = "SELECT body FROM entries WHERE path LIKE 'memory://copies/%'"
 
 def configure(box: Box, folder: Path) -> Path:
     """The file that the page shows, with the places of this test in it."""
-    page = (ROOT / "docs/more-than-one.md").read_text()
+    page = (ROOT / "docs/guides/more-than-one.md").read_text()
     [shown] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     text = shown.replace("/var/lib/owlbox", str(box.home.root)).replace("/media/stick/owlbox", str(folder / "stick"))
     assert str(box.home.database) in text and str(folder / "stick") in text

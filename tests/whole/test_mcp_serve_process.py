@@ -182,7 +182,7 @@ def test_a_terminal_is_told_where_to_name_it(box: Box):
     finally:
         os.close(master)
         os.close(slave)
-    assert done.returncode == 2 and b"docs/mcp-serve.md" in done.stderr
+    assert done.returncode == 2 and b"docs/guides/mcp-serve.md" in done.stderr
 
 
 def test_over_ssh_an_agent_may_take_its_time(core: Core):

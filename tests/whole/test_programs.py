@@ -233,7 +233,7 @@ MODELS = """
 
 @dataclass
 class Llm:
-    """The command of llm.datasette.io, configured as docs/programs.md says."""
+    """The command of llm.datasette.io, configured as docs/guides/programs.md says."""
 
     program: Path
     environ: dict[str, str]

@@ -190,10 +190,11 @@ def test_every_file_for_the_machine_is_installed_on_request_alone(tmp_path: Path
 def test_every_page_that_a_unit_or_a_message_names_is_installed(tmp_path: Path):
     command = [str(UNITS / "install.sh"), "--destdir", str(tmp_path), "--python", "/usr/bin/python3"]
     subprocess.run(command, capture_output=True, check=True)
-    there = {path.name for path in (tmp_path / "opt/owlbox/share/docs").iterdir()}
+    share = tmp_path / "opt/owlbox/share"
+    there = {str(path.relative_to(share)) for path in share.rglob("*.md")}
     sources = [path for path in UNITS.iterdir() if path.is_file()] + list((machine.ROOT / "appliance").rglob("*.py"))
-    named = {page for path in sources for page in re.findall(r"docs/([a-z-]+\.md)", path.read_text())}
-    assert {"systemd.md", "trouble.md"} <= named <= there
+    named = {page for path in sources for page in re.findall(r"docs/(?!requirements)(?:[a-z]+/)?[a-z-]+\.md", path.read_text())}
+    assert {"docs/guides/systemd.md", "docs/guides/trouble.md"} <= named <= there
 
 
 def test_the_model_is_given_up_before_the_core():

@@ -72,7 +72,7 @@ class Webhook(Connection):
         expected = sign(self._find_secret(self._sources.get(source, "")) or "none", message_id, timestamp, body)
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogatepass")) or source not in self._sources:
             running.intake.refuse(source, "the signature is wrong")
-            raise Refused("the signature is not right", hint="docs/programs.md says how to sign")
+            raise Refused("the signature is not right", hint="docs/guides/programs.md says how to sign")
         if not (timestamp.isascii() and timestamp.isdecimal()) or abs(now_ms() / 1000 - int(timestamp)) > TOLERANCE_S:
             running.intake.refuse(source, "the timestamp is too old, or in the future")
             raise Refused(f"the timestamp is more than {TOLERANCE_S} seconds away", hint="is the clock right?")

@@ -25,7 +25,7 @@ class HookRoutes:
         missing = [HEADERS[name] for name, value in given.items() if not value]
         source = request.path.removeprefix(PATH)
         if missing or not source or "/" in source:
-            raise BadInput(f"this is no signed webhook: {', '.join(missing) or 'no source'} is missing", hint="docs/programs.md")
+            raise BadInput(f"not a signed webhook: {', '.join(missing) or 'no source'} is missing", hint="docs/guides/programs.md")
         try:
             body = request.body.decode()
         except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 USAGES = ("master", "self_signing", "user_signing")
-HINT = "verify it with a client of the same account where your client asks for that: docs/matrix.md"
+HINT = "verify it with a client of the same account where your client asks for that: docs/guides/matrix.md"
 
 
 class CrossSigning:

@@ -91,7 +91,7 @@ class OlmAccount:
             raise ConfigError(
                 f"device {self.device} has keys of another program, so that others would refuse ours",
                 key="channels.matrix.token",
-                hint="log in for a token that no other program has used: docs/matrix.md",
+                hint="log in for a token that no other program has used: docs/guides/matrix.md",
             )
         if theirs is None:
             server.call("POST", "/_matrix/client/v3/keys/upload", {"device_keys": self.own_keys()})
@@ -229,7 +229,7 @@ class OlmAccount:
             raise ConfigError(
                 f"the keys of device {self.device} cannot be read with the key that the vault holds",
                 key="channels.matrix.token",
-                hint="put the vault of that time back, or log in anew for another token: docs/matrix.md",
+                hint="put the vault of that time back, or log in anew for another token: docs/guides/matrix.md",
             ) from None
 
     def _keep(self, execute: Any, account: Any) -> None:

@@ -69,7 +69,7 @@ class EncryptionSetup:
         found = self._server.call("GET", f"{ROOT}/account/whoami")
         user, device = str(found.get("user_id", "")), str(found.get("device_id") or "")
         if not device or user != self._server.user:
-            hint = "log in for another token: docs/matrix.md"
+            hint = "log in for another token: docs/guides/matrix.md"
             raise ConfigError("the token has no device of this user", key="channels.matrix.token", hint=hint)
         made = RoomEncryption(self._store, self._server, user, device, self._find_secret(device))
         made.open()
@@ -81,7 +81,7 @@ class EncryptionSetup:
             return self._secret(SECRET).encode()
         except NotFound:
             if self._store.value("SELECT 1 FROM matrix_account WHERE device = ?", (device,)) is not None:
-                hint = "put the vault of that time back, or log in anew for another token: docs/matrix.md"
+                hint = "put the vault of that time back, or log in anew for another token: docs/guides/matrix.md"
                 raise ConfigError(f"the vault has no {SECRET}, so that our own keys cannot be read", hint=hint) from None
         value = secrets.token_hex(32)
         self._keep_secret(SECRET, value)

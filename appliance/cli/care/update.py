@@ -136,9 +136,9 @@ def _key(home: Home) -> bytes:
     try:
         return bundle.read_key(installed.read_text("ascii"))
     except FileNotFoundError:
-        raise Refused(f"no key for updates: neither updates.key nor {installed}", hint="docs/upgrade.md") from None
+        raise Refused(f"no key for updates: neither updates.key nor {installed}", hint="docs/guides/upgrade.md") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{installed} cannot be read: {error}", hint="docs/upgrade.md") from None
+        raise BadInput(f"{installed} cannot be read: {error}", hint="docs/guides/upgrade.md") from None
 
 
 def _say_step(args: argparse.Namespace) -> Callable[[str], None]:

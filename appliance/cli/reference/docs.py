@@ -182,20 +182,20 @@ own sessions and threads.
 
 
 def pages(parser: Any) -> dict[str, str]:
-    """Every page by its file name; `parser` is the whole command line."""
+    """Every page by its path in docs/; `parser` is the whole command line."""
     return {
-        "configuration.md": config.reference(),
-        "commands.md": _write_commands(parser),
-        "tools.md": _write_tools(),
-        "methods.md": _write_methods(),
-        "tables.md": _write_tables(),
-        "names.md": _write_names(),
-        "moments.md": _write_moments(),
+        "reference/configuration.md": config.reference(),
+        "reference/commands.md": _write_commands(parser),
+        "reference/tools.md": _write_tools(),
+        "reference/methods.md": _write_methods(),
+        "reference/tables.md": _write_tables(),
+        "reference/names.md": _write_names(),
+        "reference/moments.md": _write_moments(),
     }
 
 
 def _write_moments() -> str:
-    lines = ["# Moments\n", MADE, "What plugins may listen to, decide or change; [plugins.md](plugins.md) shows how.\n"]
+    lines = ["# Moments\n", MADE, "What plugins may listen to, decide or change; [plugins.md](../guides/plugins.md) shows how.\n"]
     lines.append("| name | kind | handed over | when |\n|---|---|---|---|")
     lines += [f"| `{one.name}` | {one.kind} | {one.given} | {one.when} |" for one in hook_points.MOMENTS]
     return "\n".join(lines) + "\n"

@@ -2,7 +2,7 @@
 
 What a question looks like (one's own things, the world, talk, or none of them) comes from its nearest examples, how well sentences
 speak to it from `evidence`, whose weights are fitted. The numbers here were calibrated on about 700 questions of three
-households (docs/small-models.md).
+households (docs/background/small-models.md).
 """
 
 from collections.abc import Sequence

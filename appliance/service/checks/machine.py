@@ -68,7 +68,7 @@ def check_throttling(root: Path = ROOT) -> Finding:
         return Finding("throttling", "ok", "not reported by this machine")
     now = [words for bit, words in THROTTLING.items() if bits >> bit & 1]
     before = [words for bit, words in THROTTLING.items() if bits >> (bit + SINCE_BOOT) & 1]
-    hint = "use the power supply that belongs to the board, and a short cable; docs/trouble.md"
+    hint = "use the power supply that belongs to the board, and a short cable; docs/guides/trouble.md"
     if now:
         return Finding("throttling", "problem", f"now: {'; '.join(now)}", hint)
     if before:

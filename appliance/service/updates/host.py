@@ -219,7 +219,7 @@ def _install_wheel(wheel: Path, folder: Path) -> None:
 def find_host(home: Home, environ: Mapping[str, str], folder: Path, *, is_boot: bool = False) -> Host:
     """The one that this installation is; Refused where it cannot be updated, with what to do instead."""
     if not (folder / "current").is_symlink():
-        hint = "in a checkout: git pull, then make; else docs/upgrade.md"
+        hint = "in a checkout: git pull, then make; else docs/guides/upgrade.md"
         raise Refused(f"{folder} holds no versions beside one another: this installation is not updated by bundles", hint=hint)
     if not os.access(folder, os.W_OK):
         raise Refused(f"user {os.geteuid()} may not write to {folder}", hint="sudo owlbox update ...")
