@@ -74,6 +74,27 @@ def test_the_index_names_every_document_and_no_page_links_to_nothing() -> None:
     assert [(page.name, link) for page, found in links.items() for link in found if not (page.parent / link).exists()] == []
 
 
+def test_each_wall_of_the_threat_model_names_tests_that_exist() -> None:
+    page = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+    walls = re.findall(r"^\| (\d+) \|.*$", page, re.MULTILINE)
+    named = {
+        number: re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", line)
+        for number, line in re.findall(r"^\| (\d+) \|(.*)$", page, re.MULTILINE)
+    }
+    assert walls == [str(number + 1) for number in range(len(walls))] and all(named.values())
+    for path, test in (one for found in named.values() for one in found):
+        assert f"def {test or 'test_'}" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
+    numbers = re.findall(r"\| ([\d, ]+) \|$", page.partition("## The walls")[0], re.MULTILINE)
+    assert {one for some in numbers for one in some.split(", ")} <= set(walls)
+
+
+def test_each_guide_begins_with_the_three_commands_that_most_people_want() -> None:
+    for page in sorted((ROOT / "docs/guides").glob("*.md")):
+        text = page.read_text(encoding="utf-8").partition("\n## ")[0]
+        first = re.match(r"# [^\n]*\n\n(?:!\[[^\n]*\n\n)?```\n(.*?)```", text, re.DOTALL)
+        assert first and len(first.group(1).splitlines()) >= 3, page.name
+
+
 def wordless(made: argparse.ArgumentParser) -> Iterator[str]:
     """Commands and arguments of which --help would say nothing."""
     for action in made._actions:

@@ -53,13 +53,12 @@ NOT_RUN = {
 # Pages that show results outside of `console` blocks, and why.
 NOT_COMPARED = {"mcp.md": "the server is not here", "taint.md": "the page is on the web"}
 # What a command ends with that is not 0, as its page says.
-EXITS = {
+EXITS: dict[str, int | tuple[int, ...]] = {
     "owlbox policy test sudo ls": 4,
     "owlbox nuke threads": 1,
     "owlbox entry trust box://notes/garage.md 3f2a9c0d1e4b5a67": 1,  # the hash of another text
-    "owlbox channel test email": 2,
-    "owlbox channel enable email": 2,
-}  # without its keys
+    "owlbox doctor": (0, 1),  # a key that another page has set may wait for a restart
+} | {f"owlbox channel {action} {name}": 2 for action in ("test", "enable") for name in ("email", "matrix", "slack")}  # without keys
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -120,7 +119,8 @@ def test_what_a_document_tells_to_type_succeeds(served: Box, name: str) -> None:
     for page, words in COMMANDS:
         if page == name and not reason(words) and not any(map(PLACEHOLDER.match, words)):
             done = served.run(*(word.replace("~", served.environ["HOME"]) for word in words[1:]))
-            if done.returncode != EXITS.get(" ".join(words), 0):
+            expected = EXITS.get(" ".join(words), 0)
+            if done.returncode not in (expected if isinstance(expected, tuple) else (expected,)):
                 failed.append((words, done.returncode, done.stdout[-300:], done.stderr[-300:]))
     assert failed == []
 
