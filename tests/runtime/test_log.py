@@ -255,7 +255,7 @@ def test_the_audit_file_is_turned_over_at_100_mb_and_ten_are_kept(folder: Path) 
 def test_each_other_default_is_the_usual_one_or_the_documents_say_why_not() -> None:
     keys = Config()
     assert keys.system.shutdown_s == 30
-    page = (ROOT / "docs/watching.md").read_text().partition("## Defaults that differ")[2]
+    page = (ROOT / "docs/guides/watching.md").read_text().partition("## Defaults that differ")[2]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")][1:]
     usual = {row[0]: (row[1], row[2]) for row in rows}
     for what, here, elsewhere in (
