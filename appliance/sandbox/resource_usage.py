@@ -6,7 +6,9 @@ stays above it is noticed, not that nobody ever gets there.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,8 @@ _KNOWN_FILES = 50_000  # of a folder, that are told from those that a call makes
 _OF_OTHERS = ("incoming", "uploads")  # folders in it that the core writes to meanwhile
 _TRIES = 3  # to see all of a folder that somebody moves about
 _MEMORY_FILES = 50_000  # in each folder that is memory: the kernel keeps a kilobyte for each, beyond the folder's size
-_MACHINE = "/proc/meminfo"  # "Shmem" is shared memory, with the files in memory; "SUnreclaim" is the kernel's
+_MACHINE = "/proc/meminfo"  # "Shmem" is shared memory, with the files in memory
+_KERNEL = "SUnreclaim"  # there: what the kernel needs for itself
 MEMORY_S, DISK_S = 0.05, 0.25
 
 
@@ -68,10 +71,11 @@ class Watch:
         if _has_more(self._proc, self._pids) or (use := tree(self._proc)).threads > self._pids:
             return f"started more than {self._pids - 1} processes"
         machine = _read_fields(_MACHINE)
-        if use.table_bytes > self._memory_bytes // _TABLES or self._has_hidden(machine) or self._is_over(use.memory_bytes):
-            return f"used more than {self._memory_bytes >> 20} MB of memory"
-        if self._has_filled_kernel(machine):
+        if self._has_filled_kernel(machine, self._memory_bytes):
             return f"made the kernel use more than {self._memory_bytes >> 20} MB for areas of memory and locks"
+        is_over = use.table_bytes > self._memory_bytes // _TABLES or self._is_over(use.memory_bytes, machine)
+        if is_over or self._has_hidden(machine):
+            return f"used more than {self._memory_bytes >> 20} MB of memory"
         if _count_open(self._proc) > _OPEN_FILES:
             return f"opened more than {_OPEN_FILES} files at once"
         if _count_lines(self._net) > _SOCKETS:
@@ -86,9 +90,23 @@ class Watch:
         self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
         return said
 
-    def _is_over(self, at_most: int) -> bool:
-        """Whether it uses too much memory; counting well is slow, so only where counting badly says so."""
-        return at_most > self._memory_bytes and shared_fairly(self._proc, at_most) > self._memory_bytes
+    def _is_over(self, at_most: int, machine: Mapping[str, int]) -> bool:
+        """Whether it uses too much memory; counting well is slow, so only where counting badly says so.
+
+        Where areas of memory grow by the ten thousand it would take seconds, in which they grow on: there counting badly has to do.
+        """
+        part = self._memory_bytes // 4
+        if at_most <= self._memory_bytes:
+            return False
+        if self._has_filled_kernel(machine, part):
+            return True
+        most = part + self._grown_bytes(machine, _KERNEL)
+        used = shared_fairly(self._proc, at_most, lambda: self._grown_bytes(_read_fields(_MACHINE), _KERNEL) > most)
+        if used is None:
+            if self._has_filled_kernel(_read_fields(_MACHINE), part):
+                return True
+            used = shared_fairly(self._proc, at_most)
+        return used is None or used > self._memory_bytes
 
     def _grown_bytes(self, machine: Mapping[str, int], field: str) -> int:
         """Bytes by which the whole machine uses more of this since the call began."""
@@ -104,12 +122,16 @@ class Watch:
             return False
         return grown - _held_bytes(self._root) > self._memory_bytes and has_mapped(self._proc, _is_shared)
 
-    def _has_filled_kernel(self, machine: Mapping[str, int]) -> bool:
-        """Whether the kernel uses too much for it: it knows that for the machine only, so whoever has few objects is not meant."""
-        if self._grown_bytes(machine, "SUnreclaim") <= self._memory_bytes:
+    def _has_filled_kernel(self, machine: Mapping[str, int], most_bytes: int) -> bool:
+        """Whether the kernel uses more for it: it knows that for the machine only, so whoever has few objects is not meant.
+
+        Nothing of it runs while they are counted: it would go on, and counting would wait for it.
+        """
+        if self._grown_bytes(machine, _KERNEL) <= most_bytes:
             return False
         many = min(self._memory_bytes // 2 // _OBJECT_BYTES, _MANY_OBJECTS)
-        return kernel_objects(self._proc, many) >= many
+        with stopped(self._proc):
+            return kernel_objects(self._proc, many) >= many
 
     def _may_hide(self, grown: int, written: int) -> bool:
         """Whether a disk that has less room by that much may have lost it to files of theirs that nobody sees.
@@ -180,10 +202,39 @@ def tree(proc: str) -> Use:
     return Use(threads, memory, tables)
 
 
-def shared_fairly(proc: str, otherwise: int) -> int:
-    """Memory in bytes with shared pages counted once; slow to ask, and `otherwise` where the kernel does not say."""
+@contextmanager
+def stopped(proc: str) -> Iterator[None]:
+    """None of the processes listed in a /proc runs meanwhile, but for the first, which starts none."""
+    with ExitStack() as opened:
+        found: dict[str, int] = {}
+        while new := [pid for pid in _list_pids(proc) if pid != "1" and pid not in found]:
+            for pid in new:
+                found[pid] = -1
+                with suppress(OSError):
+                    found[pid] = os.open(f"{proc}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    opened.callback(os.close, found[pid])
+            _send_signal(found.values(), signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _send_signal(found.values(), signal.SIGCONT)
+
+
+def _send_signal(handles: Iterable[int], number: int) -> None:
+    for handle in handles:
+        with suppress(OSError):
+            signal.pidfd_send_signal(handle, number)
+
+
+def shared_fairly(proc: str, otherwise: int, is_enough: Callable[[], bool] | None = None) -> int | None:
+    """Memory in bytes with shared pages counted once; slow to ask, and `otherwise` where the kernel does not say.
+
+    None where `is_enough` said so on the way.
+    """
     total = 0
     for pid in _list_pids(proc):
+        if is_enough is not None and is_enough():
+            return None
         fields = _read_fields(f"{proc}/{pid}/smaps_rollup")
         if "Rss" not in fields:
             if _read_fields(f"{proc}/{pid}/status").get("RssAnon"):

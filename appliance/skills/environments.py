@@ -165,7 +165,7 @@ class SkillEnvironments:
             self._run([PYTHON, "-I", "-m", "venv", "--without-pip", str(folder)], cancel, deadline_s)
             pip = [sys.executable, "-I", "-m", "pip", "--python", str(folder / "bin/python3"), "install", "--only-binary", ":all:"]
             self._run([*pip, "--no-input", "--disable-pip-version-check", "--no-cache-dir", "-q", "--", *names], cancel, deadline_s)
-            _name_python(folder)
+            name_python(folder)
         if names := [one.name for one in packages if one.source == "npm"]:
             npm = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
             self._run([*npm, "--", *names], cancel, deadline_s)
@@ -222,7 +222,7 @@ class SkillEnvironments:
         return PackageState(package.name, package.source, "missing", " ".join(last.split()) or f"exit code {done.exit_code}")
 
 
-def _name_python(folder: Path) -> None:
+def name_python(folder: Path) -> None:
     """Write into the programs of an environment where the sandbox sees their Python."""
     inside = place_of_program(str(folder))
     for program in (folder / "bin").iterdir() if inside != str(folder) else ():

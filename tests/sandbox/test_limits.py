@@ -2,13 +2,16 @@
 
 import ctypes
 import os
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from needs import needs
+from process import until
 
-from appliance.sandbox import folder_tree
+from appliance.sandbox import folder_tree, resource_usage
 from appliance.sandbox.launcher import Execution, Limits, Order, Sandbox
 
 pytestmark = needs("bwrap", "perl")
@@ -96,7 +99,7 @@ import ctypes, os, time
 libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-for _ in range(16):
+for _ in range(60):
     if os.fork() == 0:
         start = libc.mmap(None, 65000 * 4096, 0, 0x4022, -1, 0)
         for i in range(0, 65000, 2):
@@ -106,6 +109,33 @@ time.sleep(30)
 """
     done = python(script, memory_bytes=64 * MB)
     assert done.status == "failed" and "64 MB" in done.error, done
+
+
+def test_nothing_of_a_call_runs_while_its_areas_of_memory_are_counted(tmp_path: Path):
+    """They would go on growing, and counting would wait for them: under load seconds, in which hundreds of megabytes were taken."""
+    script = "import sys\nwhile True: open(sys.argv[1], 'a').write('.')"
+    files = [tmp_path / f"{number}.txt" for number in range(2)]
+    running = [subprocess.Popen(["/usr/bin/python3", "-I", "-S", "-c", script, str(file)]) for file in files]
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    for one in running:
+        (proc / str(one.pid)).symlink_to(f"/proc/{one.pid}")
+    try:
+        until(lambda: all(file.exists() and file.stat().st_size for file in files), "both run")
+        with resource_usage.stopped(str(proc)):
+            until(lambda: all(state(one.pid) == "T" for one in running), "both stand")
+            before = [file.stat().st_size for file in files]
+            time.sleep(0.2)
+            assert [file.stat().st_size for file in files] == before
+        until(lambda: all(file.stat().st_size > size for file, size in zip(files, before, strict=True)), "both go on")
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_others_can_still_watch_files_open_them_and_set_timers(work: Path):

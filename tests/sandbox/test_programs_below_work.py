@@ -15,7 +15,7 @@ from pathlib import Path
 from appliance.mcp import sandbox
 from appliance.sandbox.launcher import Order, Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts, environment_variables
-from appliance.skills.environments import _name_python
+from appliance.skills.environments import name_python
 
 installed = Path("/work/installed")
 for name in ("venv", "skill-envs/1"):
@@ -23,7 +23,7 @@ for name in ("venv", "skill-envs/1"):
     program = installed / name / "bin/hoot"
     program.write_text(f"#!{installed}/{name}/bin/python\\nimport sys; print(sys.prefix)\\n")
     program.chmod(0o755)
-_name_python(installed / "skill-envs/1")
+name_python(installed / "skill-envs/1")
 
 def run(argv, binds, folder, environ={}):
     done = Sandbox().run(Order("hoot", "s1", tuple(argv), folder=folder, binds=tuple(binds), environ=environ), threading.Event())
