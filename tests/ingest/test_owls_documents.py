@@ -303,6 +303,15 @@ def test_an_able_model_words_what_it_can_do(stage: Stage) -> None:
     assert outcome.data["by"] == "model" and words in (stage.core.home.box / "CAPABILITIES.md").read_text()
 
 
+@pytest.mark.covers("B-112")
+def test_a_new_home_says_what_it_can_do_and_a_prompt_does_not_pay_for_it(tmp_path: Path) -> None:
+    prompt_documents.install(tmp_path)
+    abilities = [Ability(one.mark.name, one.mark.group, one.description) for one in map(read_tool, tools.load())]
+    text = (tmp_path / "CAPABILITIES.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("- ")] == static_lines(abilities)
+    assert "CAPABILITIES" not in [part.name for part in prompt_documents.documents(tmp_path)[0]]
+
+
 def test_every_group_of_tools_that_ships_has_a_subject() -> None:
     groups = {read_tool(one).mark.group for one in tools.load()}
     assert groups <= {group for _, of in SUBJECTS.values() for group in of} | set(BESIDE)
