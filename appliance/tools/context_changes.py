@@ -42,7 +42,7 @@ class Made(TypedDict):
 
 
 class Saved(TypedDict):
-    """An item as it is kept now, and the folder it is in."""
+    """An item as it is kept now, and the tree of its drive."""
 
     ref: str
     id: str
@@ -65,9 +65,12 @@ class Deleted(TypedDict):
     refs: tuple[str, ...]
 
 
-def _show_saved(ref: str, uid: str, size_bytes: int, tree: str, verb: str) -> Reply[Saved]:
-    data: Saved = {"ref": ref, "id": uid, "size_bytes": size_bytes, "tree": tree, "verb": verb}
-    return Reply(data, f"{verb} {ref} ({formatted(size_bytes)})\n{tree}")
+def _show_saved(ref: str, uid: str, size_bytes: int, path: str, drives: Drives, verb: str) -> Reply[Saved]:
+    """Programs get the drive as a tree, models the folder that the path is in: a tree of one level."""
+    drive = path.removesuffix(locator_of(path))
+    folder = path.rstrip("/").rpartition("/")[0] + "/"
+    data: Saved = {"ref": ref, "id": uid, "size_bytes": size_bytes, "tree": drives.tree(drive).tree, "verb": verb}
+    return Reply(data, f"{verb} {ref} ({formatted(size_bytes)})\n{drives.tree(folder, max_depth=1).tree}")
 
 
 def _show_deleted(paths: Sequence[str]) -> Reply[Deleted]:
@@ -98,12 +101,6 @@ def _translate_collision(hint: str) -> Iterator[None]:
         yield
     except PathConflict as error:
         raise PathConflict(error.message.replace("://", ":/", 1), uid=error.uid, hint=hint) from None
-
-
-def _surrounding_folder(path: str, drives: Drives) -> str:
-    """The folder that a path is in, as a tree of one level."""
-    folder = path.rstrip("/").rpartition("/")[0] + "/"
-    return drives.tree(folder, max_depth=1).tree
 
 
 # -- changing -----------------------------------------------------------------------------------------
@@ -152,7 +149,7 @@ def context_write(
     wanted = Content(body=content if blob is None else None, blob=blob, title=name, description=description or None)
     with _translate_collision("set on_conflict to overwrite, or choose another path"), drives.together(caller.run):
         saved = verbs.writes.put(actor_of(runs, caller), stored, there, wanted, "set", scope=PROJECT, if_exists=on_conflict)
-    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), _surrounding_folder(saved.path, drives), "Wrote")
+    return _show_saved(display(saved.path), saved.uid, drives.bytes_of(saved), saved.path, drives, "Wrote")
 
 
 def _decode_content(text: str, content: str) -> bytes | None:
@@ -260,7 +257,7 @@ def context_copy(
     target = stored_path(dst_path, dst_drive)
     _may_make(target, drives, caller)
     saved = _transfer_items("cp", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, _surrounding_folder(target, drives), "Copied to")
+    return _show_saved(*saved, target, drives, "Copied to")
 
 
 @tool(group="context", command="context move", menu=())
@@ -283,7 +280,7 @@ def context_move(
     _may_write([source], drives, caller)
     _may_make(target, drives, caller)
     saved = _transfer_items("mv", source, target, overwrite, *(actor_of(runs, caller), entries, drives, verbs))
-    return _show_saved(*saved, _surrounding_folder(target, drives), "Moved to")
+    return _show_saved(*saved, target, drives, "Moved to")
 
 
 def _find_source(path: str, drive: str, drives: Drives, caller: Caller) -> str:

@@ -121,10 +121,15 @@ def test_a_path_is_kept_once_a_drive_and_never_overwritten_unasked(bench: Bench)
 
 
 @pytest.mark.covers("B-077")
-def test_a_write_shows_the_folder_it_wrote_into(bench: Bench) -> None:
+def test_a_write_shows_the_tree_of_its_drive_and_a_model_the_folder_it_wrote_into(bench: Bench) -> None:
+    bench.data("context_write", path="plans/deep/a.md", content="one")
     bench.data("context_write", path="notes/a.md", content="one")
-    made = bench.data("context_write", path="notes/b.md", content="two")
-    assert made["tree"] == "agent:/notes/\n  a.md\n  b.md"
+    made = bench.call("context_write", path="notes/b.md", content="two")
+    assert made.data["tree"] == "agent:/\n  notes/\n    a.md\n    b.md\n  plans/\n    deep/\n      a.md"
+    assert made.message == "Wrote agent:/notes/b.md (3 B)\nagent:/notes/\n  a.md\n  b.md"
+    bench.data("context_write", path="/b.md", drive="disk", content="else")
+    moved = bench.data("context_move", src_path="agent:/notes/a.md", dst_path="disk:/notes/a.md")
+    assert moved["tree"] == "disk:/\n  notes/\n    a.md\n  b.md"
     found = Search(bench.store).find("two")
     assert [hit.ref for hit in found] == ["agent://notes/b.md"]  # searchable at once
 
