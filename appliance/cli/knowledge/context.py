@@ -230,5 +230,5 @@ NOUNS = (
         Verb("reembed", "tool context_reembed"),
         Verb("add", text="read files, folders and pages, and keep what they say", handler=_read_files, adds=_add_sources),
         Verb("refresh", text="read what was added again, and keep what has changed", handler=_read_again, adds=_add_refs),
-    ), first="drives"),
+    )),
 )
