@@ -23,7 +23,7 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add the command."""
-    command("acp", serve, "talk with an editor (Agent Client Protocol): name it there as the agent's command")
+    command("acp", serve, "agent for editors (Agent Client Protocol)")
 
 
 def serve(args: argparse.Namespace, home: Home) -> int:

@@ -66,8 +66,8 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--output", default="", metavar="TEXT", help="the answer to a question, or the reason")
     made.add_argument("--failed", dest="action", action="store_const", const="error", help="it was tried and went wrong")
     if is_approval:
-        made.add_argument("--remember", default="", metavar="TIME", help="let the like of a held call pass for so long: 7d")
-    made.add_argument("--no-wait", action="store_true", help="do not show how the answer goes on")
+        made.add_argument("--remember", default="", metavar="TIME", help="allow similar calls for this long: 7d")
+    made.add_argument("--no-wait", action="store_true", help="do not wait for the rest of the answer")
 
 
 def _tell_grant(args: argparse.Namespace, one: dict[str, Any]) -> list[str]:
@@ -77,13 +77,13 @@ def _tell_grant(args: argparse.Namespace, one: dict[str, Any]) -> list[str]:
 
 # fmt: off
 NOUNS = (
-    Verb("approve", text="let happen what a thread waits for, or answer its question", handler=decide, adds=_add_options),
-    Verb("reject", text="refuse what a thread waits for, which ends its answer", handler=decide, adds=_add_options),
-    Noun("grants", "what threads tainted by untrusted text may do without asking", (
-        Verb("list", "grant.list", text="the grants that hold", cells={"until": _describe_end},
+    Verb("approve", text="approve what a thread waits for, or answer its question", handler=decide, adds=_add_options),
+    Verb("reject", text="reject what a thread waits for; its answer ends", handler=decide, adds=_add_options),
+    Noun("grants", "what threads with untrusted text may do without asking", (
+        Verb("list", "grant.list", text="list grants", cells={"until": _describe_end},
              rows="grant=id kind target~ from=origins~ person until",
              empty="no grants: what threads with texts of strangers want to do waits for you"),
-        Verb("add", "grant.add", "kind target --from=origins --for=lasts --person", text="let such calls pass for a while",
+        Verb("add", "grant.add", "kind target --from=origins --for=lasts --person", text="allow such calls for a while",
              says=_tell_grant),
         Verb("revoke", "grant.revoke", says=_tell_grant, helps={"id": "its number, as `grants list` shows it"}),
     )),

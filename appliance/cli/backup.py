@@ -29,13 +29,13 @@ MB = 1_000_000
 
 def add(command: Command) -> None:
     """Add both commands."""
-    made = command("backup", backup, "save the database, the configuration and box/ into one file; list shows what was saved")
+    made = command("backup", backup, "save database, configuration and box/ into one file; list shows backups")
     made.add_argument("action", nargs="?", default="", choices=["", "list"], metavar="list", help="show the backups, newest first")
     made.add_argument("--to", default="", metavar="PLACE", help="another disk, or sftp://user@host/folder; else backups.target")
     made.add_argument(
-        "--encrypt", action="store_true", help="seal it under a passphrase, asked for here; backups.key_file asks nobody"
+        "--encrypt", action="store_true", help="encrypt it with a passphrase, which it asks for; backups.key_file needs none"
     )
-    back = command("restore", restore, "take a backup into use; what was there before is kept aside")
+    back = command("restore", restore, "restore a backup; the present state is kept aside")
     back.add_argument("file", help="a file, its name as `backup list` shows it, or sftp://user@host/folder/file")
     back.add_argument("--dry-run", action="store_true", help="only check it and say what would change")
 

@@ -21,13 +21,13 @@ MAX_INPUT_CHARS = 4_000_000
 
 def add(command: Command) -> None:
     """Add the command."""
-    made = command("call", call, "any method of the socket: owlbox call METHOD key=value; without one, all of them")
+    made = command("call", call, "call a method of the socket: owlbox call METHOD key=value; default: list them")
     made.add_argument("method", nargs="?", default="", help="as `owlbox call` lists it, such as thread.list")
     made.add_argument(
         "arguments", nargs="*", metavar="KEY=VALUE", help="text as it is, all else as JSON; - reads an object from a pipe"
     )
-    made.add_argument("--describe", action="store_true", help="only say what it does and takes")
-    made.add_argument("--quiet", action="store_true", help="only the result, nothing of what comes before it")
+    made.add_argument("--describe", action="store_true", help="only describe it")
+    made.add_argument("--quiet", action="store_true", help="only the result")
 
 
 def call(args: argparse.Namespace, home: Home) -> int:

@@ -80,20 +80,20 @@ def _tell_verified(args: argparse.Namespace, found: dict[str, Any]) -> list[str]
 
 # fmt: off
 NOUNS = (
-    Noun("channel", "ways to people elsewhere: mail, Matrix, Slack and others", (
-        Verb("list", text="every channel: whether it is on and connected, and why not", handler=list_channels),
+    Noun("channel", "channels: mail, Matrix, Slack and others", (
+        Verb("list", text="list channels with their state", handler=list_channels),
         Verb("enable", text="switch a channel on; a running core connects it at once", handler=switch, adds=_add_name),
-        Verb("disable", text="switch a channel off; what waits to be sent stays", handler=switch, adds=_add_name),
-        Verb("test", "channel.test", text="try what a channel needs, on or off", says=_tell_tried, helps={"name": NAME}),
-        Verb("rooms", "group.rooms", text="rooms in which the assistant was addressed, and the group that each is",
+        Verb("disable", text="switch a channel off; unsent messages stay", handler=switch, adds=_add_name),
+        Verb("test", "channel.test", text="test the connection of a channel", says=_tell_tried, helps={"name": NAME}),
+        Verb("rooms", "group.rooms", text="list rooms and their groups",
              rows="room~ name=label~ group state=is_active", empty="nobody has addressed the assistant in a room yet",
              cells={"room": lambda one: f"{one['channel']}/{one['room']}",
                     "is_active": lambda one: "" if one["is_active"] else "deactivated"}),
-        Verb("devices", "channel.devices", "address?", text="devices that write in encrypted rooms, with their fingerprints",
+        Verb("devices", "channel.devices", "address?", text="list devices in encrypted rooms, with fingerprints",
              rows="address~ device fingerprint trust=is_verified name~", empty="nobody has written in an encrypted room yet",
              cells={"device": lambda one: one["device"] or "(all of them)", "is_verified": _say_trust}),
         Verb("verify", "channel.verify", "fingerprint --undo=is_verified", says=_tell_verified,
-             text="trust a device whose fingerprint you have compared, or a user's master key",
-             helps={"fingerprint": "as the device itself shows it, in quotes", "undo": "trust it no longer"}),
+             text="trust a device, or a user's master key, after comparing fingerprints",
+             helps={"fingerprint": "as the device itself shows it, in quotes", "undo": "stop trusting it"}),
     )),
 )

@@ -28,7 +28,7 @@ Names = Callable[[Home], Rows]
 
 def add(command: Command) -> None:
     """Add the command."""
-    made = command("completion", complete, "the script that completes commands in bash, zsh or fish")
+    made = command("completion", complete, "completion script for bash, zsh or fish")
     made.add_argument("what", choices=[*SHELLS, "man", "names"], help="a shell; man for the page of `man`; names for the scripts")
     made.add_argument("kind", nargs="?", default="", help="whose names: thread, task, role and so on")
 

@@ -20,13 +20,13 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add the group."""
-    root = command("config", choose, "every key of the configuration, and changing one")
+    root = command("config", choose, "show or change configuration keys")
     known = root.add_subparsers(metavar="ACTION", parser_class=type(root))
     made = command("list", list_keys, "every key with its value; those you set are marked *", known)
-    made.add_argument("word", nargs="?", default="", help="only keys with this in their name or meaning")
+    made.add_argument("word", nargs="?", default="", help="only keys with this word in name or description")
     made.add_argument("--changed", action="store_true", help="only those that differ from their default")
     made = command("set", change, "change one key in owlbox.toml; everything else in the file stays as it is", known)
-    made.add_argument("key", help="with its tables, such as heartbeat.enabled")
+    made.add_argument("key", help="full name, such as heartbeat.enabled")
     made.add_argument("value", help="a list or a table as JSON")
 
 

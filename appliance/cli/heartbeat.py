@@ -17,11 +17,11 @@ LENGTH = re.compile(r"(\d{1,5})\s*(m|min|h|d)")
 
 def add(command: Command) -> None:
     """Add the commands."""
-    beat = command("heartbeat", heartbeat, "look after what HEARTBEAT.md says, as far as it is due")
-    beat.add_argument("--now", action="store_true", help="look after all of it, whatever the time")
-    beat.add_argument("--list", action="store_true", help="only show when what is looked after, and what is wrong with the file")
-    made = command("mute", mute, "hear of nothing unasked for a while")
-    made.add_argument("length", nargs="*", help="30m, 2h, 1d, or off; nothing shows until when")
+    beat = command("heartbeat", heartbeat, "check what HEARTBEAT.md says, if it is due")
+    beat.add_argument("--now", action="store_true", help="check everything now")
+    beat.add_argument("--list", action="store_true", help="show what is checked when, and errors in the file")
+    made = command("mute", mute, "mute notifications for a while")
+    made.add_argument("length", nargs="*", help="30m, 2h, 1d or off; default: show until when")
 
 
 def heartbeat(args: argparse.Namespace, home: Home) -> int:

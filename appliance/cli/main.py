@@ -196,10 +196,10 @@ def _add_own(command: Command) -> None:
     made = command("help", _show_help, "how to use a command; with --all, every command")
     made.add_argument("words", nargs="*", metavar="COMMAND", help="a command, or one with its action")
     made.add_argument("--all", action="store_true", help="every command, in groups")
-    command("door", _serve_ssh, "what sshd runs for user owl: the terminal interface, or the command that was asked for")
-    docs = command("docs", _write_docs, "the reference documents, made from the code")
+    command("door", _serve_ssh, "run by sshd for user owl: the screen, or one allowed command")
+    docs = command("docs", _write_docs, "write the reference documents from the code")
     docs.add_argument("--write", default="", metavar="DIR", help="write them into this folder")
-    docs.add_argument("--table", action="store_true", help="renew the table of commands in this checkout first")
+    docs.add_argument("--table", action="store_true", help="update the table of commands of this checkout first")
 
 
 def _add_tools(command: Command, taken: set[str]) -> None:

@@ -28,25 +28,25 @@ ELSEWHERE = (".config/mcpx/servers.json", ".mcpx/servers.json", ".config/Claude/
 
 
 def _add_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument("name", help="how you call it: letters, digits, - and _")
+    made.add_argument("name", help="its name: letters, digits, - and _")
     made.add_argument("--command", dest="program", default="", metavar="PROGRAM", help="a program to start: its name or path")
-    made.add_argument("--url", default="", metavar="ADDRESS", help="or where it is")
-    made.add_argument("--args", default="", metavar="A,B", help="its arguments; --args=-x,B where it begins with -")
-    made.add_argument("--arg", action="append", default=[], metavar="A", help="one argument that may hold commas; several times")
+    made.add_argument("--url", default="", metavar="ADDRESS", help="or its address")
+    made.add_argument("--args", default="", metavar="A,B", help="its arguments, comma-separated; --args=-x,B if it begins with -")
+    made.add_argument("--arg", action="append", default=[], metavar="A", help="one argument that may contain commas; repeatable")
     made.add_argument("--env", default="", metavar="K=V,K=V", help="its variables; keys and tokens go into the vault")
-    made.add_argument("--header", action="append", default=[], metavar="K: V", help="sent with each request; several times")
-    made.add_argument("--client-id", default="", help="our name at its login, where it gave us one")
-    made.add_argument("--client-secret-env", default="", metavar="VARIABLE", help="the variable with what goes with it")
-    made.add_argument("--issuer", default="", metavar="ADDRESS", help="who gave us both: the login then needs no person")
+    made.add_argument("--header", action="append", default=[], metavar="K: V", help="a header of each request; repeatable")
+    made.add_argument("--client-id", default="", help="client id, if the server gave you one")
+    made.add_argument("--client-secret-env", default="", metavar="VARIABLE", help="environment variable with the client secret")
+    made.add_argument("--issuer", default="", metavar="ADDRESS", help="issuer of both: then nobody needs to log in")
     made.add_argument("--cwd", default="", metavar="DIR", help="work in this folder instead of one of its own")
-    made.add_argument("--mount", action="append", default=[], metavar="DIR", help="let it read this folder; several times")
-    made.add_argument("--writable", action="append", default=[], metavar="DIR", help="let it write to this folder; several times")
-    made.add_argument("--network", action="store_true", help="let the program use this machine's network")
+    made.add_argument("--mount", action="append", default=[], metavar="DIR", help="a folder it may read; repeatable")
+    made.add_argument("--writable", action="append", default=[], metavar="DIR", help="a folder it may write to; repeatable")
+    made.add_argument("--network", action="store_true", help="allow this machine's network")
     made.add_argument("--expose", default="auto", choices=["auto", "direct", "meta"], help="tools by name, or through mcp_exec")
     made.add_argument("--timeout", type=float, default=0, metavar="SECONDS", help="longest time of a call")
-    made.add_argument("--transport", default="", help="stdio or http; goes by what is given")
-    made.add_argument("--replace", action="store_true", help="in place of the one of this name")
-    made.add_argument("--no-index", action="store_true", help="do not ask it what it offers now")
+    made.add_argument("--transport", default="", help="stdio or http; default: from the other options")
+    made.add_argument("--replace", action="store_true", help="replace the server of this name")
+    made.add_argument("--no-index", action="store_true", help="do not list its tools now")
 
 
 # -- looking ----------------------------------------------------------------------------------------
@@ -350,51 +350,51 @@ def _tell_logout(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
 
 def _add_login(made: argparse.ArgumentParser) -> None:
     made.add_argument("server")
-    made.add_argument("--answer", default="", metavar="ADDRESS", help="where the login led, for one that waits elsewhere")
+    made.add_argument("--answer", default="", metavar="ADDRESS", help="the final address, for a login that waits elsewhere")
 
 
 def _add_import(made: argparse.ArgumentParser) -> None:
-    made.add_argument("file", nargs="?", default="", help="its file; without one, the usual places are looked through")
-    made.add_argument("--dry-run", action="store_true", help="only say what would be added")
+    made.add_argument("file", nargs="?", default="", help="its file; default: the usual places")
+    made.add_argument("--dry-run", action="store_true", help="only show what would be added")
 
 
 WORDS = {
-    "query": "what they are to do, in words",
+    "query": "the purpose, in words",
     "tool": "its name there; without one, the server",
     "name": "as `mcp servers` shows it",
-    "fresh": "ask all of them anew",
+    "fresh": "ask all servers again",
     "keyword_only": "by words alone",
     "semantic_only": "by meaning alone",
-    "dry_run": "only say what would go",
+    "dry_run": "only show what would be removed",
     "keep_auth": "keep its secrets and its login",
 }
 SEARCH = Verb("search", "mcp.search", "query+ --keyword-only --semantic-only --limit", says=_tell_tools, helps=WORDS,
-              text="tools for a purpose, out of the index")  # fmt: skip
+              text="search tools for a purpose")  # fmt: skip
 # fmt: off
 NOUNS = (
-    Noun("mcp", "servers of tools that speak MCP", (
-        Verb("servers", "mcp.servers", text="every server, and what is known of it", says=_tell_servers),
-        Verb("list", "mcp.tools", "server? --fresh", text="tools of servers; asks those that were never asked", says=_tell_tools,
+    Noun("mcp", "MCP tool servers", (
+        Verb("servers", "mcp.servers", text="list servers with their state", says=_tell_servers),
+        Verb("list", "mcp.tools", "server? --fresh", text="list tools of servers", says=_tell_tools,
              helps=WORDS),
-        Verb("ping", "mcp.ping", "server?", text="whether a server answers, and how fast", handler=ping),
-        Verb("add", text="configure a server", handler=add_server, adds=_add_options),
-        Verb("remove", "mcp.remove", text="forget a server with its index and its secrets", says=_tell_removed, helps=WORDS),
-        Verb("auth", text="log in to a server behind an address", handler=login, adds=_add_login),
-        Verb("deauth", "mcp.deauth", text="forget a login", says=_tell_logout),
+        Verb("ping", "mcp.ping", "server?", text="check whether a server answers", handler=ping),
+        Verb("add", text="add a server", handler=add_server, adds=_add_options),
+        Verb("remove", "mcp.remove", text="remove a server with its index and secrets", says=_tell_removed, helps=WORDS),
+        Verb("auth", text="log in to a remote server", handler=login, adds=_add_login),
+        Verb("deauth", "mcp.deauth", text="log out of a server", says=_tell_logout),
         SEARCH,
-        Verb("info", "mcp.info", "server tool?", text="a tool with its arguments, or a server with its resources and prompts",
+        Verb("info", "mcp.info", "server tool?", text="show a tool with its arguments, or a server with its resources and prompts",
              says=_tell_info, helps=WORDS),
         Verb("exec", "mcp.exec", "server tool arguments?", text="call a tool of a server", handler=execute,
              reads={"arguments": _parse_object},
              helps={"tool": "its name there, as `mcp list` shows it", "arguments": "a JSON object; - reads it from a pipe"}),
-        Verb("import-global", text="add the servers that another program of yours has", handler=import_servers, adds=_add_import),
-        Verb("index", "mcp.index", text="ask every server and make its tools findable", says=_tell_index),
+        Verb("import-global", text="import servers from another program's configuration", handler=import_servers, adds=_add_import),
+        Verb("index", "mcp.index", text="refresh the index of tools", says=_tell_index),
         Verb("resource", "mcp.resource", "server uri?", text="read a resource of a server; without an address, list them",
              handler=resource, helps={"uri": "its address"}),
-        Verb("prompt", "mcp.prompt", "server name? arguments?", text="a prompt of a server, filled in; without a name, list them",
+        Verb("prompt", "mcp.prompt", "server name? arguments?", text="fill in a prompt of a server; without a name, list them",
              handler=prompt, reads={"arguments": _parse_texts},
              helps={"name": "its name there", "arguments": "a JSON object of texts"}),
-        Verb("task", "mcp.task", "action server task?", text="long pieces of work of a server", handler=task,
+        Verb("task", "mcp.task", "action server task?", text="long-running tasks of a server", handler=task,
              helps={"action": "what to do with them", "task": "its id"}),
     ), first="servers"),
 )

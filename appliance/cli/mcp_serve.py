@@ -37,10 +37,10 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add the command."""
-    made = command("mcp-serve", serve, "offer what Owlbox knows to other agents (Model Context Protocol), read-only")
-    made.add_argument("--tasks", action="store_true", help="they may add tasks too; nothing else is ever changed")
+    made = command("mcp-serve", serve, "MCP server: lets other agents search and read, nothing else")
+    made.add_argument("--tasks", action="store_true", help="let them add tasks too")
     made.add_argument("--socket", default="", metavar="PATH", help="listen there instead of standard input, for your own programs")
-    made.add_argument("--peer", action="store_true", help="serve who is at the other end of the socket that is standard input")
+    made.add_argument("--peer", action="store_true", help="serve the peer of the socket that is standard input")
 
 
 def serve(args: argparse.Namespace, home: Home) -> int:

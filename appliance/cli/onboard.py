@@ -32,8 +32,8 @@ owlbox memory list, and owlbox memory forget removes one for good, with its hist
 
 def add(command: Command) -> None:
     """Add the command."""
-    made = command("onboard", onboard, "set a home up by questions; Return keeps what is there")
-    made.add_argument("--no-test", action="store_true", help="ask the model nothing in the end")
+    made = command("onboard", onboard, "set up your home step by step; Return keeps the current value")
+    made.add_argument("--no-test", action="store_true", help="do not ask the model a test question at the end")
 
 
 def onboard(args: argparse.Namespace, home: Home) -> int:

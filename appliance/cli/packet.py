@@ -33,9 +33,9 @@ def _add_part(made: argparse.ArgumentParser) -> None:
 
 # fmt: off
 NOUNS = (
-    Noun("packet", "what a model is sent in a thread", (
-        Verb("size", "run.packet", text="what fills the packet that would be sent now", says=_tell_size),
-        Verb("show", "run.copy", text="what a turn's model was sent and said, word for word", says=_tell_copy, adds=_add_part),
+    Noun("packet", "show what a model is sent", (
+        Verb("size", "run.packet", text="show the size of each part that would be sent now", says=_tell_size),
+        Verb("show", "run.copy", text="show what the model was sent and answered in a turn", says=_tell_copy, adds=_add_part),
         Verb("compact", "run.compact", text="summarize the older part of a conversation; the originals stay",
              says=lambda args, done: f"{done['covers']} events are now in short:\n{done['summary']}"),
     )),

@@ -113,49 +113,49 @@ def change_group(args: argparse.Namespace, home: Home) -> int:
 
 def _add_group(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", nargs="?", default="", help="the name of a group")
-    made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="who joins it")
-    made.add_argument("--leave", nargs="+", default=[], metavar="PERSON", help="who leaves it")
+    made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="people to add")
+    made.add_argument("--leave", nargs="+", default=[], metavar="PERSON", help="people to remove")
     made.add_argument("--remove", action="store_true", help="remove the group; what was said in it stays")
-    made.add_argument("--room", default="", metavar="CHANNEL/ROOM", help="a room of a channel that is this group's from now on")
-    made.add_argument("--deactivate", action="store_true", help="it keeps what it has and takes no messages of its rooms")
-    made.add_argument("--activate", action="store_true", help="it takes messages again")
+    made.add_argument("--room", default="", metavar="CHANNEL/ROOM", help="assign a room of a channel to this group")
+    made.add_argument("--deactivate", action="store_true", help="keep its data and take no messages")
+    made.add_argument("--activate", action="store_true", help="take messages again")
 
 
 # fmt: off
 NOUNS = (
-    Noun("people", "who is who: persons, their addresses in channels, groups", (
-        Verb("list", "people.list", text="everybody who was added", rows="person=name rights groups addresses=identities~",
+    Noun("people", "people, their addresses, groups and logins", (
+        Verb("list", "people.list", text="list people", rows="person=name rights groups addresses=identities~",
              cells={"rights": _tell_rights}, empty="nobody was added: owlbox people add NAME"),
         Verb("show", "people.show", says=tell_person),
         Verb("add", "people.add", says=tell_person, helps={"person": PERSON}),
         Verb("remove", "people.remove", text="remove a person; what was said stays",
              says="removed {name}; owlbox session list --user {name} shows what was said"),
-        Verb("deactivate", "people.activate", text="serve a person nowhere any more; what they have stays",
+        Verb("deactivate", "people.activate", text="stop serving a person; their data stays",
              fixed={"is_active": False},
              says="{name} is deactivated at every way in; owlbox people activate {name} takes that back"),
         Verb("activate", "people.activate", "person", text="serve a person again",
              says="{name} is served again, with the same addresses, keys, logins and tokens"),
         Verb("link", "people.link", "person address=identity", says=tell_person),
-        Verb("unlink", "people.unlink", "address=identity", text="take back a link", says=tell_person),
-        Verb("keys", "people.keys", "person?", text="the keys with which people come over ssh",
+        Verb("unlink", "people.unlink", "address=identity", text="remove a link", says=tell_person),
+        Verb("keys", "people.keys", "person?", text="list ssh keys",
              rows="person fingerprint kind comment~", empty="no keys: owlbox people add-key PERSON KEYFILE adds one"),
         Verb("add-key", "people.add_key", "person keyfile=key", reads={"keyfile": _read_key},
              helps={"keyfile": "the .pub file of their key; - reads it from a pipe"},
              says="{person} comes in with {fingerprint}\nthey type: ssh owl@this-box"),
-        Verb("remove-key", "people.remove_key", text="let nobody in with a key any more", reads={"key": _read_key},
+        Verb("remove-key", "people.remove_key", text="remove an ssh key", reads={"key": _read_key},
              helps={"key": "its fingerprint as keys shows it, or the beginning of it, or the .pub file"},
              says="{person} does not come in with {fingerprint} any more"),
         Verb("invite", "login.invite", "person?",
-             text="make a one-time invite to the web page; makes the person where there is none",
-             handler=make_for, says=_tell_invite, helps={"person": "whom; without a name your own browser is let in"}),
+             text="make a one-time invite to the web page; creates the person if needed",
+             handler=make_for, says=_tell_invite, helps={"person": "the person; default: you"}),
         Verb("password", text="set a password for the web page; asks for it, or reads standard input",
              handler=set_password, adds=_add_password),
         Verb("token", "login.token", "name --person",
-             text="make a token for a program; it is shown once. logins lists them, logout ends one",
+             text="make a token for a program; it is shown once",
              handler=make_for, says=_tell_token),
         Verb("logins", "login.list", "person?", rows="id person seen_ms address browser=agent~", empty="nobody is logged in",
-             text="who is logged in to the web page and which programs have a token, and since when"),
+             text="list logins of the web page and tokens of programs"),
         Verb("logout", "login.end", text="end a login of the web page, or a program's token", says="{person} is logged out there"),
-        Verb("group", text="groups and who is in them; with a name, make or change one", handler=change_group, adds=_add_group),
+        Verb("group", text="list groups; with a name, make or change one", handler=change_group, adds=_add_group),
     )),
 )

@@ -202,23 +202,23 @@ def _add_file(made: argparse.ArgumentParser) -> None:
 SESSION = {"session": "the conversation, as `session list` shows it", "file": "a policy file; - reads it from a pipe"}
 # fmt: off
 NOUNS = (
-    Noun("policy", "what tools may do at all", (
-        Verb("show", "policy.show", text="the policy that holds", says=_tell_policy),
-        Verb("check", text="look a policy file over; without one, that of the configuration", handler=check_file, adds=_add_file),
-        Verb("reload", "policy.reload", text="make the running core read the policy again", says="policy {result}",
+    Noun("policy", "what tools are allowed to do", (
+        Verb("show", "policy.show", text="show the current policy", says=_tell_policy),
+        Verb("check", text="check a policy file; default: the configured one", handler=check_file, adds=_add_file),
+        Verb("reload", "policy.reload", text="reload the policy of the running core", says="policy {result}",
              alone="the policy is read at every start; owlbox policy check looks it over"),
-        Verb("set", "policy.set", "session file=document", text="give a conversation a policy of its own, over the one for all",
+        Verb("set", "policy.set", "session file=document", text="set a policy for one conversation",
              reads={"file": _read_policy}, says=_tell_set, helps=SESSION),
-        Verb("unset", "policy.lift", text="let the policy for all hold in a conversation again", helps=SESSION,
+        Verb("unset", "policy.lift", text="remove the policy of a conversation", helps=SESSION,
              says="session {session} has the policy for all again"),
-        Verb("test", "policy.test", "-", text="what the policy would say; nothing is started and nothing is written down",
+        Verb("test", "policy.test", "-", text="show what the policy would decide; nothing is started",
              handler=test, adds=_add_test_options, says=_tell_test,
              code=lambda found: 0 if found["is_allowed"] else Refused.exit_code),
         Verb("log", "audit.list", "--kind --session --run --rule --severity --limit --before", says=_tell_audit,
              helps={"run": "only of this thread, by its whole id", "session": "only of this conversation"}),
     ), first="show"),
-    Noun("tool", "tools: which there are, and how their calls ended", (
-        Verb("list", "tool.list", text="every tool with its state",
+    Noun("tool", "list tools", (
+        Verb("list", "tool.list", text="list tools with their state",
              rows="tool=name group state calls=calls.total failed=calls.failed timeout=calls.timeout ms=calls.average_ms "
                   "last_used=last_ms"),
     )),

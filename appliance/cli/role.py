@@ -39,17 +39,17 @@ def _tell_job(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
 
 # fmt: off
 NOUNS = (
-    Noun("role", "as whom models work", (
-        Verb("list", "role.list", text="every role as it holds now",
+    Noun("role", "roles: tools and limits of models", (
+        Verb("list", "role.list", text="list roles",
              rows="role=name file=is_own pool turns=max_turns tools about=description~",
              cells={"is_own": lambda one: "yours" if one["is_own"] else "", "pool": lambda one: one["pool"] or "-",
                     "tools": lambda one: "all" if one["tools"] is None else str(len(one["tools"]))}),
-        Verb("view", "role.view", text="one role: tools, caps, words", says=_tell_role, helps={"name": "as `role list` shows it"}),
+        Verb("view", "role.view", text="show one role", says=_tell_role, helps={"name": "as `role list` shows it"}),
     )),
-    Noun("job", "work that was handed to a role", (
+    Noun("job", "delegated work", (
         Verb("list", "job.list", text="newest first", rows="job=id role state=status took=duration_s task~", empty="no jobs",
              cells={"duration_s": lambda one: f"{one['duration_s']:.1f} s"}),
-        Verb("view", "job.view", text="what was asked and what came of it", says=_tell_job, helps=JOB),
+        Verb("view", "job.view", text="show a job and its result", says=_tell_job, helps=JOB),
         Verb("stop", "job.stop", says=_tell_job, helps=JOB),
     )),
 )

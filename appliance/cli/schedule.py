@@ -76,31 +76,31 @@ def remove_job(args: argparse.Namespace, home: Home) -> int:
 JOB = {"id": "its id, as `cron list` shows it"}
 # fmt: off
 ONE = (
-    ("view", "view_schedule", "everything about one: its rule, its next times, how it went"),
-    ("enable", "enable_schedule", "resume one"),
+    ("view", "view_schedule", "show one: its rule, next times and past runs"),
+    ("enable", "enable_schedule", "resume a schedule"),
     ("resume", "enable_schedule", "the same as enable"),
-    ("disable", "disable_schedule", "pause one"),
+    ("disable", "disable_schedule", "pause a schedule"),
     ("pause", "disable_schedule", "the same as disable"),
-    ("delete", "delete_schedule", "delete one"),
-    ("trigger", "trigger_schedule", "do it now, whatever its time"),
+    ("delete", "delete_schedule", "delete a schedule"),
+    ("trigger", "trigger_schedule", "run it now"),
 )
 NOUNS = (
-    Noun("schedule", "what is done at its time, again and again or once", (
+    Noun("schedule", "schedules and reminders", (
         Verb("add", "tool create_schedule",
              "name+ --frequency --description --action --mode --role --timezone --notify --tell", helps={"frequency": WHEN},
-             text="add one, and show what its words mean"),
+             text="add a schedule, and show how it was understood"),
         Verb("list", "tool list_schedules", "--enabled --disabled=enabled --status --type --limit --soonest --offset",
-             text="all of them, in the order in which they were made", part="schedules", empty="no schedules",
+             text="list schedules, oldest first", part="schedules", empty="no schedules",
              helps={"enabled": "only those that are on", "disabled": "only those that are off",
-                    "soonest": "what is due next first, what is over last"},
+                    "soonest": "next due first"},
              rows="id state=status next=next_ms name~ when=words~", cells={"next_ms": _next_time}),
         *(Verb(word, f"tool {tool}", text=text) for word, tool, text in ONE),
-        Verb("update", "tool update_schedule", text="change one", handler=show_changed),
+        Verb("update", "tool update_schedule", text="change a schedule", handler=show_changed),
         Verb("preview", "tool preview_schedule", "frequency+ --timezone", helps={"frequency": WHEN},
-             text="what words about time mean, without adding anything"),
-        Verb("run", text="do what is due now and end, for timers; nothing is done twice, whoever else does the same", handler=run),
+             text="show how a time is understood, without adding anything"),
+        Verb("run", text="run what is due and exit, for timers; nothing runs twice", handler=run),
     )),
-    Noun("cron", "messages that are said in a conversation at their times", (
+    Noun("cron", "messages to the assistant at exact times", (
         Verb("list", "tool cron_list", "-", text="all of them", part="schedules", says=_tell_jobs),
         Verb("add", "tool cron_add", "name message schedule --channel@cli:local --timezone --disabled=enabled", text="add one",
              helps={"disabled": "add it switched off"}),
@@ -109,5 +109,5 @@ NOUNS = (
         Verb("disable", "tool cron_set_enabled", "id=job_id", text="disable one", fixed={"enabled": False}, helps=JOB),
     )),
     Verb("remind", "tool remind", "text+ --when --timezone", handler=show_reminder,
-         text="be reminded of something: owlbox remind call the plumber tomorrow at noon", helps={"text": "of what, and when"}),
+         text="set a reminder: owlbox remind call the plumber tomorrow at noon", helps={"text": "what, and when"}),
 )

@@ -194,21 +194,21 @@ def _add_shown(made: argparse.ArgumentParser) -> None:
 
 
 def _add_kind(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="keep the key another way")
+    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="kind of the new key")
 
 
 # fmt: off
 NOUNS = (
-    Noun("secret", "keys and passwords, kept encrypted by the broker", (
-        Verb("list", text="their names, never their values", handler=list_secrets),
-        Verb("set", text="keep one; its value comes from a prompt or a pipe, never from an argument",
+    Noun("secret", "encrypted keys and passwords", (
+        Verb("list", text="list names, never values", handler=list_secrets),
+        Verb("set", text="store a secret; the value comes from a prompt or a pipe",
              handler=store_secret, adds=_add_value),
-        Verb("show", text="everything about one but its value", handler=show_secret, adds=_add_shown),
-        Verb("rm", "secret.remove", text="forget one", says="{name} is gone", helps={"name": NAME}),
-        Verb("expire", "secret.expire", "name when=expires_ms", text="let one end at a time; it cannot be read from then on",
+        Verb("show", text="show one, without its value", handler=show_secret, adds=_add_shown),
+        Verb("rm", "secret.remove", text="delete a secret", says="{name} is gone", helps={"name": NAME}),
+        Verb("expire", "secret.expire", "name when=expires_ms", text="set when a secret expires",
              reads={"when": _moment}, says=_tell_end, helps={"name": NAME, "when": UNTIL}),
-        Verb("purge", "secret.purge", text="remove those that have expired", says=_tell_purged),
-        Verb("rotate", text="encrypt all of them anew under a new key, all or none", handler=rotate, adds=_add_kind),
-        Verb("unlock", text="give the passphrase, once after each start of the broker", handler=unlock),
+        Verb("purge", "secret.purge", text="delete expired secrets", says=_tell_purged),
+        Verb("rotate", text="encrypt all secrets with a new key", handler=rotate, adds=_add_kind),
+        Verb("unlock", text="enter the passphrase of the vault", handler=unlock),
     )),
 )

@@ -19,24 +19,24 @@ TITLE = 40  # columns of a thread's title in `status`
 
 def add(command: Command) -> None:
     """Add all of them."""
-    command("status", status, "what runs and what it is doing")
-    command("reload", reload, "make the running core read its configuration again")
-    made = command("init", init, "make a home")
+    command("status", status, "show what is running and waiting")
+    command("reload", reload, "reload the configuration of the running core")
+    made = command("init", init, "create a home")
     made.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
-    made.add_argument("--new-database", action="store_true", help="begin with an empty one where the old one is gone")
+    made.add_argument("--new-database", action="store_true", help="start with an empty database if the old one is gone")
     made = command("serve", serve, "run the core until it is stopped")
-    made.add_argument("--init", action="store_true", help="first make what is missing of the home, as init --force")
+    made.add_argument("--init", action="store_true", help="first create what is missing in the home, as init --force")
     made = command("broker", broker, "run the model broker until it is stopped")
     made.add_argument("--socket", default="", metavar="PATH", help="where to listen")
     command("web", web, "serve the web page until stopped; off unless channels.web.enabled")
-    made = command("doctor", doctor, "look everything over")
-    made.add_argument("checks", nargs="*", metavar="CHECK", help="only these, with all that they found; without, all of them")
-    made.add_argument("--repair", action="store_true", help="mend what can be made anew from the rest")
-    made = command("maintain", maintain, "one round of maintenance; ends at once when nothing is due")
-    made.add_argument("--now", action="store_true", help="check the database although it was checked today")
-    made = command("nuke", nuke, "delete everything of one kind; without --yes only count it")
-    made.add_argument("scope", choices=SCOPES, help="what is deleted; all is the four others, and what was spent and approved")
-    made.add_argument("--yes", action="store_true", help="do it: there is no way back but a backup")
+    made = command("doctor", doctor, "check the whole installation")
+    made.add_argument("checks", nargs="*", metavar="CHECK", help="only these checks, in full; default: all")
+    made.add_argument("--repair", action="store_true", help="rebuild what can be recovered")
+    made = command("maintain", maintain, "run maintenance once, if it is due")
+    made.add_argument("--now", action="store_true", help="check the database even if it was checked today")
+    made = command("nuke", nuke, "delete everything of one kind; only counts without --yes")
+    made.add_argument("scope", choices=SCOPES, help="what to delete; all: the four others, spending and approvals")
+    made.add_argument("--yes", action="store_true", help="delete; only a backup brings it back")
 
 
 def init(args: argparse.Namespace, home: Home) -> int:

@@ -284,26 +284,26 @@ def _add_config(made: argparse.ArgumentParser) -> None:
     made.add_argument("--role", help="who answers from the next message on; assistant for the usual one")
     made.add_argument("--temperature", type=float, help="0 to 2")
     made.add_argument("--context-limit", type=int, help="tokens, at least 1024")
-    made.add_argument("--approval", choices=["ask", "review", "auto"], help="reading only, changes wait for you, or they happen")
+    made.add_argument(
+        "--approval", choices=["ask", "review", "auto"], help="ask: read only; review: changes wait for you; auto: they happen"
+    )
     for flag in FLAGS:
         dest, what = flag.replace("-", "_"), flag.removeprefix("no-")
         made.add_argument(f"--{flag}", action="store_const", const=True, dest=dest, help=f"work without {what}")
         made.add_argument(f"--{what}", action="store_const", const=False, dest=dest, help=f"work with {what} again")
-    made.add_argument(
-        "--yolo", action=argparse.BooleanOptionalAction, dest="is_yolo", help="whatever waits for you happens at once"
-    )
+    made.add_argument("--yolo", action=argparse.BooleanOptionalAction, dest="is_yolo", help="approve everything automatically")
 
 
 def _add_view(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", help=THREAD)
     made.add_argument("--only", default="", metavar="ROLE,ROLE", help="user, assistant, system, tool")
-    made.add_argument("--follow", action="store_true", help="go on as it grows, as thread follow does")
+    made.add_argument("--follow", action="store_true", help="keep showing new events")
     made.set_defaults(interval=500)
 
 
 def _add_follow(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", nargs="?", default="", help="default: the newest one that has not ended")
-    made.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+    made.add_argument("--interval", type=int, default=500, metavar="MS", help="milliseconds between checks")
 
 
 def _add_output(made: argparse.ArgumentParser) -> None:
@@ -327,30 +327,30 @@ SEARCH = Verb("search", "tool search_history", "query+ --days --limit=max_result
               helps={"query": "letters to look for, in whatever case"})  # fmt: skip
 # fmt: off
 WORK = (
-    Verb("tree", "run.tree", text="every branch of a thread and of its forks", says=_tell_tree),
-    Verb("abort", "run.abort", text="end only what is being answered; what is queued comes next", says=_tell_aborted),
-    Verb("rename", "run.rename", text="give a thread another name", says="{alias} ({id})"),
-    Verb("inject", "run.inject", "run text+", text="say something to a thread, also while it is answering",
+    Verb("tree", "run.tree", text="show all branches and forks of a thread", says=_tell_tree),
+    Verb("abort", "run.abort", text="stop the current answer; queued messages follow", says=_tell_aborted),
+    Verb("rename", "run.rename", text="rename a thread", says="{alias} ({id})"),
+    Verb("inject", "run.inject", "run text+", text="tell a thread something, even while it is answering",
          says="handed in to {run}", helps={"text": "what is said"}),
-    Verb("fork", "run.fork", "run --at=seq --name=alias", text="a new thread that begins where this one stands",
+    Verb("fork", "run.fork", "run --at=seq --name=alias", text="start a new thread from here",
          says="{alias} ({id})"),
-    Verb("jump", "run.jump", "run at=seq", text="go on after another event of a thread", says="{alias} ({id})"),
-    Verb("config", text="what a thread is set to; change it", handler=run_config, adds=_add_config),
+    Verb("jump", "run.jump", "run at=seq", text="continue a thread after another event", says="{alias} ({id})"),
+    Verb("config", text="show or change the settings of a thread", handler=run_config, adds=_add_config),
 )
 NOUNS = (
     Noun("thread", "conversations: list, view, follow, search, rename, fork, export", (
         Verb("list", "thread.list", "--type --limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads",
              reads={"type": _thread_kind}, helps={"type": "only this type; worker_tick and chat_session too"}),
-        Verb("view", text="everything in one thread", handler=thread_view, adds=_add_view),
+        Verb("view", text="show everything in one thread", handler=thread_view, adds=_add_view),
         SEARCH,
         Verb("delete", "thread.delete", text="delete a thread and everything said in it", helps={"id": THREAD},
              says="deleted thread {run} with {events} events"),
-        Verb("follow", text="show a thread as it grows; ends when the thread ends; a chat stays open (Ctrl+C ends the showing)",
+        Verb("follow", text="show a thread as it grows, until it ends or Ctrl+C",
              handler=thread_follow, adds=_add_follow),
         *WORK,
-        Verb("export", text="a thread as JSON lines, after those it was forked off", handler=thread_export, adds=_add_output),
+        Verb("export", text="export a thread and those it was forked from", handler=thread_export, adds=_add_output),
     )),
-    Noun("session", "who talks to Owlbox, and in which channel", (
+    Noun("session", "sessions: one for each person or group in a channel", (
         Verb("list", "session.list", "--user --group --type=context_type --status --after=created_after_ms "
              "--before=created_before_ms --limit --offset", text="sessions, the newest activity first", empty="no sessions",
              reads={"after": moment, "before": moment},
@@ -360,15 +360,15 @@ NOUNS = (
         Verb("view", "session.view", text="one session and its threads", says=_tell_session),
         Verb("archive", "session.archive", says="{id} is {status}"),
         Verb("resume", "session.resume", says="{id} is {status}"),
-        Verb("close", "session.close", text="let a session take no more messages", says="{id} is {status}",
-             helps={"final": "also your own, which then takes nothing more that you say"}),
+        Verb("close", "session.close", text="close a session: it takes no more messages", says="{id} is {status}",
+             helps={"final": "close even your own session"}),
         Verb("delete", "session.delete", says="deleted session {id} with {events} events"),
-        Verb("export", text="a session as JSON lines", handler=session_export, adds=_add_output),
-        Verb("import", text="read exported sessions; what is here already stays as it is", handler=session_import, adds=_add_paths),
+        Verb("export", text="export a session as JSON lines", handler=session_export, adds=_add_output),
+        Verb("import", text="import exported sessions; existing data stays as it is", handler=session_import, adds=_add_paths),
     )),
-    Noun("run", "thread, with the settings of its work", (
+    Noun("run", "the same as thread, with settings", (
         Verb("list", "thread.list", "--limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads"),
-        Verb("view", "run.view", text="what a thread is set to, and what waits in it", says=_tell_run),
+        Verb("view", "run.view", text="show the settings of a thread, and what waits in it", says=_tell_run),
         *WORK,
     )),
 )

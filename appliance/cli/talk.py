@@ -22,19 +22,19 @@ def add(command: Command) -> None:
     ask = command("ask", ask_once, "ask one question; text from a pipe is added to it")
     ask.add_argument("text", nargs="*", help="the question")
     ask.add_argument("--thread", default="", metavar="ID", help="continue this thread")
-    ask.add_argument("--later", action="store_true", help="only hand it in: it is answered when the core runs")
-    for name, text in (("chat", "talk, on the full screen of a terminal or line by line"), ("tui", "the full screen")):
+    ask.add_argument("--later", action="store_true", help="only queue it: it is answered when the core runs")
+    for name, text in (("chat", "chat on the full screen or line by line"), ("tui", "the full screen")):
         chat = command(name, _open_talk if name == "chat" else open_screen, text)
         chat.add_argument("--thread", "--thread-id", default="", metavar="ID", help="continue this thread")
-        chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="say this first")
+        chat.add_argument("-p", "--prompt", default="", metavar="TEXT", help="start with this message")
         chat.add_argument(
             "--plain",
             action="store_true",
-            help="lines instead of the full screen, every state in words and no escape codes: for screen readers",
+            help="plain lines without escape codes, for screen readers",
         )
-    size = command("prompt-size", _prompt_size, "tokens of the prompt by part, counted by the broker")
+    size = command("prompt-size", _prompt_size, "show how many tokens each part of the prompt takes")
     size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
-    size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; the assistant without")
+    size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; default: the assistant")
 
 
 def _read_pipe() -> str:

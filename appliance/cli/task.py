@@ -15,7 +15,7 @@ from appliance.cli.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
-WATCH = "follow a task until it ends; the exit code is 0 when it is complete, 1 when it failed, 5 when it waits for a person"
+WATCH = "follow a task until it ends; exit code 0 complete, 1 failed, 5 waits for you"
 TEXT = 200  # characters of a tool's arguments or result that `watch` shows
 WAITS = 5
 ENDS = {"complete": 0, "failed": 1, "waiting": WAITS}
@@ -115,19 +115,19 @@ def _describe_outcome(task: dict[str, Any]) -> str:
 
 
 def _add_follow(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--follow", action="store_true", help="go on until it ends, as task watch does")
+    made.add_argument("--follow", action="store_true", help="keep showing changes until it ends")
     made.set_defaults(interval=500)
 
 
 def _add_watch(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", type=int, help="the task's number")
-    made.add_argument("--interval", type=int, default=500, metavar="MS", help="pause between looks")
+    made.add_argument("--interval", type=int, default=500, metavar="MS", help="milliseconds between checks")
 
 
 MANY: dict[str, Callable[[Any], Any]] = {"blocked_by": _parse_numbers, "context": _split_refs}
 # fmt: off
 NOUNS = (
-    Noun("task", "work that is done later, in the background", (
+    Noun("task", "background tasks", (
         Verb("add", "tool create_task", "name+ --description --priority --blocked-by --deadline --context=context_ids", reads=MANY),
         Verb("update", "tool update_task", "id --name --description --priority --blocked-by --deadline", reads=MANY),
         Verb("delete", "tool delete_task"),

@@ -109,10 +109,10 @@ MODEL_CELLS = {
     "input_usd": lambda one: _format_price(one["input_usd"]),
     "output_usd": lambda one: _format_price(one["output_usd"]),
 }
-NOUNS = (Verb("usage", text="what requests to models took and cost", handler=usage, adds=_add_options),)
+NOUNS = (Verb("usage", text="tokens and costs of model requests", handler=usage, adds=_add_options),)
 # fmt: off
 OF_MODELS = (
-    Verb("providers", "model.providers", text="how each configured provider is doing, and what is spent", says=_tell_providers),
-    Verb("remote", "model.remote", text="every model that the configured providers offer; asks them", says=_tell_remote),
+    Verb("providers", "model.providers", text="state and spending of each provider", says=_tell_providers),
+    Verb("remote", "model.remote", text="list every model of the configured providers", says=_tell_remote),
     Verb("reset", "model.reset", "provider?", says=lambda args, done: f"{args.provider or 'every provider'} is asked again"),
 )

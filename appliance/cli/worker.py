@@ -104,15 +104,15 @@ def log(args: argparse.Namespace, home: Home) -> int:
 
 
 def _add_run(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--persist", action="store_true", help="go on until it is stopped")
+    made.add_argument("--persist", action="store_true", help="keep running until stopped")
     made.add_argument("--task-id", type=int, default=None, metavar="ID", help="only this task")
-    made.add_argument("--no-eval-schedules", dest="is_scheduling", action="store_false", help="do not judge schedules")
-    made.add_argument("--task-may-fail", action="store_true", help="exit with 0 also when the task failed: for timers")
+    made.add_argument("--no-eval-schedules", dest="is_scheduling", action="store_false", help="do not run schedules")
+    made.add_argument("--task-may-fail", action="store_true", help="exit with 0 even if the task failed, for timers")
 
 
 def _add_follow(made: argparse.ArgumentParser) -> None:
     made.add_argument("id", help="its id, or the beginning or end of it")
-    made.add_argument("--follow", action="store_true", help="go on showing it until the worker ends")
+    made.add_argument("--follow", action="store_true", help="keep showing new lines until the worker ends")
 
 
 def _describe_state(worker: dict[str, Any]) -> str:
@@ -137,16 +137,16 @@ def _tell_dead(args: argparse.Namespace, dead: list[dict[str, Any]]) -> list[str
 
 # fmt: off
 NOUNS = (
-    Noun("worker", "processes that work through the queue", (
-        Verb("run", text="work here: do the next task that is due, then end; with nothing due, end at once",
+    Noun("worker", "workers: processes that do tasks", (
+        Verb("run", text="do the next task here, then exit",
              handler=run, adds=_add_run),
         Verb("start", "worker.start", "--persist=is_persistent --task-id=task --no-eval-schedules=is_scheduling",
-             text="start such a worker in the background; it outlives this command", says="{message}",
-             helps={"persist": "go on until it is stopped", "no_eval_schedules": "do not judge schedules"}),
+             text="start a worker in the background", says="{message}",
+             helps={"persist": "keep running until stopped", "no_eval_schedules": "do not run schedules"}),
         Verb("list", "worker.list", text="newest first", rows="id mode state=status~ started=started_ms seen=beat_ms~",
              cells={"status": _describe_state, "beat_ms": _format_heartbeat,
                     "started_ms": lambda one: cell(one, "started_ms", {})[5:]}, empty="no {status} workers"),
-        Verb("status", "worker.view", text="everything about one worker, and what it works on",
+        Verb("status", "worker.view", text="show one worker and its task",
              fields="id state=status pid mode started=started_ms last_seen=beat_ms ended=ended_ms works_on=claims log",
              cells={"status": lambda one: _describe_state(one) + (f": {one['reason']}" if one["reason"] else ""),
                     "pid": lambda one: f"{one['pid']} on {one['host']}",
@@ -156,7 +156,7 @@ NOUNS = (
                     "log": lambda one: one["log"] or "none: it runs in the foreground"}),
         Verb("stop", "worker.stop", says=_tell_stopped),
         Verb("kill", "worker.kill", says="worker {id} was killed"),
-        Verb("log", text="the end of a worker's log", handler=log, adds=_add_follow),
-        Verb("reap", "worker.reap", text="mark workers that have died as dead, and give back what they held", says=_tell_dead),
+        Verb("log", text="show the end of a worker's log", handler=log, adds=_add_follow),
+        Verb("reap", "worker.reap", text="free the tasks of dead workers", says=_tell_dead),
     )),
 )

@@ -56,7 +56,7 @@ class MemoryService:
         least_importance: Annotated[int, Range(1, 10)] = 1,
         limit: Annotated[int, Range(1, 10_000)] = 100,
     ) -> list[MemoryLine]:
-        """What is remembered, newest first."""
+        """List memories, newest first."""
         found: list[MemoryLine] = []
         for one in self._owners(call, owner):
             refs = self._memories.refs(one)
@@ -66,7 +66,7 @@ class MemoryService:
 
     @method("memory.search", access="all")
     def search(self, call: Call, query: str, owner: Owner = "", limit: Annotated[int, Range(1, 100)] = 10) -> list[MemoryLine]:
-        """What is remembered that fits some words."""
+        """Search memories."""
         found: list[MemoryLine] = []
         for one in self._owners(call, owner):
             refs = self._memories.refs(one)
@@ -97,7 +97,7 @@ class MemoryService:
         ttl_s: Annotated[int, Range(0, 10**9), "seconds until it is forgotten; 0 for never"] = 0,
         owner: Owner = "",
     ) -> Written:
-        """Remember something; what says the same already is brought up to date."""
+        """Remember something; updates a memory that says the same."""
         chosen = owner or self.default_owner(call)
         self._require_allowed(call, chosen, is_writing=True)
         before = {one.id: one.text for one in self._memories.list_records(chosen)}
@@ -119,7 +119,7 @@ class MemoryService:
 
     @method("memory.forget", access="all")
     def forget(self, call: Call, key: Key, owner: Owner = "") -> MemoryRecord:
-        """Forget one record: its text, passages, vectors and history."""
+        """Forget one memory with its history."""
         one, record = self._require(call, key, owner)
         self._require_allowed(call, one, is_writing=True)
         gone = self._memories.forget(one, record.id)

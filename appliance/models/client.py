@@ -232,7 +232,7 @@ class Models:
 
     @method("model.reset")
     def reset(self, provider: Annotated[str, "its name; empty for all"] = "") -> dict[str, Any]:
-        """Ask a provider again at once that is left alone after failures."""
+        """Ask a provider again that is paused after failures."""
         return dict(self._call_broker("reset", {"provider": provider}))
 
     def call(self, method: str, params: dict[str, Any]) -> Any:

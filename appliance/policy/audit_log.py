@@ -140,7 +140,7 @@ class Ledger:
         before: Annotated[int, Range(0, 2**62), "only rows with a smaller id; 0 for the newest"] = 0,
         limit: Annotated[int, Range(1, 1000), "how many to show"] = 50,
     ) -> list[Line]:
-        """What was allowed, refused and done, newest first."""
+        """Show what was allowed, refused and done, newest first."""
         return self.listing(Asked(kind, severity, session, run, rule, before, limit))
 
     def listing(self, asked: Asked | None = None) -> list[Line]:

@@ -70,7 +70,7 @@ class Grants:
     # -- what people do -----------------------------------------------------------------------------
 
     @method("grant.list")
-    def list_all(self, all: Annotated[bool, "those that were revoked or have expired, too"] = False) -> list[Grant]:
+    def list_all(self, all: Annotated[bool, "include revoked and expired grants"] = False) -> list[Grant]:
         """What marked threads may do without asking, newest first."""
         return self.listing(is_all=all)
 
@@ -79,9 +79,9 @@ class Grants:
         self,
         kind: Annotated[Kind, "what is approved"],
         target: Annotated[str, Range(1, 2000), "host, mcp:NAME, person:NAME, command; may be a pattern, * for all"],
-        origins: Annotated[list[str], "on account of whose texts: web:HOST, mcp:NAME, mail, document, skill:NAME, any"],
+        origins: Annotated[list[str], "origin of the text: web:HOST, mcp:NAME, mail, document, skill:NAME, any"],
         lasts: Annotated[str, "such as 12h or 7d"] = "7d",
-        person: Annotated[str, "in whose threads; empty is yourself"] = "",
+        person: Annotated[str, "in this person's threads; default: yours"] = "",
         *,
         call: Call,
     ) -> Grant:
@@ -91,7 +91,7 @@ class Grants:
 
     @method("grant.revoke")
     def revoke_by_person(self, id: Annotated[int, Range(1, 2**62), "its number"], *, call: Call) -> Grant:
-        """Ask again from now on."""
+        """Revoke a grant."""
         taken = self.revoke(id)
         self._ledger.note("grant_revoked", actor=caller_name(call), detail={"grant": id, "target": taken.target})
         return taken

@@ -73,7 +73,9 @@ class PacketInspector:
         }
 
     @method("run.copy", access="own")
-    def copy(self, run: Named, turn: Annotated[int, Range(0, 10_000_000), "which turn; 0 is the newest"] = 0) -> dict[str, Any]:
+    def copy(
+        self, run: Named, turn: Annotated[int, Range(0, 10_000_000), "number of the turn; 0 is the newest"] = 0
+    ) -> dict[str, Any]:
         """What a turn's model was sent and said, word for word, where `runs.copies` keeps that."""
         known = self._runs.get(run).id
         turns = self._copies.turns(known)

@@ -106,8 +106,8 @@ class Undo:
     def undo_for_caller(
         self,
         run: str,
-        is_dry_run: Annotated[bool, "only say what would change, and what is in the way"] = False,
-        is_alone: Annotated[bool, "without what was changed by those to whom it handed work"] = False,
+        is_dry_run: Annotated[bool, "only show what would change, or what prevents it"] = False,
+        is_alone: Annotated[bool, "without the changes of its helpers"] = False,
         *,
         call: Call,
     ) -> Undone:

@@ -208,7 +208,7 @@ class Logins:
     def make_token(
         self,
         name: Annotated[str, Range(1, 100), "the program that is to use it, for the list"],
-        person: Annotated[str, Range(0, 128), "as whom it works; empty for oneself"] = "",
+        person: Annotated[str, Range(0, 128), "the person it works for; default: you"] = "",
         *,
         call: Call,
     ) -> Begun:
@@ -256,7 +256,7 @@ class Logins:
         return [Login(*row) for row in self._store.rows(sql, (now_ms(), person))]
 
     @method("login.end", access="own")
-    def end_login(self, id: Annotated[str, Range(1, 64), "as login.list shows it, or its beginning"]) -> Login:
+    def end_login(self, id: Annotated[str, Range(1, 64), "its id, as `people logins` shows it, or the beginning of it"]) -> Login:
         """End a session: whoever holds its cookie has to log in again."""
         found = [one for one in self.list_logins() if one.id.startswith(id)]
         if len(found) != 1:

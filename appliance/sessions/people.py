@@ -253,7 +253,7 @@ class People:
 
     @method("people.show", access="own")
     def show_person(self, person: PersonName) -> Person:
-        """One person: rights, groups, addresses."""
+        """Show one person: rights, groups, addresses."""
         self._require_person(person)
         return self._described(person)
 
@@ -303,7 +303,7 @@ class People:
 
     @method("people.link")
     def link_identity(self, identity: Address, person: PersonName) -> Person:
-        """Link an address to a person: what is written from there is theirs from now on."""
+        """Link an address to a person."""
         channel, address = _split_identity(identity)
         self._require_person(person)
         with self._store.write(durable=True) as execute:

@@ -89,7 +89,7 @@ class SshKeys:
 
     @method("people.add_key")
     def add_key(self, person: PersonName, key: PublicKey) -> SshKey:
-        """Let a person in over ssh with a key; makes the person where there is none. Refused when it is another's."""
+        """Add an ssh key for a person; creates the person if needed. Refused when it is another's."""
         found = parse_key(key)
         given = {"kind": found.kind, "key": found.data, "comment": found.comment}
         with self._store.write(durable=True):

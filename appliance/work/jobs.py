@@ -221,7 +221,7 @@ class Jobs:
 
     @method("job.stop")
     def stop_plain(self, id: Id) -> dict[str, Any]:
-        """End the work on it; what it has completed stays."""
+        """Stop a job; what it has completed stays."""
         return job_data(self.cancel(id))
 
     # -- looking ------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class DeviceBook:
 
     @method("channel.devices")
     def list_fingerprints(
-        self, address: Annotated[str, "of this address alone, such as matrix/@ann:example.org"] = ""
+        self, address: Annotated[str, "only of this address, such as matrix/@ann:example.org"] = ""
     ) -> list[Fingerprinted]:
         """Devices that write in encrypted rooms, and master keys that vouch for all devices of a user, with their fingerprints."""
         user = address.removeprefix("matrix/")

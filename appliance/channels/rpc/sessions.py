@@ -90,7 +90,7 @@ class SessionMethods:
 
     @method("session.archive", access="own")
     def archive(self, id: Session) -> dict[str, Any]:
-        """Put a session away until a person says something in it."""
+        """Archive a session until somebody writes in it."""
         return session_data(self.control.archive(id))
 
     @method("session.resume", access="own")

@@ -14,11 +14,11 @@ Command = Callable[..., argparse.ArgumentParser]
 
 def add(command: Command) -> None:
     """Add both commands."""
-    made = command("export", export, "everything as JSON lines, Markdown, TOML and CSV, in a new folder")
-    made.add_argument("folder", help="where they are written; empty or not there yet")
+    made = command("export", export, "export everything as JSON lines, Markdown, TOML and CSV into a new folder")
+    made.add_argument("folder", help="a folder that is empty or does not exist yet")
     made.add_argument("--run", default=None, metavar="ID", help="only one run, a text file for each turn; latest for the newest")
-    made = command("import", import_home, "make a new home of what export wrote")
-    made.add_argument("folder", help="what export wrote")
+    made = command("import", import_home, "make a new home from an export")
+    made.add_argument("folder", help="a folder that export has written")
 
 
 def export(args: argparse.Namespace, home: Home) -> int:

@@ -22,15 +22,15 @@ PUBLIC = "update.pub"
 
 def add(command: Command) -> None:
     """Add the command with its actions."""
-    root = command("update", status, "another version from a signed bundle, with a way back")
+    root = command("update", status, "install another version from a signed bundle, or go back")
     known = root.add_subparsers(metavar="ACTION")
-    made = command("check", check, "whether there is a newer version at the source, or on a disk that is plugged in", known)
-    made.add_argument("--quiet", action="store_true", help="as the timer asks: if updates.enabled, once a day, without a word")
-    made = command("apply", apply, "take a version into use; what is not well is taken back", known)
-    made.add_argument("place", nargs="?", default="", help="a file, a folder, or an address; updates.source without")
+    made = command("check", check, "is there a newer version at the source or on a plugged-in disk?", known)
+    made.add_argument("--quiet", action="store_true", help="for the timer: only if updates.enabled, once a day, without output")
+    made = command("apply", apply, "install a version; it is rolled back if it does not work", known)
+    made.add_argument("place", nargs="?", default="", help="a file, a folder or an address; default: updates.source")
     command("rollback", rollback, "go back to the version before the last update", known)
-    command("status", status, "which version runs, what there is to go back to, and what became of updates", known)
-    command("recover", recover, "finish an update that was cut off, forward or back", known)
+    command("status", status, "the running version, the one to go back to, and past updates", known)
+    command("recover", recover, "finish or revert an interrupted update", known)
 
 
 def check(args: argparse.Namespace, home: Home) -> int:

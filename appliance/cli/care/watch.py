@@ -15,13 +15,13 @@ KNOWN = ("at", "level", "process", "pid", "where", "correlation", "message")
 
 def add(command: Command) -> None:
     """Add both commands."""
-    command("metrics", metrics, "figures in the text format of Prometheus")
-    made = command("logs", logs, "lines of the logs of all processes, oldest first")
-    made.add_argument("--run", default="", metavar="ID", help="only of this run, in every process; or a correlation id")
-    made.add_argument("--level", default="", choices=["", "info", "warning", "error"], help="from this one on")
-    made.add_argument("--process", default="", metavar="NAME", help="only of this one, such as core or broker")
+    command("metrics", metrics, "show metrics in the format of Prometheus")
+    made = command("logs", logs, "show the logs of all processes, oldest first")
+    made.add_argument("--run", default="", metavar="ID", help="only of this run, or of a correlation id")
+    made.add_argument("--level", default="", choices=["", "info", "warning", "error"], help="this level and above")
+    made.add_argument("--process", default="", metavar="NAME", help="only of this process, such as core or broker")
     made.add_argument("--limit", type=int, default=200)
-    made.add_argument("--follow", action="store_true", help="also what comes, until Ctrl+C")
+    made.add_argument("--follow", action="store_true", help="show new lines too, until Ctrl+C")
 
 
 def metrics(args: argparse.Namespace, home: Home) -> int:

@@ -50,12 +50,12 @@ REST = (
 )
 # Names of the designs and of earlier versions that still work, and what says the same.
 OTHER_NAMES = {
-    "tui": "chat, the full screen alone",
+    "tui": "chat, full screen only",
     "run": "thread",
-    "cron": "schedule, of messages in a conversation",
+    "cron": "schedule, for messages to the assistant",
     "remind": "schedule, in one sentence: owlbox remind call mum at six",
-    "entry": "context, by whole addresses and patterns, and as one thread sees it",
-    "read": "context read, of one note",
+    "entry": "context, by whole addresses and patterns",
+    "read": "context read, for one note",
     "note": "remember, as a file in box/notes",
 }
 FOOT = """\

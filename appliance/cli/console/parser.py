@@ -21,7 +21,7 @@ DESCRIPTION = "A private assistant that lives in a small box."
 # What an argument of this name is wherever it says nothing else.
 WORDS = {
     "limit": "how many at most",
-    "offset": "how many to leave out first",
+    "offset": "how many to skip",
     "timezone": "the time zone: local, UTC, +05:30, Europe/Berlin",
     "server": "its name, as `mcp servers` shows it",
 }
@@ -166,7 +166,7 @@ def root_parser(handler: Handler) -> "tuple[Parser, Command, argparse._SubParser
             )
         if made.prog.removeprefix("owlbox ") in watch.WATCHED:
             given = {"type": float, "const": watch.PAUSE_S, "default": argparse.SUPPRESS, "metavar": "SECONDS"}
-            made.add_argument("--watch", nargs="?", help=f"again and again, every so many seconds ({watch.PAUSE_S:g})", **given)
+            made.add_argument("--watch", nargs="?", help=f"repeat every so many seconds ({watch.PAUSE_S:g})", **given)
         return made
 
     return root, command, words_of_all

@@ -184,25 +184,25 @@ def _add_sources(made: argparse.ArgumentParser) -> None:
         "--on-conflict",
         choices=["skip", "overwrite", "error"],
         default="skip",
-        help="what is kept already: leave it (skip), read it again, or do nothing at all",
+        help="if it exists: skip it, overwrite it, or stop with an error",
     )
-    made.add_argument("--hidden", action="store_true", help="hidden files of folders too")
-    made.add_argument("--no-ignore", action="store_true", help="what .gitignore leaves out too")
+    made.add_argument("--hidden", action="store_true", help="include hidden files")
+    made.add_argument("--no-ignore", action="store_true", help="include files that .gitignore leaves out")
     made.add_argument(
-        "--prompt-addition", default="", metavar="TEXT", help="your words for the agent that loads pages through MCP servers"
+        "--prompt-addition", default="", metavar="TEXT", help="a hint for the agent that loads pages through MCP servers"
     )
 
 
 def _add_refs(made: argparse.ArgumentParser) -> None:
     made.add_argument("refs", nargs="*", metavar="REF", help="an id, drive:/path, a folder, or a path on this disk")
-    made.add_argument("--all", dest="is_all", action="store_true", help="everything that was read from somewhere")
+    made.add_argument("--all", dest="is_all", action="store_true", help="everything that was added")
 
 
 ITEMS = "reference=ref bytes=size_bytes changed=updated_ms title~"
 SHALLOW = {"non_recursive": "not what lies in folders below"}
 # fmt: off
 NOUNS = (
-    Noun("context", "what Owlbox stores, as drives and folders", (
+    Noun("context", "stored items as drives and folders", (
         Verb("drives", "tool context_list_drives"),
         Verb("tree", "tool context_tree", "--drive path? --max-depth --items-per-dir", handler=call_below, adds=_add_folder,
              says=_tell_tree),
@@ -228,7 +228,7 @@ NOUNS = (
              adds=_add_count),
         Verb("chunks", "tool context_chunks"),
         Verb("reembed", "tool context_reembed"),
-        Verb("add", text="read files, folders and pages, and keep what they say", handler=_read_files, adds=_add_sources),
-        Verb("refresh", text="read what was added again, and keep what has changed", handler=_read_again, adds=_add_refs),
+        Verb("add", text="add files, folders and pages", handler=_read_files, adds=_add_sources),
+        Verb("refresh", text="read added files and pages again", handler=_read_again, adds=_add_refs),
     )),
 )

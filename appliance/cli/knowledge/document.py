@@ -60,15 +60,15 @@ def _add_name(made: argparse.ArgumentParser) -> None:
 
 # fmt: off
 NOUNS = (
-    Noun("document", "what every conversation is told, and what the heartbeat looks after", (
-        Verb("list", "document.list", text="the documents: when each is loaded, and whether the assistant may change it",
+    Noun("document", "documents in every prompt, and HEARTBEAT.md", (
+        Verb("list", "document.list", text="list documents: when each is loaded, and whether the assistant may change it",
              rows="document=name loaded=loading assistant_may_change=may_modify words problem~",
              cells={"words": lambda one: str(one["words"] or "")}),
-        Verb("view", "document.view", text="one document", says=_tell_document, helps={"name": NAME}),
-        Verb("edit", text="change one in $VISUAL or $EDITOR", handler=edit, adds=_add_name),
-        Verb("write", "document.write", "name file=text@-?", text="put a text in the place of one", reads={"file": _read_file},
-             says=WROTE, helps={"name": NAME, "file": "the text; standard input without it"}),
+        Verb("view", "document.view", text="show one document", says=_tell_document, helps={"name": NAME}),
+        Verb("edit", text="edit a document in $VISUAL or $EDITOR", handler=edit, adds=_add_name),
+        Verb("write", "document.write", "name file=text@-?", text="replace a document", reads={"file": _read_file},
+             says=WROTE, helps={"name": NAME, "file": "a file; default: standard input"}),
     )),
     Verb("capabilities", "tool capabilities_refresh", "--no-mcp=include_mcp",
-         text="write CAPABILITIES.md anew: what this installation can do", helps={"no_mcp": "do not ask servers of tools"}),
+         text="rewrite CAPABILITIES.md: what this installation can do", helps={"no_mcp": "do not ask MCP servers"}),
 )

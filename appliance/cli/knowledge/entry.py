@@ -132,7 +132,7 @@ WORDS = {
 }
 # fmt: off
 NOUNS = (
-    Noun("entry", "what Owlbox knows", (
+    Noun("entry", "entries: list, view, edit, decide about changes", (
         Verb("list", "entry.list", "prefix? --limit --offset", text="entries by reference", empty="no entries",
              rows="reference=ref bytes=size_bytes changed=updated_ms title~"),
         Verb("view", "entry.view", text="the text of one entry", says=_tell_view,
@@ -148,13 +148,13 @@ NOUNS = (
         Verb("mv", "entry.mv", "ref target --visibility --thread=run", text="move an entry", says=_tell_done,
              helps={**LISTED, "target": "the reference that it has then"}),
         Verb("waiting", "entry.waiting", "--limit --thread=run", says=_tell_waiting,
-             text="what models want to change and may not without a word from you"),
-        Verb("trust", "entry.trust", text="take the marks of strangers off an entry that you have read",
+             text="changes that need your approval"),
+        Verb("trust", "entry.trust", text="mark an entry that you have read as trusted",
              says=_tell_trust, helps={**LISTED, "hash": "of what you have read, as `entry view` shows it"}),
-        Verb("accept", "entry.resolve", "-", text="let a change happen that waits", handler=decide, adds=_add_decision),
-        Verb("reject", "entry.resolve", "-", text="refuse a change that waits", handler=decide, adds=_add_decision),
-        Verb("update", "entry.update", "text --status --thread=run", text="note how a thread's work stands", says=_tell_done,
-             helps={"text": "how it stands, in a sentence",
+        Verb("accept", "entry.resolve", "-", text="approve a waiting change", handler=decide, adds=_add_decision),
+        Verb("reject", "entry.resolve", "-", text="reject a waiting change", handler=decide, adds=_add_decision),
+        Verb("update", "entry.update", "text --status --thread=run", text="report the progress of a thread's work", says=_tell_done,
+             helps={"text": "the progress, in a sentence",
                     "status": "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"}),
     )),
 )

@@ -124,11 +124,11 @@ def _add_query(made: argparse.ArgumentParser) -> None:
 # fmt: off
 NOUNS = (
     Verb("undo", "run.undo", "thread=run --dry-run=is_dry_run --alone=is_alone", says=_tell_undone,
-         text="take back everything a thread changed in entries, or nothing of it",
+         text="undo all changes of a thread",
          helps={"thread": "its id, or the beginning or end of it"}, code=lambda done: 1 if done["later"] else 0),
     Verb("history", "entry.history", "ref --limit --patch --thread=run", says=_tell_history,
-         text="who changed an entry, newest first; also of one that is gone",
+         text="history of an entry, newest first",
          helps={"ref": "its reference, as `entry list` or `search` shows it"}),
-    Verb("sql", text="ask the database in SQL, reading only; without a query, its tables and columns",
+    Verb("sql", text="query the database, read-only; default: list its tables",
          handler=sql, adds=_add_query),
 )

@@ -38,16 +38,16 @@ def _tell_kept(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
 SEARCH = Verb("search", "memory.search", "query+ --limit --owner", rows=ROWS, cells=CELLS,
               empty="nothing that is remembered has {query!r} in it", helps={"query": "words"})
 NOUNS = (
-    Noun("memory", "what is remembered of people and groups", (
+    Noun("memory", "memories: list, add, search, forget", (
         Verb("list", "memory.list", "--topic --kind --tag --limit --owner", rows=ROWS, cells=CELLS, empty=NONE,
              helps={"topic": "only of this topic", "kind": "only of this kind", "tag": "only with this tag"}),
         Verb("add", "memory.write", "text+ --topic --tag=tags --importance --days=ttl_s --owner", says=_tell_kept,
              reads={"days": days}, helps={"text": "what", "topic": "of which topic", "tag": "a tag; may be given more than once",
                                           "importance": "1 to 10 (5)", "days": "forget it after so many days"}),
         SEARCH,
-        Verb("show", "memory.view", text="one record as a file", handler=show_record),
+        Verb("show", "memory.view", text="show one memory as a file", handler=show_record),
         Verb("forget", "memory.forget", asks=("memory.view", "Forget {record[title]!r}?"),
              says="Forgot {title}. Conversations and backups keep what they hold."),
-        Verb("topics", "memory.topics", text="the topics and how much each has", rows="topic=name records=count", empty=NONE),
+        Verb("topics", "memory.topics", text="topics, with the number of memories", rows="topic=name records=count", empty=NONE),
     )),
 )

@@ -28,8 +28,8 @@ TEMPLATE = "1. Say what to do first.\n2. Say what to do next.\n"
 
 
 def _add_owner(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--user", default="", help="that person's alone")
-    made.add_argument("--group", default="", help="that group's alone")
+    made.add_argument("--user", default="", help="of this person only")
+    made.add_argument("--group", default="", help="of this group only")
 
 
 def of_owner(args: argparse.Namespace, home: Home) -> int:
@@ -205,7 +205,7 @@ def _add_creating(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", help="one to three words")
     made.add_argument("--description", default="", help="one sentence: what it does and when to use it")
     made.add_argument("--file", default="", help="take its text from this file; - reads it from a pipe")
-    made.add_argument("--force", action="store_true", help="in place of one that is there")
+    made.add_argument("--force", action="store_true", help="replace an existing one")
     _add_owner(made)
 
 
@@ -218,36 +218,36 @@ def _add_installing(made: argparse.ArgumentParser) -> None:
     made.add_argument("--folder", default="", help=FOLDER)
     made.add_argument("--yes", action="store_true", help="ask nothing")
     made.add_argument("--trust", action="store_true", help="trust it at once, as it is now")
-    made.add_argument("--force", action="store_true", help="in place of one that is there")
+    made.add_argument("--force", action="store_true", help="replace an existing one")
     _add_owner(made)
 
 
 NAMED = {
     "name": "its name, as `skill list` shows it",
     "file": "such as references/x.md",
-    "no": "end that",
+    "no": "stop trusting it",
     "hash": "of what you have read, as `skill show` shows it",
     "query": "words",
 }
-SEARCH = Verb("search", "skill.search", "query+ --limit=top_k", text="skills that some words find, best first", says=_tell_skills,
+SEARCH = Verb("search", "skill.search", "query+ --limit=top_k", text="search skills, best first", says=_tell_skills,
               handler=of_owner, helps=NAMED, adds=_add_owner)  # fmt: skip
 # fmt: off
 NOUNS = (
-    Noun("skill", "what Owlbox knows how to do", (
-        Verb("list", text="every skill, and why one cannot be used", handler=list_skills, adds=_add_owner),
-        Verb("show", "skill.view", "name file=path?", text="the text of one, or of a file beside it", handler=of_owner,
+    Noun("skill", "skills: list, show, create, install, remove", (
+        Verb("list", text="list skills, with the reason if one cannot be used", handler=list_skills, adds=_add_owner),
+        Verb("show", "skill.view", "name file=path?", text="show a skill, or a file in its folder", handler=of_owner,
              says=_tell_skill, helps=NAMED, adds=_add_owner),
         SEARCH,
-        Verb("create", text="write a new one, and open it in an editor", handler=create, adds=_add_creating),
-        Verb("validate", text="whether skills are as the public format wants them", handler=validate, adds=_add_path),
-        Verb("install", text="from a folder, a file, a zip, a tar or a Git URL, after a review",
+        Verb("create", text="write a new skill in an editor", handler=create, adds=_add_creating),
+        Verb("validate", text="check skills against the public format", handler=validate, adds=_add_path),
+        Verb("install", text="install from a folder, file, zip, tar or Git URL, after a review",
              handler=install, adds=_add_installing),
-        Verb("remove delete", "skill.remove", "name", text="remove one with its files", handler=of_owner, says="removed {result}",
+        Verb("remove delete", "skill.remove", "name", text="remove a skill", handler=of_owner, says="removed {result}",
              helps=NAMED, adds=_add_owner),
-        Verb("trust", "skill.trust", "name hash? --no=is_trusted", text="show its description to models, until it changes",
+        Verb("trust", "skill.trust", "name hash? --no=is_trusted", text="trust a skill as it is now: models see its description",
              handler=of_owner, says=_tell_trust, helps=NAMED, adds=_add_owner),
         Verb("prepare", "skill.prepare", "name", handler=of_owner, adds=_add_owner,
-             text="install the packages that a trusted one declares, for it alone",
+             text="install the packages that a trusted skill declares",
              says=_tell_prepared, helps=NAMED,
              code=lambda done: int(any(one["state"] == "missing" for one in done["packages"]))),
     )),

@@ -167,14 +167,14 @@ class QueueParts:
 
     @method("worker.stop")
     def stop_worker(self, id: Worker) -> dict[str, Any]:
-        """Ask a worker to stop; it gives back what it holds. `state` is "stopping" when that takes longer than a moment."""
+        """Stop a worker; its task goes back to the queue. `state` is "stopping" when that takes longer than a moment."""
         stopped = self.crew.stop(id)
         self.changed()  # what it held is given back
         return stopped
 
     @method("worker.kill")
     def kill_worker(self, id: Worker) -> dict[str, Any]:
-        """End a worker at once; what it held is pending again."""
+        """Kill a worker; its task is pending again."""
         killed = self.crew.kill(id)
         self._base.runs.recover(_ignore)
         self.changed()
