@@ -21,6 +21,7 @@ from appliance.store.migrations import up_to
 State = Literal["ok", "empty", "missing", "corrupt"]
 CHANGE = re.compile(r"^(CREATE(?: VIRTUAL)? TABLE|DROP TABLE)\s+(\w+)", re.MULTILINE)
 MAPPED_BYTES = 1 << 40  # all of it: a tenth less is spent on reading. A page that cannot be read ends the process, as damage may
+BUSY_MS = 5000  # who opens the file after a kill, or closes it as the last, holds it alone for a moment
 EACH = "--each"  # without the check of the whole file: the last one was ended by it
 
 
@@ -30,6 +31,8 @@ def check(path: Path, limit_s: float | None, *, is_each: bool = False) -> dict[s
     try:
         if not is_each:
             db.pragma("mmap_size", MAPPED_BYTES)
+        # All of one moment: FTS5 takes for damage what others wrote since its tables were read first (3.54.1).
+        db.execute("BEGIN")
         version = int(str(db.pragma("user_version")))
         problems: list[str] = []
         states: dict[str, State] = {}
@@ -78,6 +81,7 @@ def list_expected(version: int) -> list[str]:
 def _connect(path: Path) -> apsw.Connection:
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(BUSY_MS)
         db.pragma("user_version")
     except apsw.Error:
         if not disk_faults.is_read_only(path.parent):

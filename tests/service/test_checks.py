@@ -1,7 +1,10 @@
 """What the doctor reads from the machine below, from saved prompts and from the tables of a database."""
 
+import contextlib
+import io
 import json
 import os
+import threading
 from pathlib import Path
 
 import apsw
@@ -100,6 +103,51 @@ def test_each_table_has_a_state_and_a_missing_one_is_named(tmp_path: Path) -> No
     db.close()
     found = table_process.TableCheck(home, 1.0).result()
     assert found.states["mutes"] == "missing" and found.problems == ("table mutes is missing",)
+
+
+class Indexing(io.StringIO):
+    """What a check prints, and a process that indexes more words at each line of it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._store, self._number = new_store(path), 0
+        self._index(50)
+
+    def write(self, text: str) -> int:
+        if text.startswith("at "):
+            self._index(40)
+        return super().write(text)
+
+    def _index(self, count: int) -> None:
+        for _ in range(count):
+            self._number += 1
+            with self._store.write() as execute:
+                text = f"owl{self._number} hunts mice {self._number}"
+                execute("INSERT INTO chunks_fts (rowid, head, text, near) VALUES (?, '', ?, '')", (self._number, text))
+                execute("DELETE FROM chunks_fts WHERE rowid = ?", (self._number - 45,))
+
+
+@pytest.mark.covers("B-145")
+def test_what_is_indexed_during_the_check_is_no_damage(tmp_path: Path) -> None:
+    path = Home(tmp_path).database
+    with contextlib.redirect_stdout(Indexing(path)):
+        found = table_check.check(path, 5.0)
+    assert found["problems"] == [] and "corrupt" not in found["tables"].values()
+
+
+@pytest.mark.covers("B-145")
+def test_a_database_that_another_holds_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    path = Home(tmp_path).database
+    new_store(path).close()
+    other = apsw.Connection(str(path))
+    other.pragma("locking_mode", "exclusive")
+    other.execute("BEGIN EXCLUSIVE")
+    release = threading.Timer(0.3, other.close)
+    release.start()
+    try:
+        assert table_check.check(path, 5.0)["problems"] == []
+    finally:
+        release.join()
 
 
 @pytest.mark.covers("B-145")

@@ -12,6 +12,7 @@ A seed gives the same dice; threads and kernels do not roll them, so a failure a
 
 import argparse
 import faulthandler
+import os
 import random
 import re
 import shutil
@@ -28,15 +29,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/support")]
 
 from chaos_arena import COMMAND_S, FAKETIME, Arena  # noqa: E402
 from chaos_disk import small_disk  # noqa: E402
+from chaos_drills import Drills  # noqa: E402
 from chaos_faults import Faults  # noqa: E402
 from chaos_parts import browse, change_minds, configure, remember, save, type_commands  # noqa: E402
 from chaos_rules import differences, unfinished, violations, watch  # noqa: E402
 from chaos_sabotage import SABOTAGES, sabotaged  # noqa: E402
 from chaos_traffic import add_documents, ask_to_be_reminded, drop, edit_notes, plan, run_commands, talk  # noqa: E402
+from recorded_disk import LIBC  # noqa: E402
 
 from appliance.clock import monotonic_s  # noqa: E402
 
 SABOTAGE_S = 120.0  # in which a broken build has to be noticed
+PR_SET_PDEATHSIG = 1
 CALM_S = 20.0  # with a broken build all may never be done
 
 
@@ -69,12 +73,15 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
     for thread in (keeper, *threads):
         thread.start()
     faults, begun_s = Faults(arena), monotonic_s()
+    drills = Drills(arena, faults)
     try:
         arena.is_over.wait(min(4.0, length_s / 4))
         waited_s = arena.wait_for_words()
         while monotonic_s() < begun_s + waited_s + length_s and not (is_hasty and arena.broken):
-            faults.hurt()
-            arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
+            drills.hold()
+            if not is_hasty or not arena.broken:
+                faults.hurt()
+                arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
         if is_hasty and arena.broken:
             print(f"noticed after {monotonic_s() - begun_s:.0f} s")
             return list(arena.broken)
@@ -94,7 +101,7 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
 
 def run(seed: int, length_s: float, sabotage: str = "") -> int:
     """The whole of it on a disk; the exit code."""
-    root, runtime = Path(tempfile.mkdtemp(prefix="chaos-")), Path(tempfile.mkdtemp(prefix="owl-", dir="/tmp"))
+    root, runtime = Path(tempfile.mkdtemp(prefix="chaos-")), Path(tempfile.mkdtemp(prefix="owl-"))
     place = root / "disk"
     place.mkdir()
     disk, problems = small_disk(place), ["it did not come to an end"]
@@ -148,18 +155,35 @@ def sabotage_all(names: list[str], seed: int) -> int:
 
 
 def in_a_namespace(words: list[str]) -> int:
-    """This program again, where what it mounts is seen by no other process; as root, or in a user namespace."""
+    """This program again, in namespaces of its own, as root or as a user who is root there.
+
+    What it mounts is seen by no other process, and when this one ends, however it does, the kernel ends all that it started: a
+    disk that nobody serves any more would let whoever calls sync wait for ever.
+    """
     tried = ""
-    # libfaketime leaves files of killed processes in /dev/shm: these go with the namespace.
-    mount = 'mount -t tmpfs shm /dev/shm && exec "$@"'
     for unshare in (["unshare", "-m"], ["unshare", "-rm"]):
-        inside = [*unshare, "sh", "-c", mount, "sh"]
+        # The shell stays, to take note of orphans that end. What libfaketime leaves in /dev/shm goes with the namespace.
+        mount = 'mount -t tmpfs shm /dev/shm && "$@"; exit $?'
+        inside = [*unshare, "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", mount, "sh"]
         probe = subprocess.run([*inside, "true"], capture_output=True, text=True)
         if probe.returncode == 0:
-            return subprocess.run([*inside, sys.executable, __file__, "--inside", *words]).returncode
+            break
         tried += probe.stderr
-    print(f"a small disk cannot be mounted here: {tried}", file=sys.stderr)
-    return 2
+    else:
+        print(f"a small disk cannot be mounted here: {tried}", file=sys.stderr)
+        return 2
+    place = tempfile.mkdtemp(prefix="chaos-", dir="/tmp")  # short: sockets lie below it
+    child = subprocess.Popen(
+        [*inside, sys.executable, __file__, "--inside", *words],
+        env={**os.environ, "TMPDIR": place},
+        preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: child.kill())
+    code = child.wait()
+    if code < 0 or not os.listdir(place):
+        shutil.rmtree(place, ignore_errors=True)
+    return code
 
 
 def main() -> int:

@@ -1,7 +1,8 @@
 """The small disk of `chaos.py`: it runs full, takes no writes for a while, and loses in a power cut what was not flushed.
 
 As root it is ext4 on a disk that remembers its writes (`recorded_disk`), served by a process of its own, because who serves a
-disk must not map files of it, and chaos opens the database. Elsewhere it is a tmpfs, which loses nothing: `can_lose` says so.
+disk must not map files of it, and chaos opens the database. That process does not see the file system, either: killed as the last
+that does, it would have to unmount it, and wait for itself. Elsewhere it is a tmpfs, which loses nothing: `can_lose` says so.
 """
 
 import os
@@ -68,8 +69,7 @@ class LosingDisk(SmallDisk):
             [sys.executable, __file__, str(self._served)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
-            self._ask("")
-            self._attach()
+            self._attach(self._ask(""))
         except (OSError, subprocess.CalledProcessError):
             self.close()
             raise
@@ -79,8 +79,7 @@ class LosingDisk(SmallDisk):
         if subprocess.run(["umount", str(self.path)], capture_output=True).returncode:
             self._ask("go on")
             return False
-        self._ask(f"lose {seed}")
-        self._attach()
+        self._attach(self._ask(f"lose {seed}"))
         return True
 
     def close(self) -> None:
@@ -88,16 +87,20 @@ class LosingDisk(SmallDisk):
         self._server.communicate(timeout=LIMIT_S)  # the end of its input ends it
         self._served.rmdir()
 
-    def _attach(self) -> None:
-        _run("mount", "-o", "loop,noatime,commit=5", str(self._served / "disk"), str(self.path))
+    def _attach(self, device: str) -> None:
+        try:
+            _run("mount", "-o", "noatime,commit=5", device, str(self.path))
+        finally:
+            _run("losetup", "-d", device)  # once it is unmounted
 
-    def _ask(self, words: str) -> None:
+    def _ask(self, words: str) -> str:
         assert self._server.stdin is not None and self._server.stdout is not None
         if words:
             self._server.stdin.write(words + "\n")
             self._server.stdin.flush()
-        if not self._server.stdout.readline():
+        if not (told := self._server.stdout.readline()):
             raise OSError(f"the recorded disk has ended: {words}")
+        return told.strip()
 
 
 def small_disk(path: Path) -> SmallDisk:
@@ -108,29 +111,33 @@ def small_disk(path: Path) -> SmallDisk:
         return SmallDisk(path)
 
 
-def _run(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True)
+def _run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _serve(place: Path) -> None:
-    """Serve a disk until standard input ends; each line is answered when it is done."""
-    from recorded_disk import RecordedDisk
+    """Serve a disk until standard input ends; each line is answered when it is done, with a new loop device by its name."""
+    from recorded_disk import NAME, RecordedDisk, hide_mounts
 
+    hide_mounts()
+    file = place / NAME.decode()
     with tempfile.NamedTemporaryFile() as image:
         image.truncate(SIZE_MB << 20)
         _run("mkfs.ext4", "-q", "-F", image.name)
         disk = RecordedDisk(place, Path(image.name).read_bytes())
-    print("served", flush=True)
+    print(_run("losetup", "--find", "--show", str(file)), flush=True)
     moment = 0
     for line in sys.stdin:
         what, _, seed = line.strip().partition(" ")
+        told = "done"
         if what == "cut":
             moment = len(disk.log)
         elif what == "lose":
             content = disk.crash(moment, random.Random(int(seed)))
             disk.close()
             disk = RecordedDisk(place, content)
-        print("done", flush=True)
+            told = _run("losetup", "--find", "--show", str(file))
+        print(told, flush=True)
     disk.close()
 
 

@@ -57,7 +57,7 @@ class Faults:
         elif what == "take no writes":
             self._take_no_writes(2 + self._dice.random() * 2)
         elif what == "cut the power":
-            self._cut_power()
+            self.cut_power()
         elif what == "hang a worker":
             self._hang(workers)
         elif what == "kill core and broker":
@@ -99,7 +99,7 @@ class Faults:
             assert arena.disk.remount("rw")
             arena.open_store()
 
-    def _cut_power(self) -> None:
+    def cut_power(self) -> None:
         """The power goes, and comes back to a clock that has stood still at best; then it is set right while all runs."""
         arena = self._arena
         with arena.keeping, arena.starting, arena.reading:

@@ -6,17 +6,12 @@ commands. What was promised to them is kept in `Promises`; a backup that is said
 
 import http.client
 import json
-import os
 import random
 import shutil
-import signal
-import threading
-import zipfile
 from pathlib import Path
 
 from chaos_arena import SET_FROM, SETTING, Arena
 from chaos_traffic import ask_until_accepted, call, call_tool
-from process import is_gone
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
@@ -37,8 +32,6 @@ COMMANDS = (
     ("mcp", "list"),
 )
 ANSWER_S = 30.0
-SPOILED = 0.3  # of the backups: a byte changes while it is written
-SPOILED_AT = 20_000
 
 
 def browse(arena: Arena, seed: str) -> None:
@@ -109,53 +102,16 @@ def remember(arena: Arena, seed: str) -> None:
 
 
 def save(arena: Arena, seed: str) -> None:
-    """Make backups, some of them on a disk that changes a byte, and look at what is said to be one."""
+    """Make backups, and look at what is said to be one."""
     dice = random.Random(seed)
     while not arena.is_over.wait(4 + 4 * dice.random()):
         known = list(arena.promises.messages)[-50:]
-        is_done = threading.Event()
-        spoiler = threading.Thread(target=_spoil, args=(arena, is_done), name="spoiler")
-        if dice.random() < SPOILED:
-            spoiler.start()
         told = call(arena, "backup.make") if dice.random() < 0.5 else json.loads(arena.run("backup") or "null")
-        is_done.set()
-        if spoiler.ident is not None:
-            spoiler.join()
         if told is not None:
-            _look(arena, Path(told["file"]), known if told["is_new"] else [])
+            look_through(arena, Path(told["file"]), known if told["is_new"] else [])
 
 
-def _spoil(arena: Arena, is_done: threading.Event) -> None:
-    """Change a byte of an archive that is being written, while whoever writes it stands still."""
-    while not is_done.wait(0.002):
-        for part in arena.box.home.backups.glob(f".*{backups.PART}"):
-            try:
-                pid = int(part.name.removesuffix(backups.PART).rpartition(".")[2])
-                if part.stat().st_size > 2 * SPOILED_AT and _spoil_part(arena, part, pid):
-                    return
-            except (OSError, ValueError):
-                continue
-
-
-def _spoil_part(arena: Arena, part: Path, pid: int) -> bool:
-    arena.send("hold it for a byte", pid, signal.SIGSTOP)
-    try:
-        sleep_s(0.01)  # until it does stand still
-        if zipfile.is_zipfile(part) or is_gone(pid):
-            return False  # it is whole: whoever made it may have looked at it already
-        handle = os.open(part, os.O_RDWR)
-        try:
-            [byte] = os.pread(handle, 1, SPOILED_AT)
-            os.pwrite(handle, bytes([byte ^ 0xFF]), SPOILED_AT)
-        finally:
-            os.close(handle)
-        arena.note(f"a byte changed: {part.name}")
-        return True
-    finally:
-        arena.send("let it go on", pid, signal.SIGCONT)
-
-
-def _look(arena: Arena, path: Path, known: list[str]) -> None:
+def look_through(arena: Arena, path: Path, known: list[str]) -> None:
     """A backup is whole, and has what was acknowledged before it was asked for."""
     folder = arena.runtime / "restored"
     shutil.rmtree(folder, ignore_errors=True)

@@ -24,7 +24,7 @@ EXCUSED = {
     "connection_lost": OF_THE_BROKER,
     "unavailable": OF_THE_BROKER,
     "disk_full": OF_THE_DISK,
-    "busy": (*OF_THE_DISK, "hang a worker"),
+    "busy": (*OF_THE_DISK, "hang a worker", "drill"),
 }
 UNFINISHED = {
     "loops": "SELECT group_concat(id) FROM loops WHERE status IN (100, 102)",
@@ -213,22 +213,33 @@ def differences(arena: Arena) -> list[str]:
 
 
 def watch(arena: Arena) -> None:
-    """While it runs: what must hold at any moment, and what was promised by then."""
+    """Look every second, and how long commands last."""
     seen_s: dict[int, float] = {}
     while not arena.is_over.wait(1.0):
-        try:
-            found = [f"{what}: {rows[:3]}" for what, sql in NEVER_EVER.items() if (rows := arena.rows(sql))]
-            found += [*_lost(arena), *_lost_acknowledgements(arena.counts)]
-        except OwlError:
-            continue  # the database is closed, or nothing can be read on a full disk
+        look(arena)
         now_s, running = monotonic_s(), arena.commands()
         seen_s = {pid: seen_s.get(pid, now_s) for pid in running}
-        found += [f"a command lasts too long: {running[pid]}" for pid, since_s in seen_s.items() if now_s > since_s + COMMAND_S]
-        arena.counts["looks"] = arena.counts.get("looks", 0) + 1
-        for one in found:
-            if one not in arena.broken:
-                arena.note(f"violated: {one}")
-                arena.broken[f"{one} (while it ran)"] = None
+        _report(
+            arena, [f"a command lasts too long: {running[pid]}" for pid, since_s in seen_s.items() if now_s > since_s + COMMAND_S]
+        )
+
+
+def look(arena: Arena) -> None:
+    """While it runs: what must hold at any moment, and what was promised by then."""
+    try:
+        found = [f"{what}: {rows[:3]}" for what, sql in NEVER_EVER.items() if (rows := arena.rows(sql))]
+        found += [*_lost(arena), *_lost_acknowledgements(arena.counts)]
+    except OwlError:
+        return  # the database is closed, or nothing can be read on a full disk
+    arena.counts["looks"] = arena.counts.get("looks", 0) + 1
+    _report(arena, found)
+
+
+def _report(arena: Arena, found: list[str]) -> None:
+    for one in found:
+        if f"{one} (while it ran)" not in arena.broken:
+            arena.note(f"violated: {one}")
+            arena.broken[f"{one} (while it ran)"] = None
 
 
 def _lost(arena: Arena) -> Iterator[str]:

@@ -27,17 +27,18 @@ def talk(arena: Arena, name: str, seed: str) -> None:
             text = f"{what} {arena.count(f'asked to {what}')}"
         ask_until_accepted(arena, text, dice)
         if dice.random() < SENT_AGAIN:
-            _ask(arena, text)
+            ask(arena, text)
 
 
 def ask_until_accepted(arena: Arena, text: str, dice: random.Random) -> None:
     """Ask, and ask again as long as nobody says that it was accepted."""
     while not arena.is_over.is_set() and text not in arena.promises.messages:
-        _ask(arena, text)
+        ask(arena, text)
         arena.is_over.wait(dice.random() * 0.3)
 
 
-def _ask(arena: Arena, text: str) -> None:
+def ask(arena: Arena, text: str) -> None:
+    """Ask once, and listen to the answer; a promise when it was accepted."""
     is_told = False
     try:
         with arena.client() as client:
@@ -98,7 +99,7 @@ def drop(arena: Arena, seed: str) -> None:
         if dice.random() < 0.5 and not arena.has_enough():
             del request["text"]
             request |= {"kind": "task", "name": f"{dice.choice(TASKS)} dropped {number}"}
-        if not _leave(arena, own, request):
+        if not leave_file(arena, own, request):
             continue
         key = f"drop:user:{arena.person}:id:{own}"
         if request["kind"] == "task":
@@ -106,10 +107,10 @@ def drop(arena: Arena, seed: str) -> None:
         else:
             arena.promises.letters[key] = request["text"]
         if dice.random() < SENT_AGAIN:
-            _leave(arena, f"{own}-again", request)
+            leave_file(arena, f"{own}-again", request)
 
 
-def _leave(arena: Arena, name: str, request: dict[str, Any]) -> bool:
+def leave_file(arena: Arena, name: str, request: dict[str, Any]) -> bool:
     """Leave a file that no power cut takes; False when the disk does not take it: nobody looks at what is hidden."""
     hidden = arena.folder / f".{name}"
     try:
