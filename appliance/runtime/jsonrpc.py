@@ -129,7 +129,7 @@ def connect(path: str, timeout_s: float = 5.0) -> "Wire":
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _pack_timeval(0))
     except OSError as error:
         sock.close()
-        raise Lost(f"nothing answers at {path}: {error.strerror or error}") from None
+        raise Lost(f"nothing answers at {path}: {error.strerror or error}", hint="owlbox status shows what is running") from None
     except BaseException:
         sock.close()
         raise

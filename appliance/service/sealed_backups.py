@@ -79,7 +79,7 @@ def read_key_file(path: Path) -> str:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
-        hint = "backups.key_file names a file with a line of text"
+        hint = "put it back, or name another file with a line of text: owlbox config set backups.key_file PATH"
         raise BadInput(f"the key file {path} cannot be read: {reason}", hint=hint) from None
     if len(text) < SHORTEST:
         hint = "write four words into it that nobody else would put together"
@@ -154,7 +154,8 @@ def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> N
     except encryption.Broken:
         if number:
             raise damaged from None
-        raise Refused(f"{source} does not open with this passphrase", hint="or its first part is damaged") from None
+        hint = "try that of the day it was made; if none opens it, the file is damaged: choose another backup"
+        raise Refused(f"{source} does not open with this passphrase", hint=hint) from None
     finally:
         if not is_whole:
             target.unlink(missing_ok=True)

@@ -55,7 +55,7 @@ def test_a_clock_that_is_ahead_costs_one_backup_at_most(box: Box, clock: str) ->
     left = backups.listing(box.home.backups)
     assert len(left) == 5 and copy.exists()
     found = upkeep.check_backups(box.home, Config(), rows=1)
-    assert found.state == "warning" and "1 of 5 are dated in the future" in found.message and "timedatectl" in found.hint
+    assert found.state == "warning" and "1 of 5 backups are dated in the future" in found.message and "timedatectl" in found.hint
     (box.home.box / "notes/n.md").write_text("once more")
     settings = Config(backups=Backups(keep=5))
     made = backups.make(box.home, settings, box.home.backups, silent)

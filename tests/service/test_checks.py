@@ -42,7 +42,7 @@ SIGNS = [
     (machine.check_temperature, {f"{ZONE}/type": "cpu", f"{ZONE}/temp": "nonsense"}, "ok", "no sensor"),
     (machine.check_throttling, {}, "ok", "not reported"),
     (machine.check_throttling, {THROTTLED: "0x0"}, "ok", "full speed"),
-    (machine.check_throttling, {THROTTLED: "50000"}, "warning", "since the start of the machine: the supply voltage is too low"),
+    (machine.check_throttling, {THROTTLED: "50000"}, "warning", "but not now: the supply voltage is too low"),
     (machine.check_throttling, {THROTTLED: "50005"}, "problem", "now: the supply voltage"),
     (machine.check_memory, {"proc/meminfo": MEMORY.format(3000000), "proc/vmstat": "oom_kill 0"}, "ok", "2929 of 3906 MB free"),
     (machine.check_memory, {"proc/meminfo": MEMORY.format(3000000), "proc/vmstat": "oom_kill 2"}, "ok", "2 processes"),

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -41,11 +42,10 @@ from appliance.clock import monotonic_s  # noqa: E402
 
 SABOTAGE_S = 120.0  # in which a broken build has to be noticed
 PR_SET_PDEATHSIG = 1
-CALM_S = 20.0  # with a broken build all may never be done
 
 
-def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[str]:
-    """Chaos for a while, then calm, then the count; what was violated. With `is_hasty` the first violation is enough."""
+def play(arena: Arena, length_s: float, seed: int) -> list[str]:
+    """Chaos for a while, then calm, then the count; what was violated."""
     people: list[tuple[Callable[..., None], tuple[str, ...]]] = [
         (talk, ("a", f"{seed}/a")),
         (talk, ("b", f"{seed}/b")),
@@ -61,45 +61,60 @@ def play(arena: Arena, length_s: float, seed: int, *, is_hasty: bool) -> list[st
         (remember, (f"{seed}/memory",)),
         (save, (f"{seed}/backups",)),
         (configure, (f"{seed}/settings",)),
-        *([] if is_hasty else [(type_commands, (f"{seed}/typed",))]),  # slow, and nobody promised them anything
+        (type_commands, (f"{seed}/typed",)),
         (watch, ()),
     ]
-    keeper = threading.Thread(target=arena.keep, name="keeper")
-    # What asks or watches goes on to the end: a thread that fails would leave something unproven.
-    threading.excepthook = lambda args: arena.broken.update(
-        {f"{args.thread and args.thread.name} failed: {args.exc_value!r}": None}
-    )
-    threads = [threading.Thread(target=work, args=(arena, *args), name=work.__name__) for work, args in people]
-    for thread in (keeper, *threads):
-        thread.start()
-    faults, begun_s = Faults(arena), monotonic_s()
-    drills = Drills(arena, faults)
-    try:
+    with kept(arena):
+        threads = [threading.Thread(target=work, args=(arena, *args), name=work.__name__) for work, args in people]
+        for thread in threads:
+            thread.start()
+        faults, begun_s = Faults(arena), monotonic_s()
+        drills = Drills(arena, faults)
         arena.is_over.wait(min(4.0, length_s / 4))
         waited_s = arena.wait_for_words()
-        while monotonic_s() < begun_s + waited_s + length_s and not (is_hasty and arena.broken):
+        while monotonic_s() < begun_s + waited_s + length_s:
             drills.hold()
-            if not is_hasty or not arena.broken:
-                faults.hurt()
-                arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
-        if is_hasty and arena.broken:
-            print(f"noticed after {monotonic_s() - begun_s:.0f} s")
-            return list(arena.broken)
+            faults.hurt()
+            arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
         arena.note("all is calm")
         arena.is_over.set()
         for thread in threads:
             thread.join(COMMAND_S)
         arena.settle(unfinished(arena), lambda arena: not differences(arena))
-    finally:
-        arena.is_over.set()
-        arena.is_closed.set()
-        keeper.join(60)
     problems = [*arena.stop(), *arena.broken, *violations(arena)]
     print(f"counted after {monotonic_s() - begun_s:.0f} s")
     return problems
 
 
-def run(seed: int, length_s: float, sabotage: str = "") -> int:
+def drill(arena: Arena, length_s: float) -> list[str]:
+    """Each drill in turn, with nobody there beside, until something is violated, or for a while; what was violated."""
+    begun_s = monotonic_s()
+    with kept(arena):
+        drills = Drills(arena, Faults(arena))
+        while not arena.broken and monotonic_s() < begun_s + length_s:
+            drills.hold()
+    print(f"noticed after {monotonic_s() - begun_s:.0f} s" if arena.broken else f"done: {arena.counts}")
+    return list(arena.broken)
+
+
+@contextmanager
+def kept(arena: Arena) -> Iterator[None]:
+    """A core and workers, for as long as this lasts."""
+    keeper = threading.Thread(target=arena.keep, name="keeper")
+    # What asks or watches goes on to the end: a thread that fails would leave something unproven.
+    threading.excepthook = lambda args: arena.broken.update(
+        {f"{args.thread and args.thread.name} failed: {args.exc_value!r}": None}
+    )
+    keeper.start()
+    try:
+        yield
+    finally:
+        arena.is_over.set()
+        arena.is_closed.set()
+        keeper.join(60)
+
+
+def run(seed: int, length_s: float, sabotage: str = "", *, has_people: bool = True) -> int:
     """The whole of it on a disk; the exit code."""
     root, runtime = Path(tempfile.mkdtemp(prefix="chaos-")), Path(tempfile.mkdtemp(prefix="owl-"))
     place = root / "disk"
@@ -112,15 +127,15 @@ def run(seed: int, length_s: float, sabotage: str = "") -> int:
     try:
         product = sabotaged(sabotage, root) if sabotage else ROOT
         arena = Arena(product, root, runtime, disk, random.Random(seed))
-        arena.calm_s = CALM_S if sabotage else arena.calm_s
-        problems = play(arena, length_s, seed, is_hasty=bool(sabotage))
+        problems = play(arena, length_s, seed) if has_people else drill(arena, length_s)
         made = arena.promises
         print(f"kept: {len(made.messages)} messages, {len(made.tasks)} tasks, {len(made.dropped) + len(made.letters)} files")
         more = (made.commands, made.documents, made.reminders, made.memories, made.kept, made.questions)
         print("and: {} commands, {} documents, {} reminders, {} + {} memories, {} questions".format(*map(len, more)))
         print(f"and: {made.backups} backups, {made.setting} settings; told: {len(arena.told)} sentences")
         print(f"done: {arena.counts}")
-        problems += [] if made.messages and (made.tasks or made.dropped) else ["nothing was kept at all"]
+        if has_people and not (made.messages and (made.tasks or made.dropped)):
+            problems.append("nothing was kept at all")
     finally:
         if arena is not None:
             arena.kill()
@@ -142,13 +157,13 @@ def sabotage_all(names: list[str], seed: int) -> int:
     """Each of the broken builds, and after how long it was noticed by what; 1 when one was not."""
     missed = 0
     for name in names:
-        words = [sys.executable, __file__, "--inside", "--seed", str(seed), "--length", str(SABOTAGE_S - CALM_S), "--build", name]
+        words = [sys.executable, __file__, "--inside", "--seed", str(seed), "--length", str(SABOTAGE_S), "--build", name]
         done = subprocess.run(words, capture_output=True, text=True)
         found = [line.removeprefix("VIOLATED: ") for line in done.stdout.splitlines() if line.startswith("VIOLATED: ")]
         if not found or "it did not come to an end" in found:
             missed += 1
             found = [f"NOT NOTICED {done.stderr[-2000:]}"]
-        took = "".join(re.findall(r"(?:noticed|counted) after (\d+) s", done.stdout))
+        took = "".join(re.findall(r"noticed after (\d+) s", done.stdout))
         print(f"{name:24} {took:>4} s  {found[0][:150]}", flush=True)
     print(f"{len(names) - missed} of {len(names)} sabotaged builds were noticed")
     return 1 if missed else 0
@@ -192,6 +207,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="for the same dice again")
     parser.add_argument("--length", type=float, default=600, metavar="S", help="seconds of chaos")
     parser.add_argument("--sabotage", nargs="*", metavar="NAME", help=f"broken builds, all of them or some: {', '.join(SABOTAGES)}")
+    parser.add_argument("--drills", action="store_true", help="only what is done on purpose, with nobody there beside")
     parser.add_argument("--build", default="", help=argparse.SUPPRESS)
     faulthandler.register(signal.SIGUSR1)  # where each thread is, when it does not come to an end
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
@@ -204,7 +220,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(10**6) if args.seed is None else args.seed
     if args.sabotage is not None:
         return sabotage_all(args.sabotage or list(SABOTAGES), seed)
-    return run(seed, args.length, args.build)
+    return run(seed, args.length, args.build, has_people=not (args.drills or args.build))
 
 
 if __name__ == "__main__":

@@ -155,7 +155,6 @@ class Arena:
         """`product` is the folder with the package that is run."""
         self.box = Box(Home(disk.path / "home"), clean_environ(root, runtime))
         self.product, self.runtime, self.disk = product, runtime, disk
-        self.calm_s = CALM_S
         self.has_vectors = EMBEDDING.exists()
         self.broken: dict[str, None] = {}  # what was violated while it ran
         self.told: dict[str, str] = {}  # what was said about something that went wrong, with when
@@ -409,7 +408,7 @@ class Arena:
         """Wait until all is done, as long as anything moves. It is late by then: what was to be done at a time is due."""
         self.set_clock(86_400 * 5)
         seen, moved_s = [-1], monotonic_s()
-        while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + self.calm_s:
+        while not self.is_quiet(unfinished, is_same) and monotonic_s() < moved_s + CALM_S:
             made = [self._ask("SELECT MAX(id) FROM events"), self._ask("SELECT COUNT(embedder) FROM chunks")]
             if made != seen:
                 seen, moved_s = made, monotonic_s()

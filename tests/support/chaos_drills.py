@@ -68,7 +68,7 @@ class Drills:
         return True
 
     def _do_everything(self, name: str) -> bool:
-        """A question that is sent twice, a server's tool, a reminder, and tasks of which one lasts and one fails: to their ends."""
+        """A question that is sent twice, a server's tool, a reminder, and tasks that last, fail and wait for a person."""
         arena = self._arena
         tool = f"echo {arena.count('asked to echo')}"
         for text in (f"say {name}", f"say {name}", tool):
@@ -77,7 +77,7 @@ class Drills:
         if told.get("status") == 200:
             arena.promises.reminders[told["data"]["schedule"]["id"]] = name
         tasks = []
-        for kind in ("slow say", "fails"):
+        for kind in ("slow say", "fails", "waits"):
             told = call_tool(arena, "create_task", {"name": f"{kind} {name}", "priority": "high"})
             if told.get("status") == 200:
                 tasks.append(int(told["data"]["id"]))
@@ -86,7 +86,7 @@ class Drills:
         used = "SELECT 1 FROM events WHERE run = ? AND kind = 'tool_result' AND tool = 'stub_echo' AND status = 200"
         ended = "SELECT 1 FROM tasks WHERE id = ? AND status NOT IN ('pending', 'in_progress')"
         is_used = self._until(lambda: arena.rows(used, (run,)))
-        return self._until(lambda: all(arena.rows(ended, (task,)) for task in tasks)) and is_used and len(tasks) == 2
+        return self._until(lambda: all(arena.rows(ended, (task,)) for task in tasks)) and is_used and len(tasks) == 3
 
     def _hold_database(self, name: str) -> bool:
         """While another process writes nothing can be recorded: what is acknowledged meanwhile is acknowledged too early."""

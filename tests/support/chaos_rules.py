@@ -46,6 +46,8 @@ NEVER_EVER = {  # not even for a moment
         WHERE l.status = 200 AND e.content = 'Hoot hoot.' GROUP BY l.id HAVING COUNT(*) > 1""",
     "a task with several complete attempts": """SELECT task FROM task_attempts WHERE outcome = 'complete'
         GROUP BY task HAVING COUNT(*) > 1""",
+    "a task tried again after it had ended": """SELECT a.task, a.outcome FROM task_attempts a JOIN task_attempts b
+        ON b.task = a.task AND b.number > a.number WHERE a.outcome IN ('complete', 'failed', 'waiting')""",
     "two attempts at a task at once": "SELECT task FROM task_attempts WHERE ended_ms IS NULL GROUP BY task HAVING COUNT(*) > 1",
     "a run that used a server's tool and is not marked": """SELECT DISTINCT e.run FROM events e
         WHERE e.kind = 'tool_result' AND e.tool = 'stub_echo' AND e.status = 200

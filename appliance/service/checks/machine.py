@@ -72,7 +72,7 @@ def check_throttling(root: Path = ROOT) -> Finding:
     if now:
         return Finding("throttling", "problem", f"now: {'; '.join(now)}", hint)
     if before:
-        return Finding("throttling", "warning", f"since the start of the machine: {'; '.join(before)}", hint)
+        return Finding("throttling", "warning", f"since the machine started, but not now: {'; '.join(before)}", hint)
     return Finding("throttling", "ok", "full speed")
 
 
@@ -107,7 +107,7 @@ def check_memory(root: Path = ROOT) -> Finding:
     said = f"{free} of {total} MB free"
     smaller = "a smaller model (owlbox model list says what each needs), or models.context lower"
     if free < total * FREE_PART:
-        return Finding("memory", "warning", said, smaller)
+        return Finding("memory", "warning", f"only {said}", smaller)
     more = f"; {ended} processes of this machine were ended for want of it since its start" if ended else ""
     return Finding("memory", "ok", said + more)
 

@@ -144,24 +144,24 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         return Finding("backups", "problem", fault.message, fault.hint)
     ahead = [one for one in known if one.made_ms > now + DAY_MS]
     if ahead:
-        said = f"{len(ahead)} of {len(known)} are dated in the future, such as {ahead[0].path.name}"
+        said = f"{len(ahead)} of {len(known)} backups are dated in the future, such as {ahead[0].path.name}"
         hint = "the clock was wrong then, or is now: look at it (timedatectl), then make a new one: owlbox backup"
         return Finding("backups", "warning", said, hint)
     sent = backup_target.read(home, keys.target) if keys.target else None
     if not keys.warn_days:
         return Finding("backups", "ok", f"{len(known)} in {home.backups}; backups.warn_days = 0 asks for none")
     hint = "owlbox backup --to /media/STICK; the timer owlbox-backup.timer makes one each night"
-    what, made_ms = (f"none in {home.backups}", known[0].made_ms) if known else (f"none in {home.backups}", 0)
+    what, made_ms = f"no backup in {home.backups}", known[0].made_ms if known else 0
     if keys.target:
         hint = "owlbox backup makes one there now; the timer owlbox-backup.timer does so each night"
-        what, made_ms = f"none has come to {keys.target} yet", sent.at_ms if sent is not None else 0
+        what, made_ms = f"no backup has reached {keys.target} yet", sent.at_ms if sent is not None else 0
     if not made_ms:
         return Finding("backups", "warning", what, hint) if rows else Finding("backups", "ok", f"{what}, and nothing to lose yet")
     days = (now - made_ms) / DAY_MS
     said = (
-        f"the last one came to {keys.target} {days:.1f} days ago"
+        f"the last backup reached {keys.target} {days:.1f} days ago"
         if keys.target
-        else f"the newest of {len(known)} is {days:.1f} days old"
+        else f"the newest of {len(known)} backups is {days:.1f} days old"
     )
     if days > keys.warn_days or days < -1:
         return Finding("backups", "warning", said, hint)
@@ -169,7 +169,7 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         return Finding(
             "backups",
             "warning",
-            f"{said}; it is the home's own disk, and breaks with it",
+            f"{said}; that is the home's own disk, and is lost with it",
             "owlbox config set backups.target /media/STICK",
         )
     return Finding("backups", "ok", said)
@@ -192,4 +192,4 @@ def _target_fault(home: Home, keys: Backups) -> OwlError | None:
     sent = backup_target.read(home, keys.target)
     if sent is None or not sent.problem:
         return None
-    return Unavailable(f"the last one did not come to {keys.target}: {sent.problem}", hint="owlbox backup tries again")
+    return Unavailable(f"the last backup did not reach {keys.target}: {sent.problem}", hint="owlbox backup tries again")
