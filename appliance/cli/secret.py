@@ -50,9 +50,8 @@ def store_secret(args: argparse.Namespace, home: Home) -> int:
             "a value is never given as an argument: other users and the shell's history see it",
             hint=f"owlbox secret set {args.name}, then type it, or pipe it in; if it was a real one, have a new one issued",
         )
-    end = _parse_moment(args.expires)
+    params = {"name": args.name, **_parse_end(args.expires)}
     with connected(home) as way:
-        params = {"name": args.name, "expires_ms": end}
         done = send_sealed(way, "secret.set", params, read_value(f"value of {args.name}: "), f"set {args.name}")
     return show(args, done, [f"{args.name} is kept" if done["is_changed"] else f"{args.name} is kept already"])
 
@@ -134,22 +133,29 @@ def _new_passphrase() -> str:
     return first
 
 
-def _parse_moment(text: str, *, is_past_fine: bool = False) -> int | None:
-    """A moment in milliseconds; None for never."""
+def expire_secret(args: argparse.Namespace, home: Home) -> int:
+    """Let one end."""
+    done = once(home, "secret.expire", {"name": args.name, **_parse_end(args.when, is_past_fine=True)})
+    end = done["expires_ms"]
+    return show(args, done, [f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}"])
+
+
+def _parse_end(text: str, *, is_past_fine: bool = False) -> dict[str, int]:
+    """The parameter of the vault's methods that says when a secret ends; none for never."""
     if text == "never":
-        return None
+        return {}
     from appliance.store.wall_clock import CLOCKLESS_MS
 
     if span := SPAN.fullmatch(text):
         if now_ms() < CLOCKLESS_MS:
             hint = "give a date, such as 2030-01-31; or set the clock first: timedatectl"
             raise BadInput(f"the clock of this machine is not set, so {text} cannot be counted", hint=hint)
-        return now_ms() + int(span[1]) * HOURS[span[2]] * HOUR_MS
+        return {"lasts_ms": int(span[1]) * HOURS[span[2]] * HOUR_MS}
     try:
-        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+        return {"expires_ms": int(datetime.datetime.fromisoformat(text).timestamp() * 1000)}
     except (ValueError, OverflowError):
         if is_past_fine and text == "now":
-            return now_ms()
+            return {"expires_ms": now_ms()}
         raise BadInput(f"{text[:40]!r} is no time", hint=UNTIL) from None
 
 
@@ -169,15 +175,6 @@ def _describe_end(secret: dict[str, Any]) -> str:
     return f"{_format_date(secret['expires_ms'])}{note}"
 
 
-def _moment(text: str) -> int | None:
-    return _parse_moment(text, is_past_fine=True)
-
-
-def _tell_end(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
-    end = _moment(args.when)
-    return [f"{args.name} {'never ends' if end is None else f'ends {_format_date(end)}'}"]
-
-
 def _tell_purged(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
     return [f"removed {', '.join(done['removed'])}" if done["removed"] else "nothing has expired"]
 
@@ -186,6 +183,11 @@ def _add_value(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", help="llm/PROVIDER for a provider's key, else channel/NAME, search/NAME, mcp/NAME or skill/NAME")
     made.add_argument("value", nargs="*", help=argparse.SUPPRESS)
     made.add_argument("--expires", default="never", metavar="WHEN", help=UNTIL)
+
+
+def _add_end(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help=NAME)
+    made.add_argument("when", help=UNTIL)
 
 
 def _add_shown(made: argparse.ArgumentParser) -> None:
@@ -205,8 +207,7 @@ NOUNS = (
              handler=store_secret, adds=_add_value),
         Verb("show", text="show one, without its value", handler=show_secret, adds=_add_shown),
         Verb("rm", "secret.remove", text="delete a secret", says="{name} is gone", helps={"name": NAME}),
-        Verb("expire", "secret.expire", "name when=expires_ms", text="set when a secret expires",
-             reads={"when": _moment}, says=_tell_end, helps={"name": NAME, "when": UNTIL}),
+        Verb("expire", text="set when a secret expires", handler=expire_secret, adds=_add_end),
         Verb("purge", "secret.purge", text="delete expired secrets", says=_tell_purged),
         Verb("rotate", text="encrypt all secrets with a new key", handler=rotate, adds=_add_kind),
         Verb("unlock", text="enter the passphrase of the vault", handler=unlock),

@@ -8,7 +8,6 @@ Not promised: that nobody deletes a line of the file unnoticed, or that a value 
 """
 
 import base64
-import binascii
 import fcntl
 import json
 import os
@@ -16,7 +15,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.clock import iso, now_ms
+from appliance.clock import boot_id, iso, now_ms, up_ms
 from appliance.errors import BadInput, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
@@ -42,6 +41,7 @@ KEY, SALT = encryption.KEY, 16  # bytes
 MAX_BYTES = 65_536  # of a value: private keys fit
 MIN_PASSPHRASE = 8
 SOON_MS = 7 * 24 * 3600 * 1000
+LEAP_MS = 5000  # a clock that differs by less was only trimmed
 FLUSH_MS = 3600 * 1000
 LAST_MS = 253_402_300_799_999  # the end of the year 9999
 VALUES, USES = "secrets", "uses"
@@ -75,18 +75,24 @@ class _Lock(Struct, frozen=True):
 
 
 class _Record(Struct, frozen=True):
-    """One line of the file; of one that cannot be understood, `raw` is what there is."""
+    """One line of the file; of one that cannot be understood, `raw` is what there is.
+
+    An end that was counted from when it was set, as "in 90 days" is, has with it the machine's start as the clock showed it then.
+    """
 
     name: str
     created_ms: int
     expires_ms: int | None
     sealed: bytes
     raw: bytes = b""
+    boot: str = ""
+    start_ms: int = 0
 
     @property
     def about(self) -> bytes:
         """What its seal is bound to: a value cannot be given another name or date."""
-        return json.dumps([1, self.name, self.created_ms, self.expires_ms]).encode()
+        counted = [self.boot, self.start_ms] if self.boot else []
+        return json.dumps([1, self.name, self.created_ms, self.expires_ms, *counted]).encode()
 
 
 Records = dict[str, _Record]
@@ -101,13 +107,14 @@ class Vault:
         *,
         credential: bytes = b"",
         now: Callable[[], int] = now_ms,
+        up: Callable[[], int] = up_ms,
         learn: Callable[[str], None] = lambda value: None,
         iterations: int = ITERATIONS,
     ) -> None:
         """`learn` is told every value as it becomes known, to hide it. Nothing is made before the first secret is set."""
         self._folder = folder
         self._credential = credential
-        self._now = now
+        self._now, self._up = now, up
         self._learn = learn
         self._iterations = iterations
         self._guard = threading.RLock()
@@ -120,11 +127,11 @@ class Vault:
 
     # -- secrets ------------------------------------------------------------------------------------
 
-    def set(self, name: str, value: str, expires_ms: int | None = None) -> bool:
+    def set(self, name: str, value: str, expires_ms: int | None = None, lasts_ms: int | None = None) -> bool:
         """Keep a value under a name, in place of the one before; False when it is there already, with this date."""
         check_name(name)
         data = _encode_value(value)
-        _check_end(expires_ms)
+        expires_ms, boot, start_ms = self._parse_end(expires_ms, lasts_ms)
         if expires_ms is not None and expires_ms <= self._now():
             raise BadInput(f"{iso(expires_ms)} has passed already", hint="give a time to come")
         with self._change_records() as records:
@@ -132,7 +139,7 @@ class Vault:
             old = records.get(name)
             if old is not None and old.expires_ms == expires_ms and self._is_value(old, key, data):
                 return False
-            record = _Record(name, self._now(), expires_ms, b"")
+            record = _Record(name, self._now(), expires_ms, b"", b"", boot, start_ms)
             records[name] = replace(record, sealed=encryption.seal(key, data, record.about))
             self._learn(value)
             return True
@@ -141,7 +148,7 @@ class Vault:
         """The value, counted as a use; NotFound, Refused when it has expired, OwlError when it was tampered with."""
         check_name(name)
         with self._guard:
-            self._refresh_records()
+            self._follow_clock()
             record = self._find_record(self._records, name)
             if record.expires_ms is not None and record.expires_ms <= self._now():
                 raise Refused(
@@ -165,7 +172,7 @@ class Vault:
     def listing(self) -> list[Secret]:
         """All secrets by name, without values; needs no key."""
         with self._guard:
-            self._refresh_records()
+            self._follow_clock()
             told, now = self._collect_uses(), self._now()
             return [_describe_record(record, *told.get(name, (0, 0)), now) for name, record in sorted(self._records.items())]
 
@@ -174,14 +181,15 @@ class Vault:
         with self._change_records() as records:
             del records[self._find_record(records, name).name]
 
-    def expire(self, name: str, expires_ms: int | None) -> None:
-        """Let a secret end at a time, which may have passed, or never."""
-        _check_end(expires_ms)
+    def expire(self, name: str, expires_ms: int | None, lasts_ms: int | None = None) -> int | None:
+        """Let a secret end at a time, which may have passed, or after a while, or never; when that is."""
+        expires_ms, boot, start_ms = self._parse_end(expires_ms, lasts_ms)
         with self._change_records() as records:
             old, key = self._find_record(records, name), self._current_key()
             data = _decode_record(old, key).encode()
-            record = replace(old, expires_ms=expires_ms)
+            record = replace(old, expires_ms=expires_ms, boot=boot, start_ms=start_ms)
             records[name] = replace(record, sealed=encryption.seal(key, data, record.about))
+        return expires_ms
 
     def purge(self) -> list[str]:
         """Remove what has expired; the names."""
@@ -208,6 +216,7 @@ class Vault:
     def close(self) -> None:
         """Write down what was counted."""
         with self._guard:
+            self._follow_clock()
             self._flush_uses()
 
     # -- the key ------------------------------------------------------------------------------------
@@ -372,6 +381,39 @@ class Vault:
             self._lock, self._records = _read_file(path)
             self._stamp = stamp
 
+    def _parse_end(self, expires_ms: int | None, lasts_ms: int | None) -> tuple[int | None, str, int]:
+        """When a secret ends that is set now, and what an end that is counted from now goes by."""
+        if lasts_ms is None:
+            _check_end(expires_ms)
+            return expires_ms, "", 0
+        if expires_ms is not None or lasts_ms < 0:
+            raise BadInput("a secret ends at a time or after a while", hint="give one of expires_ms and lasts_ms")
+        now = self._now()
+        _check_end(now + lasts_ms)
+        return now + lasts_ms, boot_id(), max(0, now - self._up())
+
+    def _follow_clock(self) -> None:
+        """Read the file, and let what was counted by a clock that was set since then last as long as it was to.
+
+        In memory alone where nothing can be written, or while the vault is locked; the next look tries again.
+        """
+        self._refresh_records()
+        start_ms = max(0, self._now() - self._up())
+        old = {name: one for name, one in self._records.items() if one.boot and abs(start_ms - one.start_ms) >= LEAP_MS}
+        moved = {name: _move_record(one, start_ms) for name, one in old.items() if one.boot == boot_id()}
+        if not moved:
+            return
+        with suppress(OwlError):
+            key = self._current_key()
+            for name, one in moved.items():
+                with suppress(OwlError):  # a damaged one stays so
+                    moved[name] = replace(one, sealed=encryption.seal(key, _decode_record(old[name], key).encode(), one.about))
+            with self._change_records() as records:
+                records |= {name: one for name, one in moved.items() if records.get(name) == old[name]}
+            return
+        self._records |= moved
+        self._stamp = None
+
     def _remove_leftovers(self) -> None:
         """Remove keys that open nothing any more, and what a killed process left half written."""
         keep = self._key_file(self._lock.id) if self._lock else None
@@ -471,6 +513,13 @@ def _describe_record(record: _Record, uses: int, used_ms: int, now: int) -> Secr
     return Secret(record.name, record.created_ms, end, used_ms, uses, is_expired, is_expiring)
 
 
+def _move_record(record: _Record, start_ms: int) -> _Record:
+    """The record by a clock that was set since, with the seal of before."""
+    by_ms = start_ms - record.start_ms
+    end = None if record.expires_ms is None else min(max(0, record.expires_ms + by_ms), LAST_MS)
+    return replace(record, created_ms=max(0, record.created_ms + by_ms), expires_ms=end, start_ms=start_ms)
+
+
 def _fits_lock(lock: _Lock, key: bytes) -> bool:
     """Whether it is the key of this lock."""
     try:
@@ -487,10 +536,12 @@ def _format_file(lock: _Lock | None, records: Records) -> bytes:
     if lock is None:
         return b""
     head = {"vault": 1, "kind": lock.kind, "id": lock.id, "salt": lock.salt.hex(), "iterations": lock.iterations}
-    lines = [json.dumps({**head, "check": _encode_base64(lock.check)}).encode()]
+    lines = [json.dumps({**head, "check": base64.b64encode(lock.check).decode()}).encode()]
     for record in records.values():
-        dates = {"created_ms": record.created_ms, "expires_ms": record.expires_ms}
-        lines.append(record.raw or json.dumps({"name": record.name, **dates, "sealed": _encode_base64(record.sealed)}).encode())
+        dates: dict[str, Any] = {"created_ms": record.created_ms, "expires_ms": record.expires_ms}
+        dates |= {"boot": record.boot, "start_ms": record.start_ms} if record.boot else {}
+        told = {"name": record.name, **dates, "sealed": base64.b64encode(record.sealed).decode()}
+        lines.append(record.raw or json.dumps(told).encode())
     return b"".join(line + b"\n" for line in lines)
 
 
@@ -499,7 +550,7 @@ def _read_file(path: Path) -> tuple[_Lock, Records]:
     head, *lines = path.read_bytes().split(b"\n")
     try:
         raw = json.loads(head)
-        salt, check, iterations = bytes.fromhex(raw["salt"]), _decode_base64(raw["check"]), int(raw["iterations"])
+        salt, check, iterations = bytes.fromhex(raw["salt"]), base64.b64decode(raw["check"], validate=True), int(raw["iterations"])
         if raw["vault"] != 1 or raw["kind"] not in KINDS or not re.fullmatch("[0-9a-f]{16}", raw["id"]):
             raise ValueError("unknown")
         if raw["kind"] == "passphrase" and not 1 <= iterations <= 100_000_000:
@@ -522,9 +573,9 @@ def _parse_record(line: bytes, number: int) -> _Record:
     try:
         raw = json.loads(line)
         name, end = check_name(raw["name"]), raw["expires_ms"]
-        return _Record(
-            name, _check_moment(raw["created_ms"]), None if end is None else _check_moment(end), _decode_base64(raw["sealed"])
-        )
+        boot, start_ms = str(raw.get("boot", "")), _check_moment(raw.get("start_ms", 0))
+        created_ms, end = _check_moment(raw["created_ms"]), None if end is None else _check_moment(end)
+        return _Record(name, created_ms, end, base64.b64decode(raw["sealed"], validate=True), b"", boot, start_ms)
     except (ValueError, KeyError, TypeError, BadInput):
         return _Record(f"line-{number}", 0, None, b"", line)
 
@@ -534,17 +585,6 @@ def _check_moment(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= LAST_MS:
         raise ValueError("no time")
     return value
-
-
-def _encode_base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def _decode_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(str(error)) from None
 
 
 def _write_private(path: Path, data: bytes) -> None:

@@ -29,6 +29,7 @@ CHANGING = ("secret.set", "secret.remove", "secret.purge", "secret.unlock")
 Name = Annotated[str, Range(1, 80), "its name, such as llm/openai"]
 Sealed = Annotated[str, "sealed for the broker's letterbox"]
 End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
+Lasts = Annotated[int | None, "in place of that: for how many milliseconds from now, whatever the clock is set to meanwhile"]
 
 
 class VaultClient:
@@ -51,9 +52,9 @@ class VaultClient:
         return dict(self._forward_call("secret.list"))
 
     @method("secret.set")
-    def set(self, name: Name, sealed: Sealed, expires_ms: End = None) -> dict[str, Any]:
+    def set(self, name: Name, sealed: Sealed, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
         """Keep a value, in place of the one before."""
-        return dict(self._forward_call("secret.set", name=name, sealed=sealed, expires_ms=expires_ms))
+        return dict(self._forward_call("secret.set", name=name, sealed=sealed, expires_ms=expires_ms, lasts_ms=lasts_ms))
 
     @method("secret.remove")
     def remove(self, name: Name) -> dict[str, Any]:
@@ -61,9 +62,9 @@ class VaultClient:
         return dict(self._forward_call("secret.remove", name=name))
 
     @method("secret.expire")
-    def expire(self, name: Name, expires_ms: End = None) -> dict[str, Any]:
-        """Let a secret end at a time, or never."""
-        return dict(self._forward_call("secret.expire", name=name, expires_ms=expires_ms))
+    def expire(self, name: Name, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
+        """Let a secret end at a time, after a while, or never."""
+        return dict(self._forward_call("secret.expire", name=name, expires_ms=expires_ms, lasts_ms=lasts_ms))
 
     @method("secret.purge")
     def purge(self) -> dict[str, Any]:

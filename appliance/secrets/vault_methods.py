@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 Name = Annotated[str, Range(1, 80), "its name, such as llm/openai"]
 Sealed = Annotated[str, "sealed for the address that secret.address gives"]
 End = Annotated[int | None, "when it ends, in milliseconds since 1970; none for never"]
+Lasts = Annotated[int | None, "in place of that: for how many milliseconds from now, whatever the clock is set to meanwhile"]
 
 
 class Custody:
@@ -42,9 +43,9 @@ class Custody:
         return {"secrets": [to_plain(secret) for secret in self._vault.listing()], **self._vault.status()}
 
     @method("secret.set")
-    def set(self, call: Call, name: Name, sealed: Sealed, expires_ms: End = None) -> dict[str, Any]:
+    def set(self, call: Call, name: Name, sealed: Sealed, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
         """Keep a value, in place of the one before."""
-        is_new = self._vault.set(name, self._letterbox.open(sealed, f"set {name}"), expires_ms)
+        is_new = self._vault.set(name, self._letterbox.open(sealed, f"set {name}"), expires_ms, lasts_ms)
         LOG.info("secret set" if is_new else "secret kept", extra={"secret": name})
         return {"name": name, "is_changed": is_new}
 
@@ -56,11 +57,11 @@ class Custody:
         return {"name": name}
 
     @method("secret.expire")
-    def expire(self, call: Call, name: Name, expires_ms: End = None) -> dict[str, Any]:
-        """Let a secret end at a time, or never."""
-        self._vault.expire(name, expires_ms)
-        LOG.info("secret expires", extra={"secret": name, "at_ms": expires_ms})
-        return {"name": name, "expires_ms": expires_ms}
+    def expire(self, call: Call, name: Name, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
+        """Let a secret end at a time, after a while, or never."""
+        end_ms = self._vault.expire(name, expires_ms, lasts_ms)
+        LOG.info("secret expires", extra={"secret": name, "at_ms": end_ms})
+        return {"name": name, "expires_ms": end_ms}
 
     @method("secret.purge")
     def purge(self, call: Call) -> dict[str, Any]:

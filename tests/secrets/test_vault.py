@@ -192,6 +192,50 @@ def test_an_end_can_be_moved_and_must_lie_ahead_of_a_new_value(tmp_path: Path) -
     assert box.get("llm/x") == "abcdefgh"
 
 
+@pytest.mark.covers("A-197")
+@pytest.mark.parametrize("by_ms", [3 * DAY_MS, -3 * DAY_MS, 20_000 * DAY_MS])
+def test_an_end_that_was_counted_moves_with_a_clock_that_is_set_and_a_date_stays(tmp_path: Path, by_ms: int) -> None:
+    now, up = Now(), Now()
+    box = Vault(tmp_path / "vault", now=now, up=up, iterations=QUICK)
+    up.ms = 60_000
+    date_ms = now.ms + DAY_MS
+    box.set("llm/date", "abcdefgh", date_ms)
+    box.set("llm/counted", "abcdefgh", lasts_ms=DAY_MS)
+    box.set("llm/later", "abcdefgh")
+    assert box.expire("llm/later", None, DAY_MS) == date_ms
+    now.ms, up.ms = now.ms + by_ms + 1000, up.ms + 1000
+    again = Vault(tmp_path / "vault", now=now, up=up, iterations=QUICK)
+    ends = {secret.name: secret.expires_ms for secret in again.listing()}
+    assert ends == {"llm/date": date_ms, "llm/counted": date_ms + by_ms, "llm/later": date_ms + by_ms}
+    assert lines(tmp_path)[2]["expires_ms"] == date_ms + by_ms, "it is on disk before the machine starts again"
+    assert again.get("llm/counted") == again.get("llm/later") == "abcdefgh"
+    now.ms, up.ms = now.ms + DAY_MS, up.ms + DAY_MS
+    with pytest.raises(Refused, match="expired"):
+        again.get("llm/counted")
+
+
+def test_ends_follow_the_clock_while_the_vault_is_locked(tmp_path: Path) -> None:
+    now, up = Now(), Now()
+    box = Vault(tmp_path / "vault", now=now, up=up, iterations=QUICK)
+    box.set("llm/x", "abcdefgh", lasts_ms=DAY_MS)
+    box.rotate("passphrase", "correct horse")
+    before = lines(tmp_path)
+    now.ms += 3 * DAY_MS
+    locked = Vault(tmp_path / "vault", now=now, up=up, iterations=QUICK)
+    for _ in range(2):
+        [secret] = locked.listing()
+        assert secret.expires_ms == now.ms + DAY_MS and not secret.is_expired and lines(tmp_path) == before
+    locked.unlock("correct horse")
+    assert locked.get("llm/x") == "abcdefgh" and lines(tmp_path)[1]["expires_ms"] == now.ms + DAY_MS
+
+
+def test_an_end_is_a_date_or_counted(tmp_path: Path) -> None:
+    box = opened(tmp_path)
+    for end in ({"expires_ms": now_ms() + DAY_MS, "lasts_ms": 1}, {"lasts_ms": -1}):
+        with pytest.raises(BadInput, match="at a time or after a while"):
+            box.set("llm/x", "abcdefgh", **end)
+
+
 # -- damage -------------------------------------------------------------------------------------------
 
 

@@ -58,51 +58,52 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *lock, con
     return kept(condition, lock, until);
 }
 """
+# Notes that fit stand before what was asked: each pattern begins at any line.
 PLAY = """
 [[turns]]
-match = "^plan {number}$"
+match = "(?m)^plan {number}$"
 tool_calls = [{{name = "create_task", arguments = {{name = "call planned {number}"}}}}]
 [[turns]]
-match = "^echo {number}$"
+match = "(?m)^echo {number}$"
 tool_calls = [{{name = "stub_echo", arguments = {{text = "echo {number}"}}}}]
 [[turns]]
-match = "^keep {number}$"
+match = "(?m)^keep {number}$"
 tool_calls = [{{name = "remember", arguments = {{title = "kept {number}", text = "The owl keeps {number} mice."}}}}]
 """
 REPEATED = """
 [[turns]]
-match = "^(Task: )?slow say"
+match = "(?m)^(Task: )?slow say"
 repeat = true
 text = "one two three four five six seven eight nine ten"
 chunk_size = 4
 chunk_delay_s = 0.15
 [[turns]]
-match = "^(Task: )?fails"
+match = "(?m)^(Task: )?fails"
 repeat = true
 error = "unavailable"
 [[turns]]
-match = "^(Task: )?breaks"
+match = "(?m)^(Task: )?breaks"
 repeat = true
 text = "I was about to"
 error = "timeout"
 [[turns]]
-match = "^Task: slow call"
+match = "(?m)^Task: slow call"
 repeat = true
 delay_s = 0.8
 tool_calls = [{name = "complete_task", arguments = {summary = "slowly done"}}]
 [[turns]]
-match = "^Task: waits"
+match = "(?m)^Task: waits"
 repeat = true
 tool_calls = [{name = "wait_task", arguments = {reason = "a person must look"}}]
 [[turns]]
-match = "^Task: splits"
+match = "(?m)^Task: splits"
 repeat = true
 tool_calls = [
     {name = "create_task", arguments = {name = "call for another"}},
     {name = "complete_task", arguments = {summary = "split"}},
 ]
 [[turns]]
-match = "^Task: call"
+match = "(?m)^Task: call"
 repeat = true
 tool_calls = [{name = "complete_task", arguments = {summary = "all done"}}]
 [[turns]]

@@ -5,6 +5,7 @@ power fails right after an answer, a byte changes while a backup is written, and
 drill that could not be held, as the core was away, comes again.
 """
 
+import os
 import signal
 import threading
 import zipfile
@@ -26,7 +27,8 @@ from appliance.store.database import Store
 
 PATIENCE_S = 20.0
 HELD_S = 0.5  # after a file was taken: so long what it asks for cannot be recorded
-SPOILED_AT = 20_000  # bytes from the start of an archive: in the database
+SPOILED_AT = 20_000  # bytes from the start of an archive
+LARGE_BYTES = 3 << 20
 STEP_S = 0.002  # for which who writes it may go on at a time
 
 
@@ -125,10 +127,11 @@ class Drills:
         path.unlink(missing_ok=True)
         return self._until(lambda: not arena.rows("SELECT 1 FROM entries WHERE path = ?", (ref,))) and is_made
 
-    def _spoil_backup(self, name: str) -> bool:
+    def _spoil_backup(self, _: str) -> bool:
         """A byte changes while an archive is written, by a core that goes on for a moment at a time; it may not say that it did."""
         arena, told = self._arena, []
-        (arena.box.home.box / f"{name}.txt").write_text(name)  # there is something new to save
+        # Something new to save, and so much that it is not packed in a moment.
+        (arena.box.home.box / "picture.bin").write_bytes(os.urandom(LARGE_BYTES))
         asking = threading.Thread(target=lambda: told.append(call(arena, "backup.make")), name="backup")
         asking.start()
         is_spoiled = False
