@@ -1,6 +1,7 @@
 """Slack's Web API as far as a channel needs it: opening a socket, sending, files.
 
-Speaks HTTP itself, as `matrix_api` does. A send carries nothing by which Slack would know a repeat. Knows nothing about messages.
+Speaks HTTP itself, as `matrix.homeserver` does. A send carries nothing by which Slack would know a repeat. Knows nothing about
+messages.
 """
 
 import json

@@ -71,7 +71,7 @@ def broker(args: argparse.Namespace, home: Home) -> int:
 
 def web(args: argparse.Namespace, home: Home) -> int:
     try:
-        from appliance.channels.http import process
+        from appliance.http import process
     except ImportError as error:
         raise Unavailable(
             f"the web page needs a package that is missing: {error.name}",

@@ -16,9 +16,7 @@ from msgspec import Struct
 
 from appliance import __version__
 from appliance.agent.plugins import Plugins, PluginTargets
-from appliance.channels.http.site import page_address
 from appliance.channels.interview import Interview
-from appliance.channels.matrix_encryption.device_book import DeviceBook
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.entries import EntryMethods
 from appliance.channels.rpc.run_state import RunStates
@@ -30,7 +28,9 @@ from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.workspace_control import WorkspaceControl
 from appliance.clock import now_ms
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
+from appliance.http.site import page_address
 from appliance.ingest.document_methods import PromptDocuments
+from appliance.matrix.device_book import DeviceBook
 from appliance.models.raw_chat import RawChat
 from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.static_size import Sizes

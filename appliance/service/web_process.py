@@ -17,7 +17,7 @@ from appliance.runtime.paths import Home
 LOG = logging.getLogger(__name__)
 FIRST_S, LONGEST_S, HEALTHY_S = 1.0, 60.0, 10.0
 STARTED_S = 3.0  # after which a server that had ended is taken to be there again
-CHILD = "OWLBOX_WEB_CHILD"  # tells it, as `channels.http.process` reads it, that we started it
+CHILD = "OWLBOX_WEB_CHILD"  # tells it, as `http.process` reads it, that we started it
 
 
 class WebProcess:

@@ -875,7 +875,7 @@ CREATE TABLE live_answers (
     PRIMARY KEY (channel, key)
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/olm_account.py
+-- writer: matrix/olm_account.py
 -- Our device in encrypted rooms.
 CREATE TABLE matrix_account (
     device TEXT PRIMARY KEY,
@@ -886,7 +886,7 @@ CREATE TABLE matrix_account (
     made_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/olm_account.py
+-- writer: matrix/olm_account.py
 CREATE TABLE matrix_olm_sessions (
     curve TEXT NOT NULL,
     session TEXT NOT NULL,
@@ -895,7 +895,7 @@ CREATE TABLE matrix_olm_sessions (
     PRIMARY KEY (curve, session)
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/cross_signing.py
+-- writer: matrix/cross_signing.py
 CREATE TABLE matrix_cross_signing (
     user TEXT PRIMARY KEY,
     public TEXT NOT NULL,
@@ -903,7 +903,7 @@ CREATE TABLE matrix_cross_signing (
     made_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/device_book.py
+-- writer: matrix/device_book.py
 CREATE TABLE matrix_devices (
     user TEXT NOT NULL,
     device TEXT NOT NULL,
@@ -917,7 +917,7 @@ CREATE TABLE matrix_devices (
     PRIMARY KEY (user, device)
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/device_book.py
+-- writer: matrix/device_book.py
 CREATE TABLE matrix_master_keys (
     user TEXT NOT NULL,
     signing TEXT NOT NULL,
@@ -926,7 +926,7 @@ CREATE TABLE matrix_master_keys (
     PRIMARY KEY (user, signing)
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/room_keys.py
+-- writer: matrix/room_keys.py
 CREATE TABLE matrix_room_keys (
     room TEXT NOT NULL,
     session TEXT NOT NULL,
@@ -939,7 +939,7 @@ CREATE TABLE matrix_room_keys (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX matrix_room_keys_of ON matrix_room_keys(sender, received_ms);
 
--- writer: channels/matrix_encryption/room_keys.py
+-- writer: matrix/room_keys.py
 CREATE TABLE matrix_message_indexes (
     room TEXT NOT NULL,
     session TEXT NOT NULL,
@@ -950,7 +950,7 @@ CREATE TABLE matrix_message_indexes (
     FOREIGN KEY (room, session, sender) REFERENCES matrix_room_keys(room, session, sender) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/room_encryption.py
+-- writer: matrix/room_encryption.py
 -- Messages that wait for a key.
 CREATE TABLE matrix_waiting (
     event TEXT PRIMARY KEY,
@@ -961,7 +961,7 @@ CREATE TABLE matrix_waiting (
     received_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/outbound.py
+-- writer: matrix/outbound.py
 -- What was sent in encrypted rooms.
 CREATE TABLE matrix_sent (
     room TEXT NOT NULL,
@@ -971,7 +971,7 @@ CREATE TABLE matrix_sent (
     PRIMARY KEY (room, key)
 ) STRICT, WITHOUT ROWID;
 
--- writer: channels/matrix_encryption/encrypted_rooms.py
+-- writer: matrix/encrypted_rooms.py
 CREATE TABLE matrix_encrypted_rooms (
     room TEXT PRIMARY KEY,
     rotation_ms INTEGER NOT NULL,

@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from appliance.channels.http.message import Request, Response
-from appliance.channels.http.process import build_server
-from appliance.channels.http.server import HttpServer, listen, route
-from appliance.channels.http.site import build_site
 from appliance.clock import monotonic_s
 from appliance.errors import ConfigError, NotFound, Refused
+from appliance.http.message import Request, Response
+from appliance.http.process import build_server
+from appliance.http.server import HttpServer, listen, route
+from appliance.http.site import build_site
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Web
 

@@ -16,19 +16,19 @@ from stores import new_store
 
 from appliance.channels.connections import connect
 from appliance.channels.contract import Received, Running
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.device_list import DeviceList
-from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
-from appliance.channels.matrix_encryption.encrypted_rooms import EncryptedRooms, Rotation
-from appliance.channels.matrix_encryption.olm_account import MEGOLM, Opened
-from appliance.channels.matrix_encryption.room_encryption import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
-from appliance.channels.matrix_encryption.room_keys import MAX_OF_SENDER as MAX_OF_ONE
-from appliance.channels.matrix_encryption.room_keys import RoomKeys
-from appliance.channels.matrix_encryption.setup import EncryptionSetup
-from appliance.channels.matrix_encryption.signed_json import signable
-from appliance.channels.matrix_encryption.unpadded_base64 import encode
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import Conflict, NotFound, Refused
+from appliance.matrix.device_list import DeviceList
+from appliance.matrix.encrypted_files import decrypt_file, encrypt_file
+from appliance.matrix.encrypted_rooms import EncryptedRooms, Rotation
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.olm_account import MEGOLM, Opened
+from appliance.matrix.room_encryption import MAX_EVENTS, MAX_OF_SENDER, WaitingEvents
+from appliance.matrix.room_keys import MAX_OF_SENDER as MAX_OF_ONE
+from appliance.matrix.room_keys import RoomKeys
+from appliance.matrix.setup import EncryptionSetup
+from appliance.matrix.signed_json import signable
+from appliance.matrix.unpadded_base64 import encode
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Matrix
 from appliance.secrets import encryption
@@ -183,8 +183,8 @@ def test_without_the_library_the_reason_and_the_next_step_are_said(home: Home) -
     new_store(home.database).close()
     program = (
         "import sys, pathlib; sys.modules['vodozemac'] = None\n"
-        "from appliance.channels.matrix_api import Homeserver\n"
-        "from appliance.channels.matrix_encryption.setup import EncryptionSetup\n"
+        "from appliance.matrix.homeserver import Homeserver\n"
+        "from appliance.matrix.setup import EncryptionSetup\n"
         "from appliance.store.database import Store\n"
         "store = Store.open(pathlib.Path(sys.argv[1]))\n"
         "made = EncryptionSetup(store, Homeserver('http://127.0.0.1:1', '@o:x', 't'), str, print)\n"

@@ -17,9 +17,9 @@ from process import until
 from stores import new_store
 
 from appliance.channels.connections import connect
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.device_book import DeviceBook
 from appliance.clock import new_id
+from appliance.matrix.device_book import DeviceBook
+from appliance.matrix.homeserver import Homeserver
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
 from appliance.sessions.outbox import Notification
@@ -69,7 +69,7 @@ class Raw:
     def __init__(self, place: Place, name: str, folder: Path) -> None:
         import vodozemac
 
-        from appliance.channels.matrix_encryption.room_encryption import RoomEncryption
+        from appliance.matrix.room_encryption import RoomEncryption
 
         self.me = place.server.someone(name)
         self.owl = place.owl
@@ -250,7 +250,7 @@ def test_a_key_of_a_device_that_its_sender_never_showed_reads_nothing(
 ) -> None:
     import vodozemac
 
-    from appliance.channels.matrix_encryption.room_encryption import RoomEncryption
+    from appliance.matrix.room_encryption import RoomEncryption
 
     own, store = raw.encryption, new_store(tmp_path / "ghost.db")
     raw.encryption = RoomEncryption(store, raw.server, raw.me.user, own.account.device, b"other")

@@ -5,7 +5,7 @@ import socket
 from loopback import raw_serving
 from process import Box, a_box, until
 
-from appliance.channels.http import process
+from appliance.http import process
 from appliance.runtime.settings import Channels, Config, Web
 from appliance.service.checks import upkeep
 from appliance.service.web_process import build_web_process

@@ -14,10 +14,10 @@ from typing import Any
 
 import apsw
 
-from appliance.channels.matrix_encryption.device_book import Device, DeviceBook
 from appliance.cli.console.connect import InProcess
 from appliance.clock import now_ms
 from appliance.knowledge.views import Actor
+from appliance.matrix.device_book import Device, DeviceBook
 from appliance.runtime.paths import Home
 from appliance.sessions.outbox import Notification
 from appliance.work.jobs import Order

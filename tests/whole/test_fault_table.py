@@ -20,9 +20,9 @@ from loopback import raw_serving
 from needs import needs
 from stores import new_home
 
-from appliance.channels.http.process import build_server
 from appliance.clock import now_ms
 from appliance.errors import OwlError, Refused
+from appliance.http.process import build_server
 from appliance.models.pool import Pool
 from appliance.runtime import config, jsonrpc, paths
 from appliance.runtime.paths import Home

@@ -17,12 +17,12 @@ from mcp_hubs import real
 from needs import leave_out
 from test_api import Served, serving
 
-from appliance.channels.http.core_link import CoreLink
-from appliance.channels.http.openai_routes import OpenAiRoutes
-from appliance.channels.http.program_calls import TokenCalls
-from appliance.channels.http.server import HttpServer, listen
-from appliance.channels.http.site import build_site
 from appliance.errors import Refused
+from appliance.http.core_link import CoreLink
+from appliance.http.openai_routes import OpenAiRoutes
+from appliance.http.program_calls import TokenCalls
+from appliance.http.server import HttpServer, listen
+from appliance.http.site import build_site
 from appliance.runtime import paths
 from appliance.service.daemon import build_gate
 from appliance.service.parts.programs import open_programs

@@ -20,13 +20,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.channels.contract import Attached, Connection, Received, Running
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.encrypted_files import decrypt_file, encrypt_file
-from appliance.channels.matrix_encryption.encrypted_rooms import KIND as ENCRYPTION
-from appliance.channels.matrix_encryption.setup import EncryptionSetup
 from appliance.channels.media_headers import film_size, length_ms, picture_size
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Refused, TooLarge
+from appliance.matrix.encrypted_files import decrypt_file, encrypt_file
+from appliance.matrix.encrypted_rooms import KIND as ENCRYPTION
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.setup import EncryptionSetup
 from appliance.records import Outbound
 from appliance.runtime.settings import Matrix
 from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES, read_attachment

@@ -20,7 +20,6 @@ from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
 from appliance.channels.connections import Connections
 from appliance.channels.interview import Interview
-from appliance.channels.matrix_encryption.device_book import DeviceBook
 from appliance.channels.rpc.approvals import ApprovalMethods
 from appliance.channels.rpc.command_output import CommandOutput
 from appliance.channels.rpc.entries import EntryMethods
@@ -38,6 +37,7 @@ from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
 from appliance.cli.console.verbs import TOOL
 from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.receiver import Intake
+from appliance.matrix.device_book import DeviceBook
 from appliance.mcp.hub import Hub
 from appliance.memory.memory_service import MemoryService
 from appliance.models.broker import Service

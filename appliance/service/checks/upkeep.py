@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from appliance import __version__
-from appliance.channels.http.site import page_address
 from appliance.clock import now_ms
 from appliance.errors import OwlError, Unavailable
+from appliance.http.site import page_address
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config, Web
 from appliance.runtime.upkeep_settings import Backups

@@ -3,8 +3,8 @@
 from msgspec import Struct
 
 from appliance.agent.tool_rules import ToolRules
-from appliance.channels.http.site import page_address
 from appliance.channels.rpc.policy import PolicyMethods
+from appliance.http.site import page_address
 from appliance.policy import policy_file
 from appliance.policy.audit_log import Keep, Ledger
 from appliance.policy.gate import Gate

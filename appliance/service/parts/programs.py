@@ -2,12 +2,12 @@
 
 import logging
 
-from appliance.channels.http.hook_routes import HookRoutes
-from appliance.channels.http.openai_routes import OpenAiRoutes
-from appliance.channels.http.program_calls import DirectCalls, Gate, no_token
-from appliance.channels.http.server import HttpServer
-from appliance.channels.http.site import build_local_site
 from appliance.errors import OwlError
+from appliance.http.hook_routes import HookRoutes
+from appliance.http.openai_routes import OpenAiRoutes
+from appliance.http.program_calls import DirectCalls, Gate, no_token
+from appliance.http.server import HttpServer
+from appliance.http.site import build_local_site
 from appliance.runtime import paths
 from appliance.runtime.rpc_server import listen
 from appliance.service.core import Core

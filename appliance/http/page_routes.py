@@ -18,10 +18,10 @@ from websockets.server import ServerProtocol
 from websockets.sync.connection import Connection
 
 from appliance import __version__
-from appliance.channels.http.core_link import CoreLink
-from appliance.channels.http.message import Request, Response, send
-from appliance.channels.http.server import route
 from appliance.errors import BadInput, Lost, NotFound, OwlError, TooLarge
+from appliance.http.core_link import CoreLink
+from appliance.http.message import Request, Response, send
+from appliance.http.server import route
 from appliance.runtime import jsonrpc
 from appliance.runtime.jsonrpc import Wire
 
@@ -134,7 +134,7 @@ def _carry_back(wire: Wire, made: Connection) -> None:
 def _read_files() -> dict[str, tuple[bytes, str]]:
     """The files of the page by name, with the tag of their contents."""
     found = {}
-    for one in resources.files("appliance.channels.http").joinpath("static").iterdir():
+    for one in resources.files("appliance.http").joinpath("static").iterdir():
         if one.name.rpartition(".")[2] in KINDS:
             data = one.read_bytes()
             found[one.name] = (data, f'"{hashlib.sha256(data).hexdigest()[:24]}"')

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.channels.matrix_encryption.unpadded_base64 import decode, encode
 from appliance.errors import BadInput, Refused
+from appliance.matrix.unpadded_base64 import decode, encode
 from appliance.secrets import encryption
 
 KEY, COUNTER = 32, 16  # bytes

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from appliance.channels.http.core_link import CoreLink
-from appliance.channels.http.message import Request
 from appliance.errors import OwlError, Refused
+from appliance.http.core_link import CoreLink
+from appliance.http.message import Request
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import LocalCall, MethodTable
 from appliance.runtime.rpc_client import Notification

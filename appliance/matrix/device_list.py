@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.device_book import MAX_DEVICES, MAX_LISTED, Device, DeviceBook
-from appliance.channels.matrix_encryption.signed_json import is_signed_by
-from appliance.channels.matrix_encryption.unpadded_base64 import decode, encode
+from appliance.matrix.device_book import MAX_DEVICES, MAX_LISTED, Device, DeviceBook
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.signed_json import is_signed_by
+from appliance.matrix.unpadded_base64 import decode, encode
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)

@@ -6,12 +6,12 @@ The core keeps sessions, passwords and invites, and limits attempts; here are th
 
 from typing import Any
 
-from appliance.channels.http.core_link import CoreLink
-from appliance.channels.http.message import Request, Response
-from appliance.channels.http.server import route
-from appliance.channels.http.site import Site
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
+from appliance.http.core_link import CoreLink
+from appliance.http.message import Request, Response
+from appliance.http.server import route
+from appliance.http.site import Site
 
 MAX_CREDENTIAL = 512
 ANSWER_BYTES = 4096

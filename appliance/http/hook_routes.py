@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from appliance.channels.http.message import Request, Response
-from appliance.channels.http.server import route
 from appliance.errors import BadInput
+from appliance.http.message import Request, Response
+from appliance.http.server import route
 
 MAX_BODY_BYTES = 64 * 1024
 HEADERS = {"message_id": "x-owlbox-id", "timestamp": "x-owlbox-timestamp", "signature": "x-owlbox-signature"}

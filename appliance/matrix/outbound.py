@@ -13,13 +13,13 @@ from typing import Any
 
 import vodozemac
 
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.device_book import Device
-from appliance.channels.matrix_encryption.device_list import DeviceList
-from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
-from appliance.channels.matrix_encryption.olm_account import MEGOLM, ONE_TIME, OlmAccount
-from appliance.channels.matrix_encryption.signed_json import is_signed_by
 from appliance.clock import monotonic_s, new_id, now_ms
+from appliance.matrix.device_book import Device
+from appliance.matrix.device_list import DeviceList
+from appliance.matrix.encrypted_rooms import Rotation
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.olm_account import MEGOLM, ONE_TIME, OlmAccount
+from appliance.matrix.signed_json import is_signed_by
 from appliance.store import wall_clock
 from appliance.store.database import Store
 

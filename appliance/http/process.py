@@ -14,15 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from appliance import __version__
-from appliance.channels.http.core_link import CoreLink
-from appliance.channels.http.hook_routes import HookRoutes
-from appliance.channels.http.login_routes import LoginRoutes
-from appliance.channels.http.openai_routes import OpenAiRoutes
-from appliance.channels.http.page_routes import PageRoutes
-from appliance.channels.http.program_calls import TokenCalls
-from appliance.channels.http.server import HttpServer, listen
-from appliance.channels.http.site import build_site, is_loopback
 from appliance.errors import ConfigError, Refused
+from appliance.http.core_link import CoreLink
+from appliance.http.hook_routes import HookRoutes
+from appliance.http.login_routes import LoginRoutes
+from appliance.http.openai_routes import OpenAiRoutes
+from appliance.http.page_routes import PageRoutes
+from appliance.http.program_calls import TokenCalls
+from appliance.http.server import HttpServer, listen
+from appliance.http.site import build_site, is_loopback
 from appliance.runtime import config, log, paths, sd_notify
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Web

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.olm_account import OlmAccount
-from appliance.channels.matrix_encryption.signed_json import is_signed_by, signable
-from appliance.channels.matrix_encryption.unpadded_base64 import encode
 from appliance.clock import now_ms
 from appliance.errors import OwlError
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.olm_account import OlmAccount
+from appliance.matrix.signed_json import is_signed_by, signable
+from appliance.matrix.unpadded_base64 import encode
 from appliance.secrets import encryption
 from appliance.store.database import Store
 

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from appliance.channels.matrix_api import ROOT, Homeserver
-from appliance.channels.matrix_encryption.encrypted_rooms import EncryptedRooms
 from appliance.errors import ConfigError, NotFound
+from appliance.matrix.encrypted_rooms import EncryptedRooms
+from appliance.matrix.homeserver import ROOT, Homeserver
 from appliance.store.database import Store
 
 if TYPE_CHECKING:
-    from appliance.channels.matrix_encryption.room_encryption import RoomEncryption
+    from appliance.matrix.room_encryption import RoomEncryption
 
 LOG = logging.getLogger(__name__)
 SECRET = "channel/matrix-keys"
@@ -60,7 +60,7 @@ class EncryptionSetup:
 
     def _make(self) -> "RoomEncryption":
         try:
-            from appliance.channels.matrix_encryption.room_encryption import RoomEncryption
+            from appliance.matrix.room_encryption import RoomEncryption
         except ModuleNotFoundError as error:
             if error.name != LIBRARY:
                 raise

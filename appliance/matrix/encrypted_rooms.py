@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from appliance.channels.matrix_api import ROOT, Homeserver
 from appliance.clock import now_ms
 from appliance.errors import NotFound
+from appliance.matrix.homeserver import ROOT, Homeserver
 from appliance.store.database import Store
 
 KIND = "m.room.encryption"

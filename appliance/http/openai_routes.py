@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.channels.http.message import Request, Response
-from appliance.channels.http.program_calls import ProgramCalls, Told, token_of
-from appliance.channels.http.server import route
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, OwlError
+from appliance.http.message import Request, Response
+from appliance.http.program_calls import ProgramCalls, Told, token_of
+from appliance.http.server import route
 
 OWL = "owl"
 THREAD = "x-owlbox-thread"

@@ -34,7 +34,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from appliance.channels.http.message import (
+from appliance.clock import monotonic_s, sleep_s
+from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused
+from appliance.http.message import (
     HEAD_S,
     MAX_BODY_BYTES,
     Request,
@@ -44,9 +46,7 @@ from appliance.channels.http.message import (
     status_of,
     write_response,
 )
-from appliance.channels.http.site import Site
-from appliance.clock import monotonic_s, sleep_s
-from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused
+from appliance.http.site import Site
 from appliance.runtime.jsonrpc import Wire
 from appliance.text.urls import network_of
 

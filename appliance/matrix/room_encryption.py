@@ -17,16 +17,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.cross_signing import CrossSigning
-from appliance.channels.matrix_encryption.device_book import Device
-from appliance.channels.matrix_encryption.device_list import DeviceList
-from appliance.channels.matrix_encryption.encrypted_rooms import Rotation
-from appliance.channels.matrix_encryption.olm_account import OLM, BrokenConnection, OlmAccount, Opened, Undecryptable
-from appliance.channels.matrix_encryption.outbound import Outbound
-from appliance.channels.matrix_encryption.room_keys import RoomKey, RoomKeys
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import NotFound, OwlError, Refused
+from appliance.matrix.cross_signing import CrossSigning
+from appliance.matrix.device_book import Device
+from appliance.matrix.device_list import DeviceList
+from appliance.matrix.encrypted_rooms import Rotation
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.olm_account import OLM, BrokenConnection, OlmAccount, Opened, Undecryptable
+from appliance.matrix.outbound import Outbound
+from appliance.matrix.room_keys import RoomKey, RoomKeys
 from appliance.store import wall_clock
 from appliance.store.database import Store
 

@@ -14,11 +14,11 @@ from typing import Any
 import vodozemac
 from msgspec import Struct
 
-from appliance.channels.matrix_api import Homeserver
-from appliance.channels.matrix_encryption.signed_json import canonical
-from appliance.channels.matrix_encryption.unpadded_base64 import decode, encode
 from appliance.clock import now_ms
 from appliance.errors import ConfigError, Conflict, OwlError
+from appliance.matrix.homeserver import Homeserver
+from appliance.matrix.signed_json import canonical
+from appliance.matrix.unpadded_base64 import decode, encode
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Any
 import vodozemac
 from msgspec import Struct
 
-from appliance.channels.matrix_encryption.olm_account import MEGOLM, UNREADABLE, Opened
 from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound, Refused
+from appliance.matrix.olm_account import MEGOLM, UNREADABLE, Opened
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)

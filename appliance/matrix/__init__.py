@@ -1,0 +1,1 @@
+"""The Matrix protocol: a homeserver over HTTP, and end-to-end encryption for one device."""
