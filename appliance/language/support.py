@@ -66,14 +66,15 @@ def _around(words: Sequence[str], most: int) -> list[tuple[str, Sequence[str], S
 
 
 def keeps_fact(answer: str, quote: str, question: str, ignored: Collection[str]) -> bool:
-    """Whether an answer has a name or a number that a quoted sentence adds to the question, where it adds one.
+    """Whether an answer has each number that a quoted sentence adds to the question, and one of its names, where it adds some.
 
-    "The room was painted white" says only words of "'Sea Lettuce' below, white above", and leaves out what it is about.
+    "The room was painted white" says only words of "'Sea Lettuce' below, white above", and leaves out what it is about; "on 9
+    April" is half of "9 April, 11:40", and nobody misses the other half.
     """
-    asked = _stem_words(question)
-    added = [word for word in _new_words(quote, ignored) if _is_hard(word) and _stem_word(word) not in asked]
-    known = _stem_words(answer)
-    return not added or any(_stem_word(word) in known for word in added)
+    asked, known = _stem_words(question), _stem_words(answer)
+    added = {stem: word for word in _new_words(quote, ignored) if _is_hard(word) and (stem := _stem_word(word)) not in asked}
+    numbers = {stem for stem, word in added.items() if any(letter.isdigit() for letter in word)}
+    return numbers <= known and (not added or not known.isdisjoint(added))
 
 
 def is_fair_summary(answer: str, text: str, ignored: Collection[str]) -> bool:

@@ -145,3 +145,19 @@ def test_a_summary_says_of_nobody_what_is_said_of_another(answer: str, is_right:
 def test_an_answer_keeps_a_name_that_its_sentence_adds(answer: str, is_kept: bool) -> None:
     assert keeps_fact(answer, '"Sea Lettuce" below, white above', "What colour is the room?", {"it", "is", "the"}) is is_kept
     assert keeps_fact(answer, "below, white above", "What colour is the room?", ())
+
+
+@pytest.mark.parametrize(
+    ("quote", "question", "answer", "is_kept"),
+    [
+        ("Flight TP 571: 9 April 2027, 11:40", "When does the flight leave?", "The flight TP 571 leaves on April 9, 2027.", False),
+        ("Flight TP 571: 9 April 2027, 11:40", "When does the flight leave?", "TP 571 leaves on April 9, 2027 at 11:40.", True),
+        ("Fence: go with Zaun-Schmitt, 1,140 euro.", "What did we decide about the fence?", "We decided on Zaun-Schmitt.", False),
+        ("Bus 73 leaves at 7:12 and 7:42.", "When does bus 73 leave?", "The bus leaves at 7:12.", False),
+        ("Bus 73 leaves at 7:12 and 7:42.", "When does bus 73 leave?", "It leaves at 7:12 and 7:42.", True),
+        ("Soak 200 g beans for 12 hours.", "How long are the beans soaked?", "They are soaked for 12 hours.", False),
+        ("Mia wears size 34.", "Which size does Mia wear?", "Size 34.", True),
+    ],
+)
+def test_an_answer_keeps_every_number_that_its_sentence_adds(quote: str, question: str, answer: str, is_kept: bool) -> None:
+    assert keeps_fact(answer, quote, question, {"it", "is", "the", "for", "at", "on", "and"}) is is_kept
