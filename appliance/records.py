@@ -347,6 +347,7 @@ class Ask(Struct, frozen=True):
     several wait. `must_call` asks for a tool call and nothing else, where the route can hold a model to it.
     `is_retry`: the same was asked here before and failed, which counts once. `repeat_penalty` (1.1 is usual, 0 leaves it to the
     provider) makes a local model less likely to say again what it just said. `is_measured` asks for `Finish.sureness`.
+    `may_think`: a local model whose template can switch thoughts off is let; they take at most half of `max_tokens`.
     `purpose` tells a turn from side work such as titles (`providers/scripted` consumes turns only for "turn" and "bench") and from
     measurements ("bench": what the local model reads for one is not kept on disk).
     """
@@ -368,6 +369,7 @@ class Ask(Struct, frozen=True):
     is_retry: bool = False
     repeat_penalty: float = 0.0
     is_measured: bool = False
+    may_think: bool = False
 
 
 class Piece(Struct, frozen=True):

@@ -343,6 +343,7 @@ class Agent:
             max_tokens=most if plain is None else min(most, plain.max_tokens),
             stop=() if plain is None else plain.stop,
             is_measured=plain is not None and plain.least_sure > 0,
+            may_think=plain is None and self.limits.may_think,
             correlation=log.correlation(),
         )
 

@@ -38,6 +38,7 @@ class Limits(Struct, frozen=True):
     history_messages: int = 80
     temperature: float = 0.1
     max_output_tokens: int = 512
+    may_think: bool = False
     deadline_s: float = 600.0
     pause_s: float = 30.0
     tier: Callable[[Route], Tier] = lambda route: "able"

@@ -70,6 +70,7 @@ class Models(Keys):
         "auto",
         "How much the program decides in place of a local model: `tiny` most, `able` nothing; auto goes by its size.",
     )
+    thinking: bool = setting(False, "Let an able local model think before it answers, where it can; slow on a small computer.")
     stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.", mark="broker")
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown broker")
     pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed broker")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
@@ -98,4 +99,29 @@ def test_a_message_costs_little() -> None:
     for _ in range(50):
         template.render(talk)
     assert (monotonic_s() - began_s) / 50 < 0.02  # 0.2 ms on an idle machine, 2026-11-23
+    template.close()
+
+
+QWEN_END = "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+GEMMA_BEGIN = "{% if enable_thinking %}<|think|>{% endif %}"
+GRANITE_BEGIN = "{% if thinking %}Respond with your thoughts.{% endif %}"
+EFFORT_BEGIN = "Reasoning: {{ reasoning_effort or 'medium' }}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "off", "on"),
+    [
+        (CHATML + QWEN_END, "<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_start|>assistant\n"),
+        (GEMMA_BEGIN + TALK, "usera", "<|think|>usera"),
+        (GRANITE_BEGIN + TALK, "usera", "Respond with your thoughts.usera"),
+        (EFFORT_BEGIN + TALK, "Reasoning: low\nusera", "Reasoning: medium\nusera"),
+        ("{# enable_thinking is not used #}" + TALK, "usera", "usera"),
+    ],
+)
+def test_thoughts_are_switched_off_until_they_are_asked_for(source: str, off: str, on: str) -> None:
+    template = Template(source, start="", end="", controls=())
+    quiet = asked("a")
+    assert template.render(quiet).endswith(off)
+    loud = template.render(replace(quiet, may_think=True))
+    assert loud.endswith(on) and (off == on or loud != template.render(quiet))
     template.close()

@@ -360,19 +360,23 @@ def test_a_model_that_wants_to_end_inside_a_text_closes_it(llama: Llama) -> None
 
 
 @model
-def test_a_prompt_that_has_begun_the_thoughts_yields_thoughts(llama: Llama) -> None:
+def test_a_prompt_that_has_begun_the_thoughts_yields_thoughts_which_take_half_of_the_room(llama: Llama) -> None:
     list(llama.generate(ROUTE, request("Why do owls hoot?", max_tokens=1, slot="t"), threading.Event()))
     ready = llama._ready
     assert ready is not None
-    ask = request("Why do owls hoot?", max_tokens=8, slot="t")
-    prompt = [*ready.prompt(ask), *ready.loaded.tokens("<think>\n")]
+    ask = request("Why do owls hoot?", max_tokens=40, slot="t")
+    prompt = [*ready.prompt(ask), *ready.loaded.tokens("[THINK]\n")]
     held = ready.sequences.place("t", prompt, False)
     ready.sequences.extend(held, prompt[len(held.tokens) :], lambda: False)
     writing = Writing(ready, ask, held, 1)
     pieces = list(writing.pieces(lambda: False))
     writing.close()
+    said = b"".join(map(ready.loaded.piece, held.tokens[len(prompt) :])).decode("utf-8", "replace")
     ready.sequences.release(held)
-    assert bool(pieces) == (writing.count > 0) and all(piece.is_reasoning for piece in pieces)
+    thoughts = [piece.is_reasoning for piece in pieces]
+    assert thoughts == sorted(thoughts, reverse=True) and thoughts[0]
+    assert said.count("[/think]") == 1 and not thoughts[-1] and writing.count <= 40 + 4, said
+    assert not any("think" in piece.text.lower() for piece in pieces)
 
 
 # -- thoughts -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ about tokens or the model.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from appliance.errors import BadInput
@@ -31,6 +31,12 @@ PLAIN = (
 NO_RESULT = "No result of this call was kept."
 NOTHING_SAID = "…"  # between a result and what the person says next, where roles have to alternate
 ID_CHARS = 9
+# How templates call the switch of thoughts, and its values for off and on.
+SWITCHES: Mapping[str, tuple[Any, Any]] = {
+    "enable_thinking": (False, True),
+    "thinking": (False, True),
+    "reasoning_effort": ("low", "medium"),
+}
 PROBE = ToolSpec("owl_probe", "owl-description", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
 PROBE_CALL = ToolCall("owlprobe1", "owl_probe", {"a": "owl-argument"})
 
@@ -38,7 +44,10 @@ Turn = dict[str, Any]
 
 
 class Template:
-    """A model's chat template, with what it turned out to support; `family` is None where it knows no tools of ours."""
+    """A model's chat template, with what it turned out to support.
+
+    `family` is None where it knows no tools of ours; `switch` is the variable that switches thoughts off, "" for none.
+    """
 
     def __init__(self, source: str, *, start: str, end: str, controls: Sequence[str]) -> None:
         fallback = CHATML if "<|im_start|>" in controls else PLAIN
@@ -50,6 +59,7 @@ class Template:
             self.close()
             text = f"the model's chat template cannot be used: {error.message}"
             raise BadInput(text, hint="use another file of this model") from None
+        self.switch = self._find_switch(source)
         self.has_system = self._knows_role("system", before=True)
         self.has_tool = "tool" in source and self._knows_role("tool", before=False)
         self.family = self._try_family(families.find(source))
@@ -82,6 +92,8 @@ class Template:
             else:
                 turns.insert(0, {"role": "user", "content": first})
         variables = self._without if family is None or not ask.tools else self._clean_all(family.variables(ask.tools))
+        if self.switch:
+            variables = {**variables, self.switch: SWITCHES[self.switch][ask.may_think]}
         try:
             text = self._renderer.render(turns, variables)
         except BadInput as error:
@@ -155,6 +167,15 @@ class Template:
             self._without = {"tools": []}
             if not self._render_turns(plain):
                 raise error
+
+    def _find_switch(self, source: str) -> str:
+        """What a template calls the switch of thoughts; "" where it has none that changes anything."""
+        turns = [{"role": "user", "content": "?"}]
+        for name in (one for one in SWITCHES if one in source):
+            off, on = (self._render_turns(turns, {**self._without, name: value}) for value in SWITCHES[name])
+            if off != on:
+                return name
+        return ""
 
     def _knows_role(self, role: str, *, before: bool) -> bool:
         probe, user = {"role": role, "content": "owl-probe"}, {"role": "user", "content": "?"}

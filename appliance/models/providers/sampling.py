@@ -120,8 +120,10 @@ class Writing:
         self._texts = {token: text.encode() for text, token in self._marks.items()}
         self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty, self._marks)
         self._sampler.end = end
-        is_thinking = not must_call and self._ends_thinking(held.tokens)
-        self._answer = Answer(ask.stop, is_thinking=is_thinking, signs=signs)
+        opened = "" if must_call else self._opened_thoughts(held.tokens)
+        self._answer = Answer(ask.stop, is_thinking=bool(opened), signs=signs)
+        self._answer.opened = opened or self._answer.opened
+        self._most_thoughts = max(1, ask.max_tokens // 2)  # the other half is for the answer
         self._is_free = False  # what was said breaks the grammar: it is read as it is
         if must_call and may_call and family is None:
             self._sampler.constrain(ready.grammar(ask.tools), "call")
@@ -246,22 +248,30 @@ class Writing:
             return name.encode()
         return piece
 
-    def _ends_thinking(self, prompt: Sequence[int]) -> bool:
-        """True when the model's template has already begun its thoughts."""
+    def _opened_thoughts(self, prompt: Sequence[int]) -> str:
+        """The mark with which the model's template has already begun its thoughts, "" where it has not."""
         said = b"".join(map(self._token_bytes, prompt[-THINKING_TOKENS:])).decode("utf-8", "replace").rstrip()
-        return any(one.end() == len(said) for one in model_marks.THOUGHT_OPEN.finditer(said))
+        return next((one[0] for one in model_marks.THOUGHT_OPEN.finditer(said) if one.end() == len(said)), "")
 
     def _next_tokens(self) -> list[int]:
         """The next token, and those that can only follow it: all are evaluated together."""
         begun = self._sampler.skip() if self.count == 0 else []
         if begun:
             return begun
+        if self._answer.is_thinking and self.count >= self._most_thoughts:
+            self._most_thoughts = self._ask.max_tokens  # they are ended once, in the model's own words for it
+            return self._end_of_thoughts()
         token = self._sampler.draw()
         if self._ask.is_measured:
             self._drawn = self._sampler.probability(token)
         if not self._sampler.is_constrained and self._answer.begins_call(self._ready.loaded.piece(token)):
             self._sampler.constrain(self._ready.grammar(self._ask.tools, self._family))
         return [self._sampler.settle(token), *self._sampler.skip()]
+
+    def _end_of_thoughts(self) -> list[int]:
+        loaded, mark = self._ready.loaded, model_marks.closing(self._answer.opened)
+        known = loaded.token_of(mark)
+        return [*loaded.tokens("\n"), *([known] if known >= 0 else loaded.tokens(mark)), *loaded.tokens("\n\n")]
 
 
 def _tokens_of(loaded: Loaded, marks: Sequence[str]) -> dict[str, int]:

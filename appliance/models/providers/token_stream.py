@@ -31,6 +31,7 @@ class Answer:
         self._thoughts = ""
         self._has_thought = self._is_blank = False
         self.is_thinking = is_thinking
+        self.opened = "<think>"  # the mark of the thoughts that began last
         self.is_call = self.is_loose = False
         self.is_stopped = False
 
@@ -73,7 +74,7 @@ class Answer:
                 return True
             self._may_think = False
             if opened := model_marks.THOUGHT_OPEN.match(begun):
-                self.is_thinking, self._held = True, begun[opened.end() :]
+                self.is_thinking, self._held, self.opened = True, begun[opened.end() :], opened[0]
         if not self.is_thinking:
             return self._is_between()
         self._may_think = False

@@ -67,6 +67,7 @@ def limits(settings: Config) -> Limits:
         temperature=settings.models.temperature,
         max_output_tokens=settings.models.max_output_tokens,
         deadline_s=settings.llm.deadline_ms / 1000,
+        may_think=settings.models.thinking,
         pause_s=settings.llm.max_backoff_ms / 1000,
     )
 
