@@ -3,8 +3,8 @@
     python image-build/llama_patch.py FOLDER
 
 FOLDER is an unpacked llama-cpp-python. Each change names a text that has to stand there exactly once, so that another version of
-llama.cpp ends the build instead of being changed by half. What they are for, and what was measured: docs/background/engine.md,
-"Flash attention". Standard library only, any Python from 3.9 on.
+llama.cpp ends the build instead of being changed by half. What they are for, and what was measured: docs/engine.md, "Flash
+attention". Standard library only, any Python from 3.9 on.
 
 1. AVX512-FP16 (x86): a step of 32 numbers in place of 128, or heads of 64 numbers are computed one number at a time.
 2. One token is computed as several are, never with its keys divided among threads: by how many, and where, its numbers differed.
