@@ -24,6 +24,7 @@ from appliance.language.answer_kinds import Kind, holds_time, kind_of, people
 from appliance.language.language_files import all_words, month_names, says
 from appliance.language.ports import FoundPassage, Notes, NoteSearch, StoredNote
 from appliance.language.question_words import QuestionWords
+from appliance.language.rows.tables import is_data, read_tables
 from appliance.language.support import denies
 from appliance.language.word_forms import (
     LEAST_PART,
@@ -313,12 +314,13 @@ class Finder:
             entry = self._entries.find(hit.ref)
             if entry is None:
                 continue
-            text = entry.body if len(entry.body) <= WHOLE_CHARS else markdown.front(entry.body) + hit.snippet
+            first = f"{entry.body.splitlines()[0]}\n" if is_data(hit.ref) else markdown.front(entry.body)
+            text = entry.body if len(entry.body) <= WHOLE_CHARS else first + hit.snippet
             texts[hit.ref] = hit.title, "\n".join(filter(None, (texts.get(hit.ref, ("", ""))[1], text)))
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
             title = FILE_ENDING.sub("", title)
-            lines = note_lines.read(text, title)
+            lines = _row_lines(ref, title, text) if is_data(ref) else note_lines.read(text, title)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.text.strip().lower() != title.strip().lower()]
             found.extend(
@@ -559,6 +561,12 @@ def weigh(features: Mapping[str, float]) -> float:
 def _read_weights() -> dict[str, float]:
     data = (resources.files("appliance") / "language" / "weights" / "evidence.json").read_bytes()
     return msgspec.json.decode(data, type=dict[str, float])
+
+
+def _row_lines(ref: str, title: str, text: str) -> list[note_lines.Line]:
+    """The rows of a file of values, each in words."""
+    rows = (row.line for table in read_tables(ref, title, text) for row in table.rows)
+    return [note_lines.Line(row, "", row, number, is_item=True) for number, row in enumerate(dict.fromkeys(rows), 1)]
 
 
 def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:

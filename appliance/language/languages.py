@@ -30,7 +30,22 @@ FAR = 3  # function words by which another language must lead, so that a text is
 WORDS = (
     *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter", "now", "theirs"),
     *("real", "past", "tail", "leading", "definite", "everybody", "work"),
-    *("lists", "notes", "files", "about", "that", "todo", "tasks", "all", "several", "ordinals", "around", "links", "articles"),
+    *(
+        "lists",
+        "notes",
+        "files",
+        "about",
+        "that",
+        "todo",
+        "tasks",
+        "all",
+        "several",
+        "ordinals",
+        "around",
+        "links",
+        "articles",
+        "diary",
+    ),
 )
 ALIKE = "alike.txt"
 TABLES = (

@@ -220,6 +220,8 @@ class MessagePlanner:
     def _plan_question(self, scene: Scene) -> Plan:
         """A message that asks for nothing to be done: a question may stand beside what explains it."""
         language = self._router.languages.detect(scene.text)[0]
+        if (both := message_parts.two_questions(scene.text, language)) and (plan := self._answer_two(scene, *both, language)):
+            return plan
         question, rest = message_parts.question_in(scene.text, language)
         if not question:
             return self._plan_answer(scene)
@@ -244,6 +246,18 @@ class MessagePlanner:
             return self._plan_answer(scene)
         return plans[0]
 
+    def _answer_two(self, scene: Scene, first: str, second: str, language: Language) -> Say | None:
+        """What the notes say to two questions, of which the second may follow up the first; None where they say nothing to that."""
+        one = self._plan_answer(replace(scene, text=first, tier="tiny"))
+        points_back = bool(set(words_in(second)) & (language.words["again"] | language.words["theirs"]))
+        if not isinstance(one, Say) or not SOURCE.search(one.text) or (one.is_near and points_back):
+            return None
+        before = (*scene.before, Message("user", first), Message("assistant", one.text))
+        other = self._plan_answer(replace(scene, text=second, before=before, tier="tiny"))
+        if not isinstance(other, Say):
+            other = self._say_nothing(self._finder.find_evidence(second), language)
+        return Say("\n".join(dict.fromkeys((one.text, other.text))), is_near=one.is_near or other.is_near)
+
     def _plan_answer(self, scene: Scene) -> Plan:
         """A message that asks for no effect: the notes are asked first, whatever its form.
 
@@ -257,6 +271,8 @@ class MessagePlanner:
         asks = form != "talk"
         if is_question and (worked_out := self._rows.make(scene, language)) is not None:
             return worked_out
+        if asks and (of_day := self._notes.read_day(scene.text, language, self._now())) is not None:
+            return of_day
         own = set(words_in(expression("asks_how_anybody").sub("", scene.text))) & language.words["own"]
         own -= language.words["tell"] if form == "order" else frozenset()  # "tell me a joke" speaks of nobody
         follows = asks and self._is_followup(scene, words, language)

@@ -61,6 +61,22 @@ def test_a_row_of_a_table_is_found_with_the_headings_of_its_columns(find: Callab
     assert find("What grows in bed C in 2027?").best[0].text == "Bed: C; 2026: garlic; 2027: potatoes"
 
 
+def test_a_row_of_a_file_of_values_is_found_and_quoted_with_the_names_of_its_columns(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "owlbox.db")
+    passages = Passages(store)
+    entries = Entries(store, passages.index)
+    rows = "".join(f"2025-{month:02},rent {n},{n},\n" for month in range(1, 13) for n in range(20))
+    for name, more in (("kitten", ""), ("pony", rows)):  # a long file is looked at where it was found
+        text = f"month,category,amount_eur,note\n{more}2026-10,{name} vet,230,crown\n"
+        entries.set(f"box://notes/{name}.csv", text, title=name, writer="folder")
+    languages = Languages()
+    words = languages.function_words(), languages.pointing_words(), languages.alike_words
+    finder = Finder(Search(store, passages), entries, lambda texts: (), *words)
+    for name in ("kitten", "pony"):
+        best = finder.find_evidence(f"How much was the {name} vet?").best[0]
+        assert best.quoted == f"month: 2026-10; category: {name} vet; amount eur: 230; note: crown"
+
+
 def test_a_compound_is_found_by_words_of_everyday_life(find: Callable[[str], Evidence]) -> None:
     assert "rent is 1,140" in find("Wie viel kostet die Wohnungsmiete?").best[0].text
 

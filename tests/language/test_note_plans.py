@@ -1,6 +1,7 @@
 """Notes as wholes before a tiny or small model: which there are, and what one says."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -186,3 +187,33 @@ def test_of_several_files_it_asks_back_which(entries: Entries) -> None:
     before = with_questions((Message("user", asked), Message("assistant", told)), ROUTER)
     for answer, file in (("the second one", "tax/2025.pdf"), ("tax/2024.pdf", "tax/2024.pdf"), ("2024", "tax/2024.pdf")):
         assert sent(entries, answer, *before) == file
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("What did I do on 9 November?", "09"),
+        ("What happened on 16 November 2026?", "16"),
+        ("anything in my diary on the 9th of November?", "09"),
+        ("What did we do on 2026-11-16?", "16"),
+        ("Was habe ich am 9. November gemacht?", "09"),
+        ("Qu'est-ce que j'ai fait le 16 novembre ?", "16"),
+        ("¿Qué hice el 9 de noviembre?", "09"),
+        ("What did I do yesterday?", "16"),
+        ("What happened on 10 November?", ""),
+        ("What happened on 9 November 2025?", ""),
+        ("Who was ill on 9 November?", ""),
+        ("What happened between 9 November and 16 November?", ""),
+    ],
+)
+def test_what_was_on_a_day_is_what_its_note_says(entries: Entries, question: str, day: str) -> None:
+    found = plans_of(entries).read_day(question, LANGUAGES.detect(question)[0], datetime(2026, 11, 17, 9))
+    assert (found is not None and found.text.endswith(f"[box://notes/meeting-2026-11-{day}.md]")) is bool(day)
+
+
+def test_of_the_notes_of_a_day_without_a_year_the_last_one_is_meant(entries: Entries) -> None:
+    for name in ("2025-11-09", "2027-11-09"):
+        entries.set(f"box://diary/{name}.md", f"In {name[:4]}.", title=name, writer="folder")
+    for now, year in ((datetime(2026, 1, 1), "2025"), (datetime(2028, 1, 1), "2027"), (datetime(2024, 1, 1), "2025")):
+        found = plans_of(entries).read_day("What happened on 9 November?", LANGUAGES.english, now)
+        assert found is not None and found.text.startswith(f"In {year}.")

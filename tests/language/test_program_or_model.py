@@ -510,6 +510,24 @@ def test_two_times_that_belong_to_no_two_things_are_asked_back(ask: Any) -> None
         assert ask(said)[2].called == []
 
 
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("Who has the spare key and what is the garage code?", ["Ada, the neighbour", "4471"]),
+        ("What is Jonas' shoe size and who is his teacher?", ["Shoe size 36", "Adeyemi"]),
+        ("How often does the fern get water, and how often the cactus?", ["twice a week"]),
+        ("Wer hat den Ersatzschlüssel und wie ist der Code der Garage?", ["Ada", "4471"]),
+    ],
+)
+def test_two_questions_in_one_are_both_answered_from_notes(ask: Any, said: str, parts: list[str]) -> None:
+    steps, model, _ = ask(said)
+    assert all(part in text_of(steps) for part in parts) and model.asked == []
+
+
+def test_a_question_that_follows_up_one_that_no_note_answers_is_not_answered_for_somebody_else(ask: Any) -> None:
+    assert text_of(ask("Who is the plumber and what is his shoe size?")[0]).startswith("Your notes do not say that exactly.")
+
+
 CARPENTER = ("Who has the spare key?", "Ada, the neighbour, has the spare key. [box://notes/garage.md]")
 
 

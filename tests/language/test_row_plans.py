@@ -20,6 +20,8 @@ LANGUAGES = Languages()
 NOTES = {
     "box://notes/budget.csv": "month,category,amount_eur\n2026-09,groceries,512\n2026-10,groceries,547\n2026-10,rent,1180\n",
     "box://notes/birthdays.md": "# Birthdays\n\n- Bea: 6 February\n- Ingrid: 30 November\n",
+    "box://notes/family.md": "# Family\n\nBirthdays:\n- Otto: 12 March 1984\n- Mina: 2 December 2019\n",
+    "box://notes/bins.md": "# Bins\n\n- 2026-11-24: glass\n- 2026-12-01: paper\n",
     "box://notes/orders.md": "# Orders\n\n| date | item | price |\n|---|---|---|\n"
     "| 2026-03-02 | lamp | 34 € |\n| 2026-06-20 | carpet | 240 € |\n",
     "box://notes/winter.md": "# Before winter\n\n- [x] Petra asks the insurance\n- [ ] Karl orders gravel\n",
@@ -45,10 +47,17 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagePlanner]:
     [
         (
             "How much did we spend on groceries in October?",
-            "547 (amount eur) in all: month: 2026-10; category: groceries; amount_eur: 547 [box://notes/budget.csv]",
+            "547 (amount eur) in all: month: 2026-10; category: groceries; amount eur: 547 [box://notes/budget.csv]",
         ),
         ("What was the most expensive order?", "date: 2026-06-20; item: carpet; price: 240 € [box://notes/orders.md]"),
         ("Whose is the next birthday?", "Ingrid: 30 November [box://notes/birthdays.md]"),
+        ("Whose birthday comes next?", "Ingrid: 30 November [box://notes/birthdays.md]"),
+        ("Who had the last birthday?", "Otto: 12 March 1984 [box://notes/family.md]"),
+        ("Which bin is next?", "2026-12-01: paper [box://notes/bins.md]"),
+        (
+            "How much was rent in October?",
+            "1,180 (amount eur) in all: month: 2026-10; category: rent; amount eur: 1180 [box://notes/budget.csv]",
+        ),
         (
             "How many orders do we have?",
             "2:\n- date: 2026-03-02; item: lamp; price: 34 €\n- date: 2026-06-20; item: carpet; price: 240 €\n[box://notes/orders.md]",
@@ -57,7 +66,7 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagePlanner]:
         ("Has Karl ordered the gravel?", "Not yet: Karl orders gravel [box://notes/winter.md]"),
         (
             "Wie viel haben wir im Oktober insgesamt für groceries ausgegeben?",
-            "Zusammen 547 (amount eur): month: 2026-10; category: groceries; amount_eur: 547 [box://notes/budget.csv]",
+            "Zusammen 547 (amount eur): month: 2026-10; category: groceries; amount eur: 547 [box://notes/budget.csv]",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def ask(question: str) -> RowAnswer | None:
     ("question", "value", "lines"),
     [
         ("How much did we spend on groceries in October?", "547 (amount eur)",
-         ["month: 2026-10; category: groceries; amount_eur: 547"]),
+         ["month: 2026-10; category: groceries; amount eur: 547"]),
         ("What did we spend on groceries in October 2025?", "999 (amount eur)", None),
         ("How much did we spend on groceries in total?", "2,556 (amount eur)", None),
         ("Wie viel haben wir im Oktober insgesamt für groceries ausgegeben?", "547 (amount eur)", None),

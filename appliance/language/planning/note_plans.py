@@ -1,13 +1,16 @@
 """Notes as wholes, as plans: which there are, and what one says that is asked for by its name."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
+from appliance.language import word_forms
 from appliance.language.evidence import Finder
 from appliance.language.languages import Language
 from appliance.language.planning.named_notes import BOX, NamedNotes
 from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, ask_which, tool_call
 from appliance.language.ports import Notes
 from appliance.language.router import Intent
+from appliance.language.times import dates
 from appliance.text import markdown
 
 MOST_LISTED = 20
@@ -69,16 +72,31 @@ class NotePlans:
     def read_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """What the note says that is named; None when none is named so, a question back when several are."""
         found, _ = self._notes.named(intent.parts["query"], intent.language)
-        if not found:
-            return None
         if len(found) > 1:
             return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
-        entry = self._entries.find(found[0].ref)
+        return self._show(found[0].ref, intent.language) if found else None
+
+    def read_day(self, question: str, language: Language, now: datetime) -> Say | None:
+        """What the notes of a day say, "what did I do on 3 November?"; None where more is asked, or no note is called by the day.
+
+        Of a day without its year the last one is meant, where none has come yet the next.
+        """
+        day = dates.day_in(question, language, now)
+        if day is None or set(word_forms.content_words(day.rest, self._finder.ignored)) - language.words["diary"]:
+            return None
+        named = [(found[0], note.ref) for note in self._notes.all() if (found := day.pattern.search(f"{note.title} {note.ref}"))]
+        today = f"{now:%Y-%m-%d}"
+        meant = max((one for one, _ in named if one <= today), default=min((one for one, _ in named), default=""))
+        shown = [self._show(ref, language) for one, ref in sorted(named) if one == meant]
+        return Say("\n\n".join(one.text for one in shown if one is not None)) if meant else None
+
+    def _show(self, ref: str, language: Language) -> Say | None:
+        entry = self._entries.find(ref)
         if entry is None:
             return None
         fields, body = markdown.fields(entry.body)
         text = "\n\n".join(filter(None, ("\n".join(fields), markdown.visible(body))))
         if len(text) > SHOWN_CHARS:
             cut = text.rfind("\n", 0, SHOWN_CHARS)
-            text = f"{text[: cut if cut > 0 else SHOWN_CHARS].rstrip()}\n…\n{intent.language.say('rest_of_note', ref=found[0].ref)}"
-        return Say(f"{text}\n\n[{found[0].ref}]")
+            text = f"{text[: cut if cut > 0 else SHOWN_CHARS].rstrip()}\n…\n{language.say('rest_of_note', ref=ref)}"
+        return Say(f"{text}\n\n[{ref}]")

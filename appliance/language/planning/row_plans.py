@@ -23,7 +23,8 @@ class RowPlans:
     def make(self, scene: Scene, language: Language) -> Say | None:
         """What the rows say, with its source; None where they do not answer."""
         month_of = language.lexicon.month_of
-        request = row_questions.read_request(scene.text, language, self._finder.ignored, month_of)
+        ignored = language.words["common"] | language.words["question"]
+        request = row_questions.read_request(scene.text, language, ignored, month_of)
         if request is None:
             return None
         notes = self._finder.notes_about(scene.text)

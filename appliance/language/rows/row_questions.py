@@ -53,6 +53,7 @@ class RowRequest(Struct, frozen=True):
     column: str = ""
     month: int = 0
     year: int = 0
+    is_yearly: bool = False  # of days that come again each year, such as birthdays
 
 
 class RowAnswer(Struct, frozen=True):
@@ -63,6 +64,7 @@ class RowAnswer(Struct, frozen=True):
     rows: tuple[TableRow, ...]
     value: str = ""
     is_ticked: bool = False
+    day: date | None = None  # where days are compared
 
     @property
     def lines(self) -> list[str]:
@@ -84,7 +86,8 @@ def read_request(question: str, language: Language, ignored: Collection[str], mo
     words = tuple(word for word in word_forms.content_words(rest, ours))
     if not words or len(named) > 1 or len(years) > 1:
         return None
-    return RowRequest(operation, words, column, month_of(named[0]) if named else 0, int(years[0]) if years else 0)
+    is_yearly = not set(words).isdisjoint(language.rows.get("yearly", ()))
+    return RowRequest(operation, words, column, month_of(named[0]) if named else 0, int(years[0]) if years else 0, is_yearly)
 
 
 def _find_operation(said: str, language: Language) -> tuple[RowOperation, str, str] | None:
@@ -119,8 +122,14 @@ def _find_phrase(said: str, phrase: str) -> int:
 
 
 def answer(request: RowRequest, tables: Sequence[RowTable], today: date, month_of: MonthOf, near: Nearness) -> RowAnswer | None:
-    """What the one table says that the question can mean; None when none does, or two do."""
+    """What the one table says that the question can mean; None when none does, or two do.
+
+    What is next or last is so in all of them.
+    """
     found = [one for table in tables if (one := _answer_from(request, table, today, month_of, near)) is not None]
+    if request.operation in (RowOperation.NEXT, RowOperation.LAST):
+        found.sort(key=lambda one: one.day or today, reverse=request.operation is RowOperation.LAST)
+        found = found[:1]
     return found[0] if len(found) == 1 else None
 
 
@@ -135,7 +144,7 @@ def _answer_from(request: RowRequest, table: RowTable, today: date, month_of: Mo
         value = str(len(rows)) if request.operation is RowOperation.COUNT else ""
         return RowAnswer(request.operation, table.ref, tuple(rows), value)
     if request.operation in IN_TIME:
-        return _compare_days(request.operation, rows, table, today, month_of)
+        return _compare_days(request, rows, table, today, month_of)
     place = _column_of(request, table)
     numbers = [(number, row) for row in rows if place >= 0 and (number := number_of(_cell(row, place))) is not None]
     if not numbers:
@@ -209,12 +218,16 @@ def _tell_ticked(request: RowRequest, table: RowTable) -> RowAnswer | None:
 
 
 def _compare_days(
-    operation: RowOperation, rows: Sequence[TableRow], table: RowTable, today: date, month_of: MonthOf
+    request: RowRequest, rows: Sequence[TableRow], table: RowTable, today: date, month_of: MonthOf
 ) -> RowAnswer | None:
+    operation = request.operation
+    moment = {RowOperation.NEXT: Day.next, RowOperation.LAST: Day.last}.get(operation, lambda day, _: day.first())
     days: list[tuple[date, TableRow]] = []
     for row in rows:
         day = _row_day(row, table, month_of)
-        at = None if day is None else day.next(today) if operation is RowOperation.NEXT else day.first()
+        if day is not None and request.is_yearly and operation is not RowOperation.FIRST:
+            day = Day(day.month, day.day, None)
+        at = None if day is None else moment(day, today)
         if at is not None:
             days.append((at, row))
     if operation is RowOperation.NEXT:
@@ -224,7 +237,7 @@ def _compare_days(
     if not days:
         return None
     best = (max if operation is RowOperation.LAST else min)(at for at, _ in days)
-    return RowAnswer(operation, table.ref, tuple(row for at, row in days if at == best))
+    return RowAnswer(operation, table.ref, tuple(row for at, row in days if at == best), day=best)
 
 
 def _column_of(request: RowRequest, table: RowTable) -> int:

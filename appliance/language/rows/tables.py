@@ -45,10 +45,16 @@ class Day(Struct, frozen=True):
 
     def next(self, today: date) -> date | None:
         """The next time from today on; the day itself where it has a year."""
-        if self.year:
-            return self.first()
-        found = make_date(today.year, self.month, self.day or 1)
-        return make_date(today.year + 1, self.month, self.day or 1) if found is not None and found < today else found
+        return self.first() or min((one for one in self._near(today) if one >= today), default=None)
+
+    def last(self, today: date) -> date | None:
+        """The last time before today; the day itself where it has a year."""
+        return self.first() or max((one for one in self._near(today) if one < today), default=None)
+
+    def _near(self, today: date) -> list[date]:
+        """Its days in the years around this one: 29 February comes at least every eight."""
+        years = range(today.year - 8, today.year + 9)
+        return [found for year in years if (found := make_date(year, self.month, self.day or 1)) is not None]
 
 
 class TableRow(Struct, frozen=True):
@@ -93,11 +99,16 @@ class RowTable(Struct, frozen=True):
         ]
 
 
+def is_data(ref: str) -> bool:
+    """Whether a reference is that of a file of values."""
+    return ref.lower().endswith(DATA_FILES)
+
+
 def read_tables(ref: str, title: str, text: str) -> list[RowTable]:
     """The tables of a note; `title` names the note."""
     file = re.sub(r"\.\w{1,5}$", "", ref.rpartition("/")[2]).replace("-", " ").replace("_", " ")
     name = " ".join(dict.fromkeys(f"{title} {file}".split()))
-    if ref.lower().endswith(DATA_FILES):
+    if is_data(ref):
         return list(_read_data(ref, name, text))
     return list(_read_markdown(ref, name, text))
 
@@ -151,7 +162,7 @@ def _listed_row(line: str) -> TableRow:
 
 def _make_row(columns: Sequence[str], cells: Sequence[str]) -> TableRow:
     told = zip([*columns, *([""] * (len(cells) - len(columns)))], cells)
-    line = "; ".join(f"{column}: {cell}" if column else cell for column, cell in told if cell)
+    line = "; ".join(f"{column.replace('_', ' ')}: {cell}" if column else cell for column, cell in told if cell)
     return TableRow(tuple(cells), line)
 
 

@@ -5,11 +5,16 @@ Sunday after next", by the grammar of `language.times`. A text with any other wo
 my holiday") is not computed. Not promised: feasts by the moon but for Easter. Pure; the present moment is an argument.
 """
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from appliance.language.languages import Language
 from appliance.language.times import moments
 from appliance.language.times.moments import Moment
+from appliance.language.times.reductions import reduced
+from appliance.language.times.tokenizer import tokens
 
 REFERENCE = datetime(2024, 1, 1, 12)  # a moment for telling whether a text is a day at all; the year is a leap year
 
@@ -25,6 +30,30 @@ def read(text: str, language: Language, now: datetime, *, may_be_named: bool = F
 def is_moment(text: str, language: Language, *, may_be_named: bool = False) -> bool:
     """Whether a text names a day or a time, whichever."""
     return read(text, language, REFERENCE, may_be_named=may_be_named) is not None
+
+
+class NamedDay(Struct, frozen=True):
+    """A day that a text names: what it is called in the name of a note, and the other words of the text."""
+
+    pattern: "re.Pattern[str]"
+    rest: str
+
+
+def day_in(text: str, language: Language, now: datetime) -> NamedDay | None:
+    """The one day of the calendar that is named among other words, of any year where none is said; None for none or several."""
+    found = reduced(tokens(text, language.lexicon))
+    days = [token for token in found if {"date", "day"} & token.kinds.keys()]
+    if len(days) != 1:
+        return None
+    said = days[0].kinds
+    if "date" in said:
+        year, month, day = said["date"]
+    else:
+        at = now + timedelta(days=int(said["day"][0]))
+        year, month, day = at.year, at.month, at.day
+    return NamedDay(
+        re.compile(rf"\b{year or '[12][0-9]{3}'}-{month:02}-{day:02}(?![0-9])"), text[: days[0].start] + text[days[0].end :]
+    )
 
 
 def spelled(moment: datetime, language: Language) -> str:
