@@ -77,7 +77,7 @@ text.references: regex
 text.edits: regex
 text.gitignore: pathspec
 text.html_text: trafilatura
-language.planning.spelling: spellchecker
+language.planning.rewriting: spellchecker
 language.times.recurrence: cronsim
 work.worker_control: subprocess
 secrets.encryption: cryptography

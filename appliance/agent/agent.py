@@ -23,11 +23,10 @@ from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.language.answer_kinds import says_what_is_asked
-from appliance.language.planning.claim_guard import ClaimGuard
 from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
 from appliance.language.program_or_model import MessagePlanner
-from appliance.language.quoted_notes import strip_notes
-from appliance.language.sentence_stream import SentenceStream
+from appliance.language.request_texts import strip_notes
+from appliance.language.sentence_stream import ClaimGuard, SentenceStream
 from appliance.language.work_planner import WorkPlanner
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes

@@ -25,7 +25,7 @@ from appliance.channels.named_timezones import find_timezone
 from appliance.errors import NotFound, OwlError
 from appliance.ingest import prompt_documents
 from appliance.ingest.document_methods import read_text
-from appliance.language.planning import own_names
+from appliance.language.planning import note_plans
 from appliance.runtime import paths
 from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
@@ -41,8 +41,8 @@ MAX_CHARS = 300
 # In their order: the document an answer goes to, and the beginning of its line.
 QUESTIONS = {
     LANGUAGE: ("USER", "- Language: "),
-    "person": ("USER", own_names.PERSON_LINE),
-    "assistant": ("IDENTITY", own_names.ASSISTANT_LINE),
+    "person": ("USER", note_plans.PERSON_LINE),
+    "assistant": ("IDENTITY", note_plans.ASSISTANT_LINE),
     PLACE: ("USER", "- Place or time zone: "),
     "help": ("USER", "- Wants help with: "),
     "tone": ("SOUL", "- How to speak: "),

@@ -25,7 +25,7 @@ from appliance.knowledge.index import REEMBED, Passages, packed
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.vss_index import Vss
 from appliance.language.answer_kinds import kind_of
-from appliance.language.language_files import all_words
+from appliance.language.languages import all_words
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text.invisible import normalized

@@ -13,7 +13,7 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.language.language_files import all_words, alternatives, kind_words, kinds
+from appliance.language.languages import all_words, alternatives, kind_words, kinds
 
 CAPITALIZED = r"\b[A-ZÄÖÜÉ][\w'’-]+"
 NAME = rf"(?<![.!?:] )(?<!^){CAPITALIZED}"

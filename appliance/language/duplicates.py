@@ -7,7 +7,7 @@ and "the code is 4712" are two facts. Pure.
 import re
 from collections.abc import Collection, Sequence
 
-from appliance.language.language_files import all_words, says
+from appliance.language.languages import all_words, says
 
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 BY_WORDS = 0.8  # share of common words from which two texts are the same

@@ -4,7 +4,7 @@ Search ranks notes against each other; its scores say nothing about whether the 
 of the best notes is weighed by itself: how much of what the question names it holds (rare words count more, the note's title and
 headings count, words of the same meaning and near ones by their vectors count a little), how near it is to the question as a whole,
 and whether it holds what kind of thing is asked for (`answer_kinds`). A list may be the answer as a whole. Thresholds are in
-`language.planning.answer_thresholds`. Works on words alone where no vectors come.
+`language.planning.answers`. Works on words alone where no vectors come.
 """
 
 import math
@@ -19,13 +19,13 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from appliance.language import note_lines, sentences
+from appliance.language import sentences
 from appliance.language.answer_kinds import Kind, holds_time, kind_of, people
-from appliance.language.language_files import all_words, month_names, says
+from appliance.language.languages import all_words, month_names, says
 from appliance.language.ports import FoundPassage, Notes, NoteSearch, StoredNote
-from appliance.language.question_words import QuestionWords
-from appliance.language.rows.tables import is_data, read_tables
 from appliance.language.support import denies
+from appliance.language.tables import is_data, read_tables
+from appliance.language.typing_errors import QuestionWords
 from appliance.language.word_forms import (
     LEAST_PART,
     WORD,
@@ -320,7 +320,7 @@ class Finder:
         found: list[Sentence] = []
         for ref, (title, text) in texts.items():
             title = FILE_ENDING.sub("", title)
-            lines = _row_lines(ref, title, text) if is_data(ref) else note_lines.read(text, title)
+            lines = _row_lines(ref, title, text) if is_data(ref) else sentences.read(text, title)
             # A remembered fact is its own title; only a heading above other sentences says nothing by itself.
             below = [line for line in lines if line.text.strip().lower() != title.strip().lower()]
             found.extend(
@@ -563,10 +563,10 @@ def _read_weights() -> dict[str, float]:
     return msgspec.json.decode(data, type=dict[str, float])
 
 
-def _row_lines(ref: str, title: str, text: str) -> list[note_lines.Line]:
+def _row_lines(ref: str, title: str, text: str) -> list[sentences.Line]:
     """The rows of a file of values, each in words."""
     rows = (row.line for table in read_tables(ref, title, text) for row in table.rows)
-    return [note_lines.Line(row, "", row, number, is_item=True) for number, row in enumerate(dict.fromkeys(rows), 1)]
+    return [sentences.Line(row, "", row, number, is_item=True) for number, row in enumerate(dict.fromkeys(rows), 1)]
 
 
 def _measure_nearness(found: Sequence[Sentence], vectors: Sequence[Sequence[float]]) -> list[float]:

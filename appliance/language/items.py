@@ -1,14 +1,18 @@
-"""Several things in one request, taken apart: "flour, milk and eggs" are three items of a list. Pure.
+"""Lists: several things in one request, the tasks that a text names, and the lines at the end of a note. Pure.
 
-A list takes each thing by itself. A task may hold several in its own words ("call Anna and Ben"), so it is parted only where each
-part stands for itself: three or more of them, each of several words where the first is, or where the person says "them".
+A list takes each thing by itself ("flour, milk and eggs"). A task may hold several in its own words ("call Anna and Ben"), so it is
+parted only where each part stands for itself: three or more of them, each of several words where the first is, or where the person
+says "them". A sentence says what somebody has to do that is an open box, is marked as to be done, says that something must or
+should be done, asks for it, or begins with what one is to do; what is done, only wished or asked does not count. A note that ends
+in a list gets items of that list: the same mark, an open box beside boxes, the next number; any other note gets a paragraph.
 """
 
 import re
 from collections.abc import Collection, Sequence
 
-from appliance.language.languages import Language, words_in
-from appliance.language.todo_lines import is_deed
+from appliance.errors import Conflict
+from appliance.language import sentences
+from appliance.language.languages import Language, expression, says, words_in
 
 MOST_ITEMS = 20
 MOST_WORDS = 8  # of one item among several
@@ -100,3 +104,77 @@ def _places(given: Collection[str]) -> dict[str, int]:
         word, _, place = one.partition("=")
         found[word] = LAST if place == "last" else int(place or 0)
     return found
+
+
+MOST = 20
+OPEN_BOX = re.compile(r"^\s*(?:[-*+]\s*)?\[ \]\s*")
+CLOSED_BOX = re.compile(r"^\s*(?:[-*+]\s*)?\[[xX]\]")
+
+
+def find_todos(text: str) -> list[str]:
+    """What is to be done, in the words and the order of the text, each once."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if CLOSED_BOX.match(line):
+            continue
+        if OPEN_BOX.match(line):
+            found.append(OPEN_BOX.sub("", line).strip())
+            continue
+        marked = expression("todo_mark").match(line)
+        for one in sentences.split(line[marked.end() :] if marked else line):
+            if marked or _is_todo(one):
+                found.append(one)
+    return [one for one in dict.fromkeys(found) if one][:MOST]
+
+
+def _is_todo(sentence: str) -> bool:
+    if sentence.endswith("?") and expression("todo_asked").match(sentence) is None:
+        return False
+    if says("todo_done", sentence) or says("todo_rule", sentence):
+        return False
+    return says("todo_must", sentence) or says("todo_before", sentence) or is_deed(sentence)
+
+
+def is_deed(text: str) -> bool:
+    """Whether a text begins with what one is to do."""
+    return expression("todo_deed").match(text) is not None
+
+
+ITEM = re.compile(r"^(?P<space>\s*)(?P<mark>[-*+]|(?P<number>\d{1,4})(?P<dot>[.)]))(?P<gap>\s+)(?P<box>\[[ xX]\]\s+)?")
+
+
+def is_list(body: str) -> bool:
+    """Whether a note ends in a list."""
+    return _last_item(body) is not None
+
+
+def added(body: str, lines: Sequence[str]) -> str:
+    """A note with these lines behind it."""
+    kept, last = body.rstrip(), _last_item(body)
+    if last is None:
+        made = "\n\n".join(line.strip() for line in lines)
+        return f"{kept}\n\n{made}\n" if kept else f"{made}\n"
+    made = "\n".join(_item(last, at, line.strip()) for at, line in enumerate(lines, 1))
+    return f"{kept}\n{made}\n"
+
+
+def taken_off(body: str, lines: Sequence[str]) -> str:
+    """A note without the lines that `added` put behind it; Conflict when it does not end in them any more."""
+    rows = body.rstrip().split("\n")
+    for line in reversed(lines):
+        while rows and not rows[-1].strip():
+            rows.pop()
+        if not rows or ITEM.sub("", rows[-1], count=1).strip() != ITEM.sub("", line.strip(), count=1).strip():
+            raise Conflict(f"the note does not end in {line!r}", hint="somebody changed it since")
+        rows.pop()
+    return "\n".join(rows).rstrip() + "\n"
+
+
+def _last_item(body: str) -> "re.Match[str] | None":
+    row = next((row for row in reversed(body.rstrip().split("\n")) if row.strip()), "")
+    return ITEM.match(row)
+
+
+def _item(last: "re.Match[str]", at: int, text: str) -> str:
+    mark = f"{int(last['number']) + at}{last['dot']}" if last["number"] else last["mark"]
+    return f"{last['space']}{mark}{last['gap']}{'[ ] ' if last['box'] else ''}{text}"

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from appliance.language import sentences
-from appliance.language.language_files import says
-from appliance.language.languages import Language, words_in
+from appliance.language.languages import Language, says, words_in
 from appliance.language.sentence_templates import plain_words
 
 AROUND = ("hello", "greeting", "thanks", "bye", "night", "aside")  # sentences that may stand before and after what is asked for

@@ -14,21 +14,9 @@ from msgspec.structs import replace
 from appliance.language import message_parts, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Evidence, Finder, Sentence
-from appliance.language.language_files import all_words, expression, says
-from appliance.language.languages import Language, words_in
-from appliance.language.planning import (
-    computed,
-    corrections,
-    errands,
-    own_names,
-    question_forms,
-    questions_back,
-    rewriting,
-    said_facts,
-    spelling,
-    talk_history,
-)
-from appliance.language.planning.answer_thresholds import (
+from appliance.language.languages import Language, all_words, expression, says, words_in
+from appliance.language.planning import answers, computed, conversation, errands, note_plans, rewriting
+from appliance.language.planning.answers import (
     KNOWN,
     LEAST,
     LEAST_NEAR_WORDED,
@@ -42,6 +30,7 @@ from appliance.language.planning.answer_thresholds import (
     is_answer,
     is_definite,
     least_near,
+    quote,
 )
 from appliance.language.planning.effect_plans import Effects
 from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing
@@ -64,10 +53,9 @@ from appliance.language.planning.plans import (
     shown_source,
     tool_call,
 )
-from appliance.language.planning.quotes import quote
 from appliance.language.planning.row_plans import RowPlans
 from appliance.language.ports import Notes
-from appliance.language.quoted_notes import strip_notes
+from appliance.language.request_texts import strip_notes
 from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
 from appliance.records import Message, Outcome, Tier
@@ -103,7 +91,7 @@ class MessagePlanner:
         self.effects = Effects(router, entries, now)
         self._references = References(now, self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
-        self._cue = lru_cache(maxsize=500)(partial(said_facts.cue, router))
+        self._cue = lru_cache(maxsize=500)(partial(conversation.cue, router))
         self._notes = NotePlans(entries, self.effects.notes, finder, unread, files)
         self._rows = RowPlans(finder, now)
 
@@ -115,17 +103,17 @@ class MessagePlanner:
         scene = Scene(tier, text, messages[: place_of(messages, prompt)], extra, prompt.sender_id)
         if own != text:
             return self._build_chat(scene, is_text=True)
-        if (answer := questions_back.answered(scene, self._router)) is not None:
+        if (answer := errands.answered(scene, self._router)) is not None:
             said = Say(answer.language.say("left")) if answer.name == "no" else self._make_all(scene, answer)
             if said is not None:
                 return said
         effect = last_effect(scene.before, scene.sender)
         last = pointing(effect)
-        fact = corrections.meant_fact(scene, effect)
+        fact = conversation.meant_fact(scene, effect)
         if fact and (intent := self._router.cue(text, ("correct",))) is not None:
-            if (plan := corrections.make_plan(intent, fact, self._entries)) is not None:
+            if (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
                 return plan
-        if not fact and (mended := said_facts.mended(scene, self._cue)) is not None:
+        if not fact and (mended := conversation.mended(scene, self._cue)) is not None:
             return mended
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
@@ -161,7 +149,7 @@ class MessagePlanner:
             intent = again(intent, effect)
             if self._means_last(scene, intent, effect) and (plan := self._references.make(scene, intent, effect)) is not None:
                 return plan
-        if (said := computed.answer(intent, self._now(), self._router.languages.english)) is not None:
+        if (said := computed.answer(intent, self._now())) is not None:
             return said
         make = MAKERS.get(intent.name)
         return self.effects.make(scene, intent) if make is None else make(self, scene, intent)
@@ -203,7 +191,7 @@ class MessagePlanner:
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
         spoken = scene.talked
-        kept = [] if is_text else talk_history.for_model(scene, spoken, self._router)[-sampling.history :]
+        kept = [] if is_text else conversation.for_model(scene, spoken, self._router)[-sampling.history :]
         while kept and kept[0].role != "user":
             kept = kept[1:]
         history = [Message(m.role, SOURCE.sub("", strip_notes(m.content))[:600]) for m in kept]
@@ -266,7 +254,7 @@ class MessagePlanner:
         language = self._router.languages.detect(scene.text)[0]
         words = words_in(scene.text)
         kind = self._router.kind(scene.text, language)
-        form = question_forms.form_of(words, kind, scene, language)
+        form = answers.form_of(words, kind, scene, language)
         is_question = form in ("question", "order")
         asks = form != "talk"
         if is_question and (worked_out := self._rows.make(scene, language)) is not None:
@@ -282,9 +270,9 @@ class MessagePlanner:
             about=scene.last_question if follows else "",
             subjects=subjects,
             # What was asked for is done, and may be undone since: it is no statement.
-            said=said_facts.told(scene, self._cue) if asks else (),
+            said=conversation.told(scene, self._cue) if asks else (),
         )
-        found = question_forms.without_equal_numbers(found, scene.text)
+        found = answers.without_equal_numbers(found, scene.text)
         if not asks:
             is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
             return self._quote_best(scene, found, language) if is_told and not own else self._talk(scene, kind, language)
@@ -292,13 +280,13 @@ class MessagePlanner:
         is_past = bool(set(words) & language.words["past"])  # what we did is no matter of everybody
         is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past)
         if follows and set(words) & language.words["theirs"]:
-            found = question_forms.of_same(found, scene, self.ignored)
+            found = answers.of_same(found, scene, self.ignored)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
         is_worded = is_definite(scene.text) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
         if kind == "world" and (found.known or is_worded):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
-        if follows and kind == "world" and question_forms.is_of_last(found, words, language):
+        if follows and kind == "world" and answers.is_of_last(found, words, language):
             kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
@@ -552,7 +540,7 @@ class MessagePlanner:
         if intent.name == "spelling" and scene.tier == "tiny":
             days = (intent.language.phrase(key).split() for key in ("weekdays", "months"))
             names = [day for one in days for day in one]
-            right = spelling.mended(intent.parts["text"], intent.language, names, self._finder.is_known)
+            right = rewriting.mended(intent.parts["text"], intent.language, names, self._finder.is_known)
             if right != intent.parts["text"]:
                 return Say(closed(right))
         text = intent.language.say(intent.name, text=closed(intent.parts["text"]))
@@ -595,17 +583,16 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
     "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self._plan_answer(scene),
     "my_name": lambda self, scene, intent: (
-        said_facts.told_again(scene, self._cue, intent) or own_names.say_person(self._entries, intent) or self._plan_answer(scene)
+        conversation.told_again(scene, self._cue, intent)
+        or note_plans.say_person(self._entries, intent)
+        or self._plan_answer(scene)
     ),
-    "who": lambda self, scene, intent: own_names.say_assistant(self._entries, intent),
+    "who": lambda self, scene, intent: note_plans.say_assistant(self._entries, intent),
     "read_note": lambda self, scene, intent: self._notes.read_note(scene, intent) or self._describe_subject(scene, intent),
-    "search": MessagePlanner._describe_subject,
-    "about": MessagePlanner._describe_subject,
-    "tell_of": MessagePlanner._describe_subject,
+    **dict.fromkeys(("search", "about", "tell_of"), MessagePlanner._describe_subject),
     "list_of": MessagePlanner._list_of,
     "text": MessagePlanner._write_text,
     "translation": MessagePlanner._translate_text,
-    "polite": MessagePlanner._rewrite_text,
-    "spelling": MessagePlanner._rewrite_text,
+    **dict.fromkeys(("polite", "spelling"), MessagePlanner._rewrite_text),
     "summary": MessagePlanner._summarize_text,
 }

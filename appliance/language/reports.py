@@ -1,14 +1,18 @@
-"""What the program writes itself where a tiny or small model would have to: a report of tasks, and the tasks of a text.
+"""What the program writes itself where a tiny or small model would have to: a report of tasks, the tasks of a text, its summary.
 
-Pure, but for the list that a tool answered with. Nothing is added to the words of the tasks or of the text.
+Pure, but for the list that a tool answered with. Nothing is added to the words of the tasks or of the text: a summary is made of
+its own sentences, those that hold the words which the text uses most, in their order.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from appliance.language import sentences
+from appliance.language.items import find_todos
 from appliance.language.languages import Language
-from appliance.language.todo_lines import find_todos
 
 MOST = 3  # tasks of each kind
 RANKS = {"high": 0, "medium": 1, "low": 2}
@@ -34,3 +38,37 @@ def write_todos(text: str, language: Language) -> str:
         return language.say("no_todos")
     lines = (f"{number}. {one}" for number, one in enumerate(found, 1))
     return "\n".join([language.say("todos"), *lines, language.say("keep_todo")])
+
+
+WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+HEADING = re.compile(r"^#{1,6}\s.*$", re.MULTILINE)
+STEM = 6  # letters by which two forms of a word count as one
+FIRST = 1.3  # what the first sentence counts, which often says what the text is about
+MAX_CHARS = 400
+
+
+def summary(text: str, ignored: Collection[str], most: int = 3, max_chars: int = MAX_CHARS) -> str:
+    """At most so many sentences of a text, and as many characters; always one, "" for a text without any."""
+    said = [one for one in dict.fromkeys(sentences.split(HEADING.sub("", text))) if WORD.search(one)]
+    if len(said) <= 1:
+        return "".join(said)
+    words = [[w.lower()[:STEM] for w in WORD.findall(one) if w.lower() not in ignored] for one in said]
+    counts = Counter(word for line in words for word in set(line))
+
+    def weight(place: int) -> float:
+        line = words[place]
+        own = sum(counts[word] for word in set(line)) / (len(line) + 3) if line else 0.0  # 3: a sentence of one word says little
+        return own * (FIRST if place == 0 else 1.0)
+
+    chosen: list[int] = []
+    for place in sorted(range(len(said)), key=lambda one: (-weight(one), one)):
+        if chosen and sum(len(said[one]) + 1 for one in (*chosen, place)) > max_chars:
+            continue
+        chosen.append(place)
+        if len(chosen) == most:
+            break
+    return " ".join(_close_sentence(said[place]) for place in sorted(chosen))
+
+
+def _close_sentence(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?", "…", ":", ";")) else f"{sentence}."

@@ -3,17 +3,25 @@
 Cues decide: a message either fits a sentence of a language file or it does not, so that an effect never rests on a guess. A
 question asks for an effect only when it is put to the assistant ("can you ..."). What fits no sentence is told apart by the
 nearest examples with the embedding model that is loaded anyway: talk, a question about the world, or about the person's own
-things; without one, by words with which people mean themselves. Writes nothing, and calls no language model.
+things; without one, by words with which people mean themselves. Which request it likely is a linear classifier over word and letter
+n-grams says: it decides only whether to ask back ("Shall I add the task ...?"), never an effect. Its weights are fitted by
+`make train-language` from the sentences of the language files and from sets of requests and of sentences that ask for nothing, and
+ship as one file. Writes nothing, and calls no language model.
 """
 
+import math
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
 from operator import mul
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.language import arithmetic, message_parts, note_titles, sentences, typing_errors, units
+from appliance.language import arithmetic, message_parts, named_notes, sentences, typing_errors
 from appliance.language.languages import TEXTS, Language, Languages, words_in
 from appliance.language.message_parts import Reading
 from appliance.language.sentence_templates import Sentence, plain_words
@@ -318,7 +326,7 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
     if name == "sum":
         return bool(arithmetic.result(parts["sum"], language.signs))
     if name == "units":
-        return bool(units.converted(parts["units"], language)[0])
+        return bool(arithmetic.converted(parts["units"], language)[0])
     if name in DATES:
         is_named = name == "days_until"
         return all(dates.is_moment(parts[key], language, may_be_named=is_named) for key in ("date", "second") if key in parts)
@@ -326,7 +334,7 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return False  # "add them to the list" points
     if name == "list_note":
         title = parts["title"]
-        return "," not in title and note_titles.names_list(title, language) and note_titles.is_meant(title, language)
+        return "," not in title and named_notes.names_list(title, language) and named_notes.is_meant(title, language)
     if name in APPENDING:
         return _is_addition(name, parts, language)
     if name == "asking_for":
@@ -383,15 +391,15 @@ def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> boo
     title, words = parts["title"], set(words_in(parts.get("items", "")))
     if name == "append_maybe":
         return (
-            len(title.split()) <= MOST_TITLE and not words & language.words["tasks"] and not note_titles.says_note(title, language)
+            len(title.split()) <= MOST_TITLE and not words & language.words["tasks"] and not named_notes.says_note(title, language)
         )
     if name == "append_bare" and (words & (language.words["verbs"] | language.words["own"] | language.words["question"])):
         return False  # "milk is on the shopping list" tells
-    if name == "append_bare" and (len(title.split()) > MOST_BARE or not note_titles.names_list(title, language)):
+    if name == "append_bare" and (len(title.split()) > MOST_BARE or not named_notes.names_list(title, language)):
         return False
     if name == "append" and words <= language.words["several"] | language.words["again"]:
         return False  # "add them to ..." points
-    return len(title.split()) <= MOST_TITLE + 2 and note_titles.is_meant(title, language)
+    return len(title.split()) <= MOST_TITLE + 2 and named_notes.is_meant(title, language)
 
 
 def _says_anything(text: str) -> bool:
@@ -424,3 +432,64 @@ def _is_clause(text: str, language: Language) -> bool:
     """Whether a text says something, rather than naming it."""
     words = words_in(text)
     return len(words) >= CLAUSE_WORDS and any(word in language.words["verbs"] or word.endswith(("'s", "'re")) for word in words[1:])
+
+
+KINDS = ("none", "remind", "task", "remember", "other")  # `other`: an effect that cannot be asked back from its words alone
+ASKED = ("remind", "task", "remember")
+WORDS = (1, 3)  # least and most words of an n-gram
+LETTERS = (3, 5)  # and letters of a word, its ends counted
+MOST_CHARS = 200  # of a message that is a request in passing
+TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[:?!,]")
+DIGIT = re.compile(r"\d")
+
+
+class RequestWeights(Struct, frozen=True):
+    """`ngrams` gives each a whole number for each of `KINDS`, in parts of `scale`; `least` is the probability from which to ask."""
+
+    scale: float
+    least: float
+    bias: tuple[int, ...]
+    ngrams: Mapping[str, tuple[int, ...]]
+
+
+def ngrams(text: str) -> Iterator[str]:
+    """The n-grams of a text, each digit read as 0: of its words, and of the letters of each word."""
+    words = DIGIT.sub("0", text[:MOST_CHARS].lower().replace("’", "'"))
+    found = ["^", *TOKEN.findall(words), "$"]
+    least, most = WORDS
+    for size in range(least, most + 1):
+        for at in range(len(found) - size + 1):
+            yield " ".join(found[at : at + size])
+    least, most = LETTERS
+    for word in found[1:-1]:
+        ends = f"_{word}_"
+        for size in range(least, min(most, len(ends) - 1) + 1):
+            for at in range(len(ends) - size + 1):
+                yield ends[at : at + size]
+
+
+def probabilities(text: str, weights: RequestWeights) -> list[float]:
+    """How likely each of `KINDS` is."""
+    found = set(ngrams(text))
+    known = [weights.ngrams[one] for one in found if one in weights.ngrams]
+    length = math.sqrt(len(found)) or 1.0
+    scores = [(sum(one[at] for one in known) / length + weights.bias[at]) * weights.scale for at in range(len(KINDS))]
+    shares = [math.exp(score - max(scores)) for score in scores]
+    return [share / sum(shares) for share in shares]
+
+
+def likely_request(text: str) -> str:
+    """Which of `ASKED` a message likely is, "" for none."""
+    if len(text) > MOST_CHARS:
+        return ""
+    weights = _read_weights()
+    shares = dict(zip(KINDS, probabilities(text, weights)))
+    kind = max(ASKED, key=lambda one: shares[one])
+    return kind if sum(shares[one] for one in ASKED) >= weights.least else ""
+
+
+@lru_cache(maxsize=1)
+def _read_weights() -> RequestWeights:
+    """The weights that ship, read at the first message that needs them."""
+    data = (resources.files("appliance") / "language" / "weights" / "requests.json").read_bytes()
+    return msgspec.json.decode(data, type=RequestWeights)

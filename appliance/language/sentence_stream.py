@@ -1,13 +1,20 @@
-"""An answer of a small model as it streams, without what is broken about it: repetition, half a sentence at its end, raw calls.
+"""An answer of a small model as it streams, without what is broken about it and without what it only claims to have done.
 
-The first sentence is passed on word by word, its first word as it comes, so that a person sees it at once; every later one when it
-is whole and new. A sentence that was said before, or whose runs of four words mostly were, ends the answer: what follows is never
-better. A sentence that only says again what the person said is left out. Knows nothing about models or tokens.
+Broken is repetition, half a sentence at its end, raw calls. The first sentence is passed on word by word, its first word as it
+comes, so that a person sees it at once; every later one when it is whole and new. A sentence that was said before, or whose runs of
+four words mostly were, ends the answer. One that only says again what the person said is left out.
+
+A claim ("I've set a reminder") of an answer that called no tool is read by nobody. A short first sentence ("Sure!") and one that
+begins as a claim waits until it is known what becomes of it; one that greets or asks does not wait. What begins otherwise and turns
+out to be one has been read in part; what follows it never is. Knows nothing about models or tokens, and no words: whether a
+sentence is a claim is for its caller to say.
 """
 
 import re
+from collections.abc import Callable
 
 from appliance.language import sentences
+from appliance.language.languages import alternatives, expression
 
 RUN = 4  # words that count as one piece of repetition
 HELD_WORDS = 8  # repeated within the first sentence before it is given up
@@ -129,3 +136,83 @@ class SentenceStream:
 
 def _plain_words(text: str) -> str:
     return " ".join(word.lower() for word in WORDS.findall(text))
+
+
+FEW_WORDS = 3  # of a sentence that waits for the next one
+BEHIND = re.compile(r"[\s,]*")  # a greeting: "Hello, I have ..."
+SOON = 24  # characters after which a sentence that does not begin as a claim is passed on
+
+
+def _greeting() -> "re.Pattern[str]":
+    """A whole greeting, behind which no word goes on, as "hi" may: it does not wait for what tells that it is over."""
+    return re.compile(rf"^\W*(?=\w{{5}}){alternatives('greeting')}\Z", re.IGNORECASE)
+
+
+class ClaimGuard:
+    """A sentence stream without claims; `said` is all that was passed on, once `is_over` nothing more is worth reading."""
+
+    def __init__(self, stream: SentenceStream, is_claim: Callable[[str], bool], honest: str) -> None:
+        """`honest` is what is said in place of a claim, and of all that would follow it."""
+        self._stream = stream
+        self._check = is_claim
+        self._honest = honest
+        self._held = ""
+        self._begun = ""  # the part of a sentence that was passed on already
+        self._has_claimed = False
+        self.said = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self._has_claimed or self._stream.is_over
+
+    def feed(self, text: str) -> str:
+        """Take what came; what may be shown now."""
+        return self._pass_on(self._stream.feed(text))
+
+    def finish(self, *, is_cut: bool) -> str:
+        """What is left to be shown."""
+        shown = "" if self._has_claimed else self._pass_on(self._stream.finish(is_cut=is_cut), is_last=True)
+        if self._begun and not self._has_claimed:  # all of the last sentence was passed on
+            self._has_claimed = self._check(self._begun.strip())
+        if self._has_claimed:
+            honest = f" {self._honest}" if self.said.strip() else self._honest
+            self.said += honest
+            shown += honest
+        return shown
+
+    def _pass_on(self, text: str, *, is_last: bool = False) -> str:
+        if self._has_claimed:
+            return ""
+        self._held += text
+        whole, first = self._begun + self._held, len(self._begun)
+        start = 0  # of the sentence that is looked at
+        for end in sentences.boundaries(whole, is_open=not is_last):
+            if self._check(whole[start:end].strip()):
+                self._has_claimed = True
+                # What waits is a word such as "Sure!", which belongs to the claim.
+                shown, self._held = whole[first : max(first, start)] if first or self.said else "", ""
+                self.said += shown
+                return shown
+            is_short = not first and not self.said and len(whole[:end].split()) <= FEW_WORDS
+            if is_short and not is_last and not expression("plain_begins").match(whole):
+                continue
+            start = end
+        at = max(first, start)
+        if not is_last:
+            at += self._count_begun(whole[start:first], whole[at:], is_first=not self.said and start == 0)
+        shown, self._begun, self._held = whole[first:at], whole[start:at], whole[at:]
+        self.said += shown
+        return shown
+
+    @staticmethod
+    def _count_begun(begun: str, rest: str, *, is_first: bool) -> int:
+        """How many characters more of a sentence that goes on are passed on already, after those of it that were."""
+        plain = (expression("plain_begins").match(rest) or _greeting().match(rest)) if is_first and not begun else None
+        if not rest.strip() or (is_first and len(rest.split()) <= FEW_WORDS and not begun and plain is None):
+            return 0
+        if plain is None and not begun and (len(rest) < SOON or expression("claim_begins").match(rest)):
+            return 0
+        said, more = (plain[0], rest[plain.end() :]) if plain is not None else (begun, rest)
+        behind = BEHIND.match(more)
+        waits = f"{said}{behind[0] if behind else ''}".rstrip().endswith(",") and expression("claim_begins").match(more)
+        return len(rest) - len(more) if waits else len(rest)

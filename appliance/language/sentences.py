@@ -1,19 +1,28 @@
-"""Where sentences end: texts as people write them, with titles, abbreviations, initials, ordinals, numbers and lists.
+"""Where sentences end, in texts as people write them and in notes: with titles, abbreviations, ordinals, numbers, lists, tables.
 
 Pure. Knows the abbreviations of the language files; a sentence that ends with one of them is joined with the next, which reads
 worse than it means. No grammar is parsed: a full stop followed by a space ends a sentence unless something speaks against it.
+
+The sentences of a note come each with the headings above it and its list or paragraph: people write a subject once, as a heading or
+as the line above a list, and only facts below it. Headings, items, boxes that are ticked, tables and the lines of a paragraph that
+somebody wrapped are known; nested lists are read as one list, and code as text. Links to other notes are read as the words they
+show, and tags as words.
 """
 
 import re
+from collections.abc import Iterator
 
-from appliance.language.language_files import all_words, expression
+from msgspec import Struct
+
+from appliance.language.languages import all_words, expression
+from appliance.text import markdown
 
 END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|$)|\n+")
 LAST_WORD = re.compile(r"(?<![\w.'’-])[\w.'’-]*+$")
 NEXT_WORD = re.compile(r"\s*(\w*)")
 MOST_BEFORE = 80
 ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-HEADING = re.compile(r"^\s*#{1,6}\s+")
+HEADING_MARK = re.compile(r"^\s*#{1,6}\s+")
 ROW = re.compile(r"^\s*\|.*\|\s*$")
 RULE = re.compile(r"^\s*\|[\s:|-]+\|\s*$")
 CELL = re.compile(r"(?<!\\)\|")
@@ -37,7 +46,7 @@ def split(text: str) -> list[str]:
     """The sentences of a text, each on one line; the mark of a list item or a heading is taken off."""
     sentences, start = [], 0
     for end in boundaries(text):
-        if sentence := " ".join(HEADING.sub("", ITEM.sub("", text[start:end])).split()):
+        if sentence := " ".join(HEADING_MARK.sub("", ITEM.sub("", text[start:end])).split()):
             sentences.append(sentence)
         start = end
     return sentences
@@ -98,3 +107,134 @@ def _said(headings: list[str], cells: list[str]) -> str:
     """A row in words; a cell without a heading stands by itself, an empty one is left out."""
     named = [*headings, *([""] * (len(cells) - len(headings)))]
     return "; ".join(f"{heading}: {cell}" if heading else cell for heading, cell in zip(named, cells) if cell)
+
+
+HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
+BOX = re.compile(r"^\[([ xX])\]\s+")
+STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+QUOTE = re.compile(r"^\s*(?:>\s?)+(?:\[![\w-]+\][+-]?\s*)?")  # of a quotation, and the kind of a box that note programs draw
+NOTE_LINK = re.compile(r"!?\[\[([^\[\]|#^]*)(?:[#^][^\[\]|]*)?(?:\|([^\[\]]*))?\]\]")
+TAG = re.compile(r"(?<![^\s(,;])#(?![0-9A-Fa-f]{6}\b)([^\W\d_][\w/-]*)")  # no colour and no number
+ANCHOR = re.compile(r"\s\^[\w-]+$")  # what other notes point to
+LABEL_WORDS, LABEL_CHARS = 8, 60  # of a line above a list that says what is in it
+FRAGMENT_WORDS = 2  # of what is no sentence by itself
+WRAPPED_CHARS = 55  # of a line that goes on in the next one
+
+
+class Line(Struct, frozen=True):
+    """A sentence of a note. `whole` is the line or item it stands in, `group` counts lists, tables and paragraphs."""
+
+    text: str
+    heading: str = ""
+    whole: str = ""
+    group: int = 0
+    is_item: bool = False
+    is_done: bool | None = None  # whether the box before an item is ticked, None without a box
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is all of its line."""
+        return self.whole == self.text
+
+
+def read(text: str, title: str = "") -> list[Line]:
+    """The fields and sentences of a note; a heading that is its title says nothing more."""
+    fields, text = markdown.fields(text)
+    found = [Line(field, "", field, -number, is_item=True) for number, field in enumerate(fields, 1)]
+    path: list[tuple[int, str]] = []
+    label, group, was = "", 0, ""
+    blocks = list(_blocks(text))
+    for at, (kind, lines) in enumerate(blocks):
+        if kind == "heading":
+            level, name = len(lines[0]), plain(lines[1])
+            path = [one for one in path if one[0] < level] + ([] if _is_same(name, title) else [(level, name)])
+            label, was = "", kind
+            below = next((block for block in blocks[at + 1 :] if block[0] != "blank"), None)
+            is_empty = below is None or (below[0] == "heading" and len(below[1][0]) <= level)
+            if is_empty and not _is_same(name, title):
+                group += 1
+                found.append(Line(name, ": ".join(one for _, one in path[:-1]), name, group))
+            continue
+        if kind == "text" and at + 1 < len(blocks) and blocks[at + 1][0] in ("item", "table") and _is_label(lines[0]):
+            label, was = plain(lines[0]).rstrip(":").strip(), "label"
+            continue
+        if kind == "blank":
+            continue
+        if kind != was or kind in ("text", "table"):
+            group += 1
+        if kind == "text" and was in ("item", "table"):
+            label = ""
+        was = kind
+        heading = ": ".join([*(one for _, one in path[-2:]), *([label] if label and kind in ("item", "table") else [])])
+        if kind == "table":
+            found.extend(Line(row, heading, row, group, is_item=True) for row in split_markdown("\n".join(lines)))
+            continue
+        whole = plain(" ".join(lines))
+        box = BOX.match(whole)
+        whole = BOX.sub("", whole)
+        is_done = None if box is None else box[1] != " "
+        found.extend(Line(one, heading, whole, group, kind == "item", is_done) for one in _sentences(whole))
+    return found
+
+
+def _sentences(whole: str) -> list[str]:
+    """The sentences of a line; what is too short to say anything alone ends the one before: "Six hours a year. Done: 4."."""
+    found: list[str] = []
+    for one in split(whole):
+        if found and len(one.split()) <= FRAGMENT_WORDS:
+            found[-1] = f"{found[-1]} {one}"
+        else:
+            found.append(one)
+    return found
+
+
+def plain(text: str) -> str:
+    """A line without the mark of an item or a quotation and the stars of strong words, links and tags as words."""
+    said = " ".join(ITEM.sub("", QUOTE.sub("", text)).split())
+    said = NOTE_LINK.sub(lambda at: at[2] or at[1], ANCHOR.sub("", said))
+    return STRONG.sub(r"\2", TAG.sub(lambda at: at[1].replace("/", " "), said))
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Headings (their mark and their text), items, tables, lines of text, and blank lines, in order."""
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if not line.strip():
+            yield "blank", []
+        elif (heading := HEADING.match(line)) is not None:
+            yield "heading", [heading[1], heading[2].rstrip("#").rstrip()]
+        elif ROW.match(line) and at + 1 < len(lines) and RULE.match(lines[at + 1]):
+            end = at + 2
+            while end < len(lines) and ROW.match(lines[end]):
+                end += 1
+            yield "table", lines[at:end]
+            at = end
+            continue
+        else:
+            kind, wrapped = ("item" if ITEM.match(line) else "text"), [line]
+            while at + 1 < len(lines) and _goes_on(wrapped[-1], lines[at + 1]):
+                at += 1
+                wrapped.append(lines[at])
+            yield kind, wrapped
+        at += 1
+
+
+def _goes_on(line: str, after: str) -> bool:
+    """Whether a line was wrapped: long, without an end, and what follows begins as the middle of a sentence."""
+    if len(line) < WRAPPED_CHARS or line.rstrip().endswith((".", "!", "?", ":", "…", "|")) or not after.strip():
+        return False
+    return HEADING.match(after) is None and ITEM.match(after) is None and after.strip()[0].islower()
+
+
+def _is_label(line: str) -> bool:
+    """Whether a line above a list says what is in it, and is no sentence of its own."""
+    said = line.strip()
+    if said.endswith(":"):
+        return len(said) <= LABEL_CHARS
+    return len(said.split()) <= LABEL_WORDS // 2 and not said.endswith((".", "!", "?")) and not any(c.isdigit() for c in said)
+
+
+def _is_same(name: str, title: str) -> bool:
+    return name.strip().lower() == title.strip().lower()

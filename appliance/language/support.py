@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Collection, Sequence
 
 from appliance.language import sentences
-from appliance.language.language_files import alternatives, expression, says
+from appliance.language.languages import alternatives, expression, says
 
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names

@@ -1,23 +1,33 @@
-"""Requests with a typing error: a word that is no known word may stand for one of those with which people ask.
+"""Typing errors in requests and in questions, and compounds taken apart: nothing is looked up in a dictionary.
 
-A word of four letters or more that is in none of the lists of its language, and one letter away from a word of its sentences
-(left out, added, two in each other's place, or in a word of six another; two letters from a word of eight), is put in its
+In a request a word of four letters or more that is in none of the lists of its language, and one letter away from a word of its
+sentences (left out, added, two in each other's place, or in a word of six another; two letters from a word of eight), is put in its
 place. Whether the message then asks for something is for the sentences to say, and its parts stay as they were typed, but for
 words of time. Words that people shorten ("pls", "u") are replaced too. Names are left alone: a word with a capital letter
-inside a sentence is no typing error. Pure.
+inside a sentence is no typing error. In a question a word is known when a note has it, or when it is one of everyday life. Pure but
+for counting in the index how many passages have a word.
 """
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from appliance.language.edit_distance import distance
-from appliance.language.language_files import all_words
-from appliance.language.languages import Language
+from appliance.language.languages import Language, all_words
+from appliance.language.word_forms import (
+    LEAST_COMPOUND,
+    LEAST_PART,
+    WORD,
+    content_words,
+    distance,
+    has_stem,
+    is_name,
+    stem,
+    strip_accents,
+)
 
-WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+TYPED_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 LEAST_LETTERS = 4
 LEAST_EXCHANGED = 6  # letters of the word that is meant, for another letter in place of one
 LONG_LETTERS = 8  # of the word that is meant, for two errors
@@ -51,7 +61,7 @@ def mended(text: str, language: Language, real: frozenset[str] = frozenset()) ->
 
     `real` are words of any language that are no typing errors.
     """
-    words = list(WORD.finditer(text))
+    words = list(TYPED_WORD.finditer(text))
     meant = [[] if one[0].lower() in real else _words_meant(text, one, language) for one in words]
     wrong = [at for at, found in enumerate(meant) if found and words[at][0].lower() not in language.short]
     if len(wrong) > MOST_ERRORS or not any(meant):
@@ -63,7 +73,7 @@ def mended(text: str, language: Language, real: frozenset[str] = frozenset()) ->
 
 def with_times(text: str, language: Language) -> str:
     """A text whose words for days and times have no typing errors."""
-    words = list(WORD.finditer(text))
+    words = list(TYPED_WORD.finditer(text))
     return _put_in(text, words, [_time_meant(text, one, language) for one in words]).text
 
 
@@ -125,3 +135,82 @@ def _is_another_short_word(word: str, other: str) -> bool:
 
 def _without_accents(word: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
+
+
+MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two
+
+
+class QuestionWords:
+    """Reads questions. `count` says how many passages have each of some words, `alike` has the stems of everyday life."""
+
+    def __init__(
+        self, count: Callable[[Sequence[str]], Mapping[str, int]], ignored: Collection[str], alike: Collection[str]
+    ) -> None:
+        self._count = count
+        self._ignored = ignored
+        self._alike = alike
+
+    def without_errors(self, question: str, words: list[str], theirs: Collection[str]) -> tuple[str, list[str]]:
+        """A question and its words with those of the notes found in place of words one letter away that no note has.
+
+        Names stay as they are but for two letters in each other's place: whoever asks for Jonah does not mean Jonas.
+        """
+        counts = self._count(words)
+        theirs = [one for one in theirs if one.isalpha()]
+        meant: dict[str, str] = {}
+        for word in words:
+            if self._is_mistyped_function_word(word, counts):
+                meant[word] = ""
+            if word in meant or len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word):
+                continue
+            if is_name(question, word):
+                swapped = [one for one in theirs if one != word and sorted(one) == sorted(word) and distance(word, one, 1) == 1]
+                meant |= {word: swapped[0]} if swapped else {}
+                continue
+            if stem(word) in self._alike or any(has_stem(stem(word), other) for other in theirs):
+                continue
+            most = 2 if len(word) >= LONG_CHARS else 1
+            near = [one for one in theirs if one[0] == word[0] and len(one) >= MISTYPED_CHARS and distance(word, one, most) <= most]
+            if near:
+                meant[word] = min(near, key=lambda one: distance(word, one, most))
+        if not meant:
+            return question, words
+        words = [word for word in words if meant.get(word) != ""] or words
+        mended = WORD.sub(lambda match: meant.get(strip_accents(match[0].lower()), match[0]), question)
+        return mended, list(dict.fromkeys(meant.get(word, word) for word in words))
+
+    def _is_mistyped_function_word(self, word: str, counts: Mapping[str, int]) -> bool:
+        """Whether a word that no note has is one letter from a word that carries no meaning: "shuold"."""
+        if len(word) < MISTYPED_CHARS or not word.isalpha() or counts.get(word) or stem(word) in self._alike:
+            return False
+        near = (one for one in self._ignored if one[0] == word[0] and len(one) >= MISTYPED_CHARS)
+        return any(distance(word, one, 1) <= 1 for one in near)
+
+    def with_parts(self, question: str) -> str:
+        """A question with the two words of each compound in its place, as in German, where both are known and the whole is not."""
+        words = content_words(question, self._ignored)
+        counts = self._count([*words, *(word[:-1] for word in words)])
+        # "Fritzis number", "des Vereins": the name itself is what a note has.
+        known = {w: w[:-1] for w in words if w.endswith("s") and not counts.get(w) and counts.get(w[:-1]) and w.isalpha()}
+        known |= {
+            w: w.replace("-", " ") for w in words if "-" in w and not counts.get(w) and all(part.isalpha() for part in w.split("-"))
+        }
+        known |= {word: parts for word in words if word not in known and (parts := self._parts_of(word))}
+        return WORD.sub(lambda match: known.get(strip_accents(match[0].lower()), match[0]), question) if known else question
+
+    def _parts_of(self, word: str) -> str:
+        """The two words, of notes or of everyday life, that a compound is made of; "" for a word that is known, or that is none."""
+        count = self._count
+        if len(word) < LEAST_COMPOUND or not word.isalpha() or stem(word) in self._alike or count([word]).get(word):
+            return ""
+        splits = [(word[:at], word[at:]) for at in range(LEAST_PART, len(word) - LEAST_PART + 1)]
+        firsts = {
+            first: (first, *(first[: -len(joint)] for joint in all_words("joints") if first.endswith(joint))) for first, _ in splits
+        }
+        counts = count([*(one for found in firsts.values() for one in found), *(last for _, last in splits)])
+
+        def is_known(one: str) -> bool:
+            return bool(counts.get(one)) or (len(one) > LEAST_PART and stem(one) in self._alike)
+
+        pairs = ((one, last) for first, last in splits for one in firsts[first] if len(one) >= LEAST_PART)
+        return next((f"{one} {last}" for one, last in pairs if is_known(one) and is_known(last)), "")

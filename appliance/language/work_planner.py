@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from appliance.language import extract_summary, reports, router, word_forms, work_request
+from appliance.language import reports, request_texts, router, word_forms
 from appliance.language.languages import Language
 from appliance.language.planning import errands
-from appliance.language.planning.answer_thresholds import LEAST, is_definite
+from appliance.language.planning.answers import LEAST, is_definite
 from appliance.language.planning.plans import (
     SAMPLING,
     SOURCE,
@@ -30,7 +30,7 @@ from appliance.language.planning.plans import (
     tool_call,
 )
 from appliance.language.program_or_model import MessagePlanner
-from appliance.language.quoted_notes import strip_notes
+from appliance.language.request_texts import strip_notes
 from appliance.language.router import EFFECTS, Intent
 from appliance.records import Message, Outcome, ShortForm, Tier
 
@@ -90,12 +90,12 @@ class WorkPlanner(MessagePlanner):
         """What to do about a piece of work that nobody watches; `is_list`: it is the list that is looked after at intervals."""
         if is_list:
             return self._look_after(tier, text)
-        request = work_request.read(text)
+        request = request_texts.read(text)
         return self._plan_one(tier, request) if not request.has_more else self._say_unable(text)
 
     # -- one request ------------------------------------------------------------------------------
 
-    def _plan_one(self, tier: Tier, request: work_request.WorkRequest) -> Plan:
+    def _plan_one(self, tier: Tier, request: request_texts.WorkRequest) -> Plan:
         for wording, texts in request.wordings:
             intent = self._router.cue(wording, ORDER)
             scene = Scene(tier, wording, ())
@@ -132,7 +132,7 @@ class WorkPlanner(MessagePlanner):
         told = [m for m in scene.before if m.role in ("user", "assistant") and m.short_form is None]
         said = [own_words(m) if m.role == "user" else SOURCE.sub("", m.content) for m in told]
         text = "\n\n".join(closed(one.strip()) for one in said if one.strip())
-        return Say(extract_summary.summary(text, self.ignored) or intent.language.say("which_text"))
+        return Say(reports.summary(text, self.ignored) or intent.language.say("which_text"))
 
     # -- skills and reports ------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class WorkPlanner(MessagePlanner):
         return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._say_unable(scene.text)
 
     def _summed_up(self, scene: Scene, text: str, source: str) -> Plan:
-        extract = extract_summary.summary(text, self.ignored)
+        extract = reports.summary(text, self.ignored)
         if not extract:
             return self._say_unable(scene.text)
         if scene.tier == "tiny":
@@ -253,10 +253,10 @@ class WorkPlanner(MessagePlanner):
 
     def _look_after(self, tier: Tier, text: str) -> Plan:
         """A section is one request; of a list each line that only reads is looked at, and what it finds is told."""
-        lines = work_request.listed(text)
+        lines = request_texts.listed(text)
         if not lines:
             request = text.rpartition("\n\n")[0] or text
-            return self._plan_one(tier, work_request.WorkRequest(request.strip()))
+            return self._plan_one(tier, request_texts.WorkRequest(request.strip()))
         plans: list[Plan] = []
         for line in lines:
             intent = self._router.cue(line, ("tasks", "reminders", "search", "about", "collect"))

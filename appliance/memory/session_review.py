@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from appliance.knowledge.change_log import By
-from appliance.language.language_files import expression
+from appliance.language.languages import expression
 from appliance.memory.memories import SAID_BY, Memories
 from appliance.memory.memory_record import Kind, topic_folder
 from appliance.policy.taint_marks import CARRIED, read_marks

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.search import Hit, Looks, Search, words_of
 from appliance.language import support
-from appliance.language.language_files import all_words, is_greeting
-from appliance.language.quoted_notes import NOTE, NOTES, QUESTION, strip_notes
+from appliance.language.languages import all_words, is_greeting
+from appliance.language.request_texts import NOTE, NOTES, QUESTION, strip_notes
 from appliance.language.times.timezones import LOCAL
 from appliance.prompt import message_context, pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen

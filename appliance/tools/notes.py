@@ -4,7 +4,7 @@ from typing import Annotated
 
 from appliance.agent.toolbox import Caller, tool
 from appliance.ingest.own_documents import NOTES, Documents
-from appliance.language.planning import list_ends
+from appliance.language import items
 from appliance.runtime.signatures import Range
 
 TITLE_WORDS = 6
@@ -31,7 +31,7 @@ def write_note(
 def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
     """Add lines to the end of a note, in the form it has: a list gets items."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: list_ends.added(body, lines), caller.run)
+    path = documents.change_note(name, lambda body: items.added(body, lines), caller.run)
     return f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
 
 
@@ -39,7 +39,7 @@ def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller
 def shorten_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
     """Take lines off the end of a note again; refused where it does not end in them."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    path = documents.change_note(name, lambda body: list_ends.taken_off(body, lines), caller.run)
+    path = documents.change_note(name, lambda body: items.taken_off(body, lines), caller.run)
     return f"Took off the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
 
 

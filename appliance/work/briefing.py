@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from appliance.errors import OwlError
 from appliance.knowledge.entries import Entries
-from appliance.language.work_request import EARLIER, PREDECESSORS, TASK, TEXTS
+from appliance.language.request_texts import EARLIER, PREDECESSORS, TASK, TEXTS
 from appliance.records import Event
 from appliance.sessions.runs import Runs
 from appliance.work.tasks import Claim, Tasks

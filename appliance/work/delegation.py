@@ -22,7 +22,7 @@ from appliance.agent.loop_events import LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id
 from appliance.errors import NotFound, OwlError
-from appliance.language.work_request import FORM
+from appliance.language.request_texts import FORM
 from appliance.policy.taint_marks import CARRIED
 from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from appliance.agent.loop_events import LoopStored
 from appliance.errors import NotFound
-from appliance.language.work_request import FOR_PERSON
+from appliance.language.request_texts import FOR_PERSON
 from appliance.runtime.events import Events
 from appliance.runtime.settings import System
 from appliance.runtime.users import user_name

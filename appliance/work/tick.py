@@ -19,7 +19,7 @@ from appliance.agent.loop_events import LoopPaused, LoopStored
 from appliance.agent.stop_conditions import OFFLINE
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms
 from appliance.errors import Conflict, NotFound, OwlError, StoreError, Unavailable
-from appliance.language.work_request import NEEDS_MODEL
+from appliance.language.request_texts import NEEDS_MODEL
 from appliance.models.tiers import Tiers
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import WORKER, Role, Roles

@@ -2,7 +2,7 @@
 
     python tests/bench/train_language.py [--only requests|evidence] [--show]
 
-`requests.json`: the classifier that says whether a message that fits no sentence is likely a request (`request_classifier`). It
+`requests.json`: the classifier that says whether a message that fits no sentence is likely a request (`router.likely_request`). It
 learns from sentences made of the templates of the language files, `requests/colloquial.toml`, `requests/asking.jsonl`, every second
 line of `requests/not_asking.txt` and the questions of the households; the other lines say how often it asks back needlessly. The
 same data give the same file.
@@ -27,8 +27,7 @@ import numpy as np
 from bench_answerable import BY_HAND, FITTED, Candidates, area, embedder, household
 
 from appliance.language.languages import Language, Languages
-from appliance.language.request_classifier import ASKED, KINDS, RequestWeights, ngrams, probabilities
-from appliance.language.router import EFFECTS, REMINDING
+from appliance.language.router import ASKED, EFFECTS, KINDS, REMINDING, RequestWeights, ngrams, probabilities
 from appliance.language.sentence_templates import TOKEN
 
 HERE = Path(__file__).parent

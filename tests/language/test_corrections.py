@@ -7,7 +7,7 @@ import pytest
 from test_program_or_model import ask, text_of  # noqa: F401
 
 from appliance.language.languages import Languages
-from appliance.language.planning.corrections import corrected
+from appliance.language.planning.conversation import corrected
 from appliance.language.planning.effect_references import References, last_effect
 from appliance.language.planning.plans import Do, Scene
 from appliance.language.router import Router

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from appliance.language import arithmetic, units
+from appliance.language import arithmetic
 from appliance.language.languages import Languages
 from appliance.language.planning import computed
 from appliance.language.router import Router
@@ -82,7 +82,7 @@ def test_what_names_no_day_is_none(text: str) -> None:
 )
 def test_questions_about_the_calendar_sums_and_units_are_computed(question: str, answer: str) -> None:
     intent = ROUTER.cue(question)
-    said = computed.answer(intent, NOW, ENGLISH) if intent is not None else None
+    said = computed.answer(intent, NOW) if intent is not None else None
     assert said is not None and getattr(said, "text", "") == answer
 
 
@@ -92,7 +92,7 @@ def test_questions_about_the_calendar_sums_and_units_are_computed(question: str,
 )
 def test_what_is_no_matter_of_the_calendar_is_left_to_the_notes(question: str) -> None:
     intent = ROUTER.cue(question)
-    assert intent is None or computed.answer(intent, NOW, ENGLISH) is None
+    assert intent is None or computed.answer(intent, NOW) is None
 
 
 def test_a_separator_between_thousands_is_none_between_other_digits() -> None:
@@ -100,4 +100,7 @@ def test_a_separator_between_thousands_is_none_between_other_digits() -> None:
 
 
 def test_units_of_two_kinds_are_not_put_into_each_other() -> None:
-    assert units.converted("3 kg in metres", ENGLISH) == ("", "") and units.converted("3 pounds in kg", ENGLISH)[1] == "1.361 kg"
+    assert (
+        arithmetic.converted("3 kg in metres", ENGLISH) == ("", "")
+        and arithmetic.converted("3 pounds in kg", ENGLISH)[1] == "1.361 kg"
+    )

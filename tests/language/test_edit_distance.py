@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from appliance.language.edit_distance import distance
+from appliance.language.word_forms import distance
 
 
 @pytest.mark.parametrize(

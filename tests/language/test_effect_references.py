@@ -14,12 +14,11 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
-from appliance.language.planning.claim_guard import ClaimGuard
 from appliance.language.planning.effect_references import last_effect
 from appliance.language.planning.plans import Chat, Do, Plan, Say, ask_back
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import Router
-from appliance.language.sentence_stream import SentenceStream
+from appliance.language.sentence_stream import ClaimGuard, SentenceStream
 from appliance.records import Asked, Event, Message, Outcome, ToolCall
 from appliance.sessions.events import as_messages
 

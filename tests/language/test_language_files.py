@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.language import language_files
+from appliance.language import languages
 from appliance.language.languages import TABLES, Languages
 from appliance.language.times.lexicon import KINDS
 
@@ -46,7 +46,7 @@ EXCEPTIONS = {  # modules whose expressions read what a program wrote, with word
 
 
 def words_of_languages() -> frozenset[str]:
-    return frozenset().union(*(language_files.all_words(name) for name in LISTS))
+    return frozenset().union(*(languages.all_words(name) for name in LISTS))
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -74,7 +74,7 @@ def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def found_in(module: str, source: str) -> list[str]:
     """The words of people in what a module matches texts against."""
     known = words_of_languages()
-    english = language_files.read_shipped("en")["words"]
+    english = languages.read_shipped("en")["words"]
     ours = {word for name in LISTS for word in str(english.get(name, "")).lower().split()}
     foreign = {word for word in known - ours if len(word) > 3}
     wanted = known if module.split(".")[0] in READING else foreign | SPEAKING
@@ -116,7 +116,7 @@ def test_a_word_of_a_language_is_noticed(line: str) -> None:
 
 def test_only_english_is_named_outside_the_files() -> None:
     """No code does one thing for German and another for French; English stands for what has no language."""
-    names = set(language_files.shipped_names()) - {language_files.FIRST}
+    names = set(languages.shipped_names()) - {languages.FIRST}
     found = []
     for module, path in modules():
         if module.split(".")[0] in ("language", "agent"):
@@ -127,14 +127,12 @@ def test_only_english_is_named_outside_the_files() -> None:
 
 def test_every_table_and_expression_of_a_file_is_one_that_is_read() -> None:
     source = "\n".join(path.read_text("utf-8") for _, path in modules())
-    for name in language_files.shipped_names():
-        given = language_files.read_shipped(name)
+    for name in languages.shipped_names():
+        given = languages.read_shipped(name)
         assert set(given) <= set(TABLES)
         names = {one for one in given.get("expressions", {}) if not one.startswith("says_")}
         inner = "\n".join(
-            str(language_files.read_shipped(one).get(table))
-            for one in language_files.shipped_names()
-            for table in ("expressions", "kinds")
+            str(languages.read_shipped(one).get(table)) for one in languages.shipped_names() for table in ("expressions", "kinds")
         )
         unread = [one for one in names if f'"{one}"' not in source and f"'{one}'" not in source and f"<{one}>" not in inner]
         assert unread == [], name

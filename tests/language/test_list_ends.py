@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.errors import Conflict
-from appliance.language.planning.list_ends import added, is_list, taken_off
+from appliance.language.items import added, is_list, taken_off
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from appliance.channels import preferred_channel
 from appliance.channels.connectors.slack import plain_text
 from appliance.errors import BadInput
-from appliance.knowledge import indexer, note_lines
+from appliance.knowledge import indexer
 from appliance.language import sentences, support
 from appliance.language.languages import Languages
 from appliance.language.times import time_expression
@@ -22,7 +22,7 @@ LANGUAGES = Languages()
 GAP = " " * N
 URGENCY = LANGUAGES.english.expression("urgency")
 TEXTS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "a heading of a note": (note_lines.read, f"# a{GAP}b #"),
+    "a heading of a note": (sentences.read, f"# a{GAP}b #"),
     "a heading of a document": (markdown.title, f"# a{GAP}b"),
     "a heading of a memory": (lambda text: list(memory_document.read_items(text)), f"# a{GAP}b\n- a{GAP}b"),
     "an urgency": (URGENCY.search, f",{GAP}x"),

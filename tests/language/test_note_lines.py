@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.language.note_lines import read
+from appliance.language.sentences import read
 
 NOTE = """# Heating
 

@@ -13,8 +13,8 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
-from appliance.language.planning import questions_back
-from appliance.language.planning.named_notes import NamedNotes
+from appliance.language.named_notes import NamedNotes
+from appliance.language.planning import errands
 from appliance.language.planning.note_plans import MOST_LISTED, SHOWN_CHARS, NotePlans
 from appliance.language.planning.plans import Do, Say, Scene
 from appliance.language.router import Router
@@ -56,7 +56,7 @@ def plans_of(entries: Entries) -> NotePlans:
 
 def sent(entries: Entries, text: str, *before: Message) -> str:
     """The file that a message has sent, or the question back; "" for a message that has none sent."""
-    intent = questions_back.answered(Scene("tiny", text, before), ROUTER) or ROUTER.cue(text)
+    intent = errands.answered(Scene("tiny", text, before), ROUTER) or ROUTER.cue(text)
     plan = plans_of(entries).send_file(intent) if intent is not None and intent.name == "send_file" else None
     if isinstance(plan, Do):
         assert plan.call.name == "message" and list(plan.call.arguments) == ["file"]
@@ -67,7 +67,7 @@ def sent(entries: Entries, text: str, *before: Message) -> str:
 def said(entries: Entries, text: str, *before: Message) -> str | None:
     """What is answered to a message that asks for notes as wholes; None when it does not, or names none."""
     scene = Scene("tiny", text, before)
-    intent = questions_back.answered(scene, ROUTER) or ROUTER.cue(text)
+    intent = errands.answered(scene, ROUTER) or ROUTER.cue(text)
     plans = plans_of(entries)
     made = {"all_notes": plans.list_notes, "read_note": plans.read_note}.get(intent.name if intent is not None else "")
     if made is None or intent is None or (plan := made(scene, intent)) is None:

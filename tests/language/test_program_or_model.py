@@ -19,7 +19,7 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
-from appliance.language.planning import questions_back
+from appliance.language.planning import errands
 from appliance.language.planning.effect_references import References, last_effect
 from appliance.language.planning.plans import Do, Say, Scene
 from appliance.language.program_or_model import MessagePlanner
@@ -442,7 +442,7 @@ def test_what_a_mail_repeats_is_not_what_its_sender_said() -> None:
 def test_a_question_is_no_yes() -> None:
     router, asked = Router(Languages(), lambda texts: ()), 'Shall I mark the task "water the roses" as done? Say yes.'
     before = with_questions((Message("user", "watered the roses"), Message("assistant", asked)), router)
-    found = [questions_back.answered(Scene("tiny", said, before), router) for said in ("Sure.", "Sure?")]
+    found = [errands.answered(Scene("tiny", said, before), router) for said in ("Sure.", "Sure?")]
     assert found[0] is not None and (found[0].name, found[1]) == ("done", None)
 
 

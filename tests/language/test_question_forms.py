@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.language.evidence import Evidence, Sentence
-from appliance.language.planning.question_forms import without_equal_numbers
+from appliance.language.planning.answers import without_equal_numbers
 
 DOSE = Sentence("dose: 5 mg", "box://notes/medicine.md", "Medicine", 0.7, missing=("rang",))
 CALL = Sentence("Ada rang at 5.", "box://notes/log.md", "Log", 0.6)

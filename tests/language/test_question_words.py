@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from appliance.language.question_words import QuestionWords
+from appliance.language.typing_errors import QuestionWords
 from appliance.language.word_forms import content_words
 
 NOTES = {"fritzi": 2, "garage": 1, "code": 3, "spare": 1, "torvald": 1, "camper": 1, "wohnung": 1}

@@ -12,11 +12,11 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
+from appliance.language.items import find_todos
 from appliance.language.languages import Languages
 from appliance.language.program_or_model import Chat, Do, Plan, Say
 from appliance.language.reports import write_standup, write_todos
 from appliance.language.router import Router
-from appliance.language.todo_lines import find_todos
 from appliance.language.work_planner import WorkPlanner
 from appliance.records import Message
 from appliance.skills.arguments import render, short_form

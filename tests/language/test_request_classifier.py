@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.language.request_classifier import likely_request
+from appliance.language.router import likely_request
 
 NOT_ASKING = Path(__file__).parent / "requests" / "not_asking.txt"
 MOST_NEEDLESS = 10  # of 500 that the weights were not fitted on

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from appliance.language import typing_errors
-from appliance.language.edit_distance import distance
 from appliance.language.languages import Languages
 from appliance.language.router import COURTESIES, EFFECTS, LAST, ORDER, POINTING, REMINDING, Router
+from appliance.language.word_forms import distance
 
 FOLDER = Path(__file__).parent / "requests"
 LANGUAGES = Languages()

@@ -8,7 +8,7 @@ import pytest
 from appliance.errors import BadInput
 from appliance.language import arithmetic
 from appliance.language.languages import Languages
-from appliance.language.planning.task_arguments import task_arguments
+from appliance.language.planning.errands import task_arguments
 from appliance.language.router import COURTESIES, EFFECTS, LAST, ORDER, Router
 from appliance.language.sentence_templates import compiled, whole_expression
 

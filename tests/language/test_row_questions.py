@@ -5,9 +5,9 @@ from datetime import date
 import pytest
 
 from appliance.language.languages import Languages
-from appliance.language.rows import row_questions
-from appliance.language.rows.row_questions import RowAnswer, read_request
-from appliance.language.rows.tables import RowTable, read_tables
+from appliance.language.planning import row_plans
+from appliance.language.planning.row_plans import RowAnswer, read_request
+from appliance.language.tables import RowTable, read_tables
 
 TODAY = date(2026, 11, 28)
 MONTHS = {"january": 1, "february": 2, "march": 3, "june": 6, "september": 9, "october": 10, "oktober": 10, "november": 11}
@@ -57,7 +57,7 @@ def ask(question: str) -> RowAnswer | None:
     for language in ALL.detect(question):
         request = read_request(question, language, IGNORED, month_of)
         if request is not None:
-            return row_questions.answer(
+            return row_plans.answer(
                 request, TABLES, TODAY, month_of, lambda noun, kind: KINDS.get((f"{noun.rstrip('s')}s", kind), 0.0)
             )
     return None
@@ -127,4 +127,4 @@ def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
     twice = [*TABLES, *read_tables("box://notes/orders-2.md", "Orders", "| item | price |\n|--|--|\n| a | 1 € |\n| b | 2 € |")]
     request = read_request("How many orders do we have?", ALL.english, IGNORED, month_of)
     assert request is not None
-    assert row_questions.answer(request, twice, TODAY, month_of, lambda a, b: 0.0) is None
+    assert row_plans.answer(request, twice, TODAY, month_of, lambda a, b: 0.0) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.language.languages import Language, Languages
-from appliance.language.planning.spelling import mended
+from appliance.language.planning.rewriting import mended
 
 DAYS = ("Monday", "Wednesday")
 

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from appliance.language.rows.tables import Day, TableRow, day_of, number_of, parse_number, read_tables
+from appliance.language.tables import Day, TableRow, day_of, number_of, parse_number, read_tables
 
 MONTHS = {"march": 3, "mar": 3, "märz": 3, "february": 2}
 

@@ -17,9 +17,9 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
+from appliance.language.request_texts import FOR_PERSON, NEEDS_MODEL
 from appliance.language.router import CAREFUL, EFFECTS, Router
 from appliance.language.work_planner import OF_SKILLS, QUIET, WorkPlanner
-from appliance.language.work_request import FOR_PERSON, NEEDS_MODEL
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import Role
 from appliance.records import LoopEnded, Message, Outcome, Tier, ToolCall

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from appliance.language.languages import Languages
-from appliance.language.planning import clock_plans
+from appliance.language.planning import computed
 from appliance.language.router import Router
-from appliance.language.times import world_clock
+from appliance.language.times import timezones
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())
@@ -17,7 +17,7 @@ NOON = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 def answer(text: str) -> str:
     intent = ROUTER.cue(text)
     assert intent is not None and intent.name == "time_in", intent
-    plan = clock_plans.MAKERS[intent.name](intent, NOON, LANGUAGES.english)
+    plan = computed.answer(intent, NOON)
     return plan.text  # type: ignore[union-attr]
 
 
@@ -45,7 +45,7 @@ def test_the_time_elsewhere(text: str, said: str) -> None:
 
 def test_a_country_with_several_zones_has_several_times() -> None:
     lines = answer("What time is it in the United States?").split("\n")
-    assert lines[0] == "It is 07:00 in New York, Friday." and len(lines) == world_clock.MOST_SHOWN
+    assert lines[0] == "It is 07:00 in New York, Friday." and len(lines) == timezones.MOST_SHOWN
     assert len({line.split()[2] for line in lines}) == len(lines)
 
 
@@ -54,16 +54,14 @@ def test_a_city_is_written_as_it_is() -> None:
 
 
 def test_a_day_may_have_changed_there() -> None:
-    assert world_clock.times("Auckland", NOON, {})[0][1].date() > NOON.date()
+    assert timezones.times("Auckland", NOON, {})[0][1].date() > NOON.date()
 
 
 @pytest.mark.parametrize("name", ["uk", "usa", "tokio", "londres", "parís", "schweiz", "munich"])
 def test_every_name_of_a_place_leads_to_a_zone(name: str) -> None:
     names = {place: zone for language in LANGUAGES.all for place, zone in language.places.items()}
-    assert world_clock.times(name, NOON, names)
-    assert all(world_clock.times(place, NOON, names) for place in names), [
-        p for p in names if not world_clock.times(p, NOON, names)
-    ]
+    assert timezones.times(name, NOON, names)
+    assert all(timezones.times(place, NOON, names) for place in names), [p for p in names if not timezones.times(p, NOON, names)]
 
 
 @pytest.mark.parametrize("text", ["What time is it?", "what time is it now", "Wie spät ist es?"])

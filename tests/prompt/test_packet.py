@@ -19,7 +19,7 @@ from appliance.ingest import prompt_documents
 from appliance.ingest.prompt_documents import ShownDocuments
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
-from appliance.language.quoted_notes import strip_notes
+from appliance.language.request_texts import strip_notes
 from appliance.prompt.packet import INSTRUCTIONS, SEPARATOR, STYLE, More, Packets, cut, tool_line
 from appliance.prompt.packet_types import Scene
 from appliance.prompt.roles import Role, Roles

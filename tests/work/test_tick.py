@@ -21,7 +21,7 @@ from appliance.clock import Alarms, now_ms, this_process
 from appliance.errors import BadInput, Lost, ProviderError, Unavailable
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
-from appliance.language.work_request import EARLIER, NEEDS_MODEL, PREDECESSORS
+from appliance.language.request_texts import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.policy import policy_file
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Event, Finish, LoopEnded, Measure, Piece, Route, ToolCall

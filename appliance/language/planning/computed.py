@@ -1,23 +1,48 @@
-"""Answers that the program computes, because a small model makes them up: the calendar, sums, units."""
+"""Answers that the program computes, because a small model makes them up: the time, the calendar, sums, units."""
 
 from collections.abc import Callable
 from datetime import datetime
 
-from appliance.language import arithmetic, units
-from appliance.language.languages import Language, words_in
-from appliance.language.planning import clock_plans, spelling
+from appliance.language import arithmetic
+from appliance.language.languages import FIRST, read_shipped, words_in
+from appliance.language.planning import rewriting
 from appliance.language.planning.plans import Plan, Say
 from appliance.language.router import Intent
-from appliance.language.times import dates
-from appliance.language.times.moments import Moment
+from appliance.language.times import dates, timezones
+from appliance.language.times.dates import Moment
+
+
+def _say_time(intent: Intent, now: datetime) -> Plan:
+    return Say(intent.language.say("time", time=now.strftime("%H:%M")))
+
+
+def _say_date(intent: Intent, now: datetime) -> Plan:
+    language = intent.language
+    weekday, month = language.phrase("weekdays").split()[now.weekday()], language.phrase("months").split()[now.month - 1]
+    return Say(intent.language.say("date", weekday=weekday, day=str(now.day), month=month, year=str(now.year)))
+
+
+def _say_time_in(intent: Intent, now: datetime) -> Plan:
+    """The time in a place; that of several zones in a country that has them, one on each line."""
+    language, place = intent.language, intent.parts["place"].strip(" .!?")
+    found = timezones.times(place, now, {**read_shipped(FIRST)["places"], **language.places})
+    if not found:
+        return Say(language.say("no_place", text=place))
+    days = language.phrase("weekdays").split()
+    is_city = len(found) > 1 or found[0][0].lower() == place.lower()
+    names = [zone for zone, _ in found] if is_city else [f"{place[:1].upper()}{place[1:]}"]
+    lines = [
+        language.say("time_in", time=there.strftime("%H:%M"), place=name, weekday=days[there.weekday()])
+        for name, (_, there) in zip(names, found)
+    ]
+    return Say("\n".join(lines))
+
 
 Maker = Callable[[Intent, datetime], Plan | None]
 
 
-def answer(intent: Intent, now: datetime, english: Language) -> Plan | None:
+def answer(intent: Intent, now: datetime) -> Plan | None:
     """What is computed for an intent; None for one that nothing is computed for."""
-    if (clock := clock_plans.MAKERS.get(intent.name)) is not None:
-        return clock(intent, now, english)
     make = MAKERS.get(intent.name)
     return None if make is None else make(intent, now)
 
@@ -29,12 +54,12 @@ def _say_sum(intent: Intent, now: datetime) -> Plan:
 
 def _say_spelling(intent: Intent, now: datetime) -> Plan | None:
     """How a word is written, letter by letter; a typing error in it is mended first."""
-    word = spelling.mended(intent.parts["word"].strip(" \"'“”„«».?!"), intent.language)
+    word = rewriting.mended(intent.parts["word"].strip(" \"'“”„«».?!"), intent.language)
     return Say(intent.language.say("spelled", text=word, letters="-".join(word))) if word.isalpha() else None
 
 
 def _say_units(intent: Intent, now: datetime) -> Plan:
-    said, result = units.converted(intent.parts["units"], intent.language)
+    said, result = arithmetic.converted(intent.parts["units"], intent.language)
     return Say(intent.language.say("sum", sum=said, result=result))
 
 
@@ -84,6 +109,9 @@ def _say_between(intent: Intent, now: datetime) -> Plan | None:
 
 
 MAKERS: dict[str, Maker] = {
+    "time": _say_time,
+    "time_in": _say_time_in,
+    "date": _say_date,
     "spell": _say_spelling,
     "sum": _say_sum,
     "units": _say_units,

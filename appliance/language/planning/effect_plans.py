@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from appliance.clock import new_id
 from appliance.errors import BadInput
 from appliance.language import items, word_forms
-from appliance.language.language_files import alternatives
-from appliance.language.languages import words_in
-from appliance.language.planning import errands, said_facts
-from appliance.language.planning.named_notes import NamedNotes
-from appliance.language.planning.note_additions import Additions
+from appliance.language.languages import alternatives, words_in
+from appliance.language.named_notes import NamedNotes
+from appliance.language.planning import conversation, errands
+from appliance.language.planning.errands import task_arguments
+from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
 from appliance.language.planning.reminder_plans import Reminders, meant_text, read_time
-from appliance.language.planning.task_arguments import task_arguments
 from appliance.language.ports import Notes
 from appliance.language.router import REMINDING, Intent, Router
 from appliance.language.times import recurrence
@@ -251,7 +250,7 @@ class Effects:
         what = intent.parts["what"]
         found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
         if not found:
-            said = said_facts.meant(what, said_facts.told(scene, partial(said_facts.cue, self._router)), self._ignored)
+            said = conversation.meant(what, conversation.told(scene, partial(conversation.cue, self._router)), self._ignored)
             return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent)
         if len(found) > 1:
             return ask_which(intent, [f"- {text} [{display(ref)}]" for ref, text in found[:8]])

@@ -17,12 +17,12 @@ from appliance.errors import BadInput
 from appliance.language import items, word_forms
 from appliance.language.languages import words_in
 from appliance.language.planning import errands
-from appliance.language.planning.note_additions import Additions
+from appliance.language.planning.errands import task_arguments
+from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
 from appliance.language.planning.reminder_plans import Reminders, refused
-from appliance.language.planning.task_arguments import task_arguments
 from appliance.language.router import LAST, Intent
-from appliance.language.times import changes, recurrence
+from appliance.language.times import recurrence, time_expression
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
 from appliance.language.times.timezones import LOCAL
@@ -166,7 +166,7 @@ class References:
     def _changed(self, one: Mapping[str, Any], change: str, intent: Intent) -> Rule:
         """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
         now_ms = int(self._now().timestamp() * 1000)
-        return changes.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
+        return time_expression.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
 
     def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Another of the same kind: the same thing at another time, or another thing."""

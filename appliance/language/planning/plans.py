@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from appliance.clock import new_id
 from appliance.language import support
 from appliance.language.languages import Language
-from appliance.language.quoted_notes import strip_notes
+from appliance.language.request_texts import strip_notes
 from appliance.language.router import Intent
 from appliance.records import Asked, Message, Outcome, Tier, ToolCall, to_plain
 from appliance.text.references import display

@@ -15,7 +15,7 @@ from appliance.language import typing_errors
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, tool_call
 from appliance.language.router import Intent, Router
-from appliance.language.times import changes, recurrence, time_expression, timezones
+from appliance.language.times import recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
 from appliance.records import Outcome
@@ -79,7 +79,7 @@ class Reminders:
             return self._call(found.text, found.when, found.rule, intent)
         assert known.rule is not None
         try:
-            rule = changes.changed(said, intent.language.lexicon, known.rule, next_ms, self._now_ms())
+            rule = time_expression.changed(said, intent.language.lexicon, known.rule, next_ms, self._now_ms())
         except BadInput as error:
             return refused(error, intent)
         return self._call(known.text, "", rule, intent)
@@ -127,7 +127,7 @@ class Reminders:
             return found.rule, ""
         for text in (intent.context, scene.last_answer, scene.last_question):
             for language in self._router.languages.detect(text) if text else ():
-                if (rule := changes.beside(found, text, language.lexicon, self._now(), self._zone())) is not None:
+                if (rule := time_expression.beside(found, text, language.lexicon, self._now(), self._zone())) is not None:
                     return rule, text
         return None, ""
 

@@ -1,14 +1,264 @@
-"""Answers that are worked out from rows of notes: counted, added up, compared, next in time, ticked or not."""
+"""Answers that are worked out from rows of notes: how many, how much in all, the most, the next one, whether a box is ticked.
 
-from collections.abc import Callable
-from datetime import datetime
+A question is read into an operation and words; a table answers it only when its rows are what the question's noun names, every
+other word stands in its title, its columns or its cells, and the column that is asked for can be told. In doubt there is no
+answer, and the question is answered from sentences. What is said comes from the rows, which are shown with it. Words that ask
+for an operation stand in the table `rows` of each language file. How near two texts are in meaning is a port.
+"""
 
+import re
+from collections.abc import Callable, Collection, Sequence
+from datetime import date, datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from appliance.language import word_forms
 from appliance.language.evidence import Finder
-from appliance.language.languages import Language
+from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Say, Scene, shown_source
-from appliance.language.rows import row_questions
-from appliance.language.rows.row_questions import RowAnswer, RowOperation
-from appliance.language.rows.tables import read_tables
+from appliance.language.tables import Day, MonthOf, RowTable, TableRow, day_of, number_of, read_tables
+
+Nearness = Callable[[str, str], float]
+
+KIND_NEAR = 0.3  # cosine of a noun and a table's title and columns: books and "Name, Author, Rating" .38, tasks .19 (MiniLM)
+MOST_SHOWN = 12
+YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+COST = "cost"
+
+
+class RowOperation(StrEnum):
+    """What is done with the rows."""
+
+    COUNT = "count"
+    SUM = "sum"
+    AVERAGE = "average"
+    MOST = "most"
+    LEAST = "least"
+    LAST = "last"
+    FIRST = "first"
+    NEXT = "next"
+    WHICH = "which"
+    WHETHER = "whether"
+
+
+OPERATIONS = frozenset(one.value for one in RowOperation)
+ADDED = (RowOperation.SUM, RowOperation.AVERAGE)
+IN_TIME = (RowOperation.LAST, RowOperation.FIRST, RowOperation.NEXT)
+
+
+class RowRequest(Struct, frozen=True):
+    """A question as an operation and the words that say on what; `column` names the kind of column that is compared."""
+
+    operation: RowOperation
+    words: tuple[str, ...]  # the noun first
+    column: str = ""
+    month: int = 0
+    year: int = 0
+    is_yearly: bool = False  # of days that come again each year, such as birthdays
+
+
+class RowAnswer(Struct, frozen=True):
+    """What the rows of a table say: a number in words ("" where the rows are all of it), and the rows it comes from."""
+
+    operation: RowOperation
+    ref: str
+    rows: tuple[TableRow, ...]
+    value: str = ""
+    is_ticked: bool = False
+    day: date | None = None  # where days are compared
+
+    @property
+    def lines(self) -> list[str]:
+        """The rows as they are shown."""
+        shown = [row.line for row in self.rows[:MOST_SHOWN]]
+        return [*shown, "…"] if len(self.rows) > MOST_SHOWN else shown
+
+
+def read_request(question: str, language: Language, ignored: Collection[str], month_of: MonthOf) -> RowRequest | None:
+    """What a question asks of rows; None for one that asks nothing of the kind."""
+    said = " ".join(words_in(question))
+    found = _find_operation(said, language)
+    if found is None:
+        return None
+    operation, column, rest = found
+    named = [word for word in words_in(rest) if month_of(word)]
+    years = YEAR.findall(question)
+    ours = {*ignored, *named, *years} | language.words["own"] | frozenset(language.rows.get("beside", ()))
+    words = tuple(word for word in word_forms.content_words(rest, ours))
+    if not words or len(named) > 1 or len(years) > 1:
+        return None
+    is_yearly = not set(words).isdisjoint(language.rows.get("yearly", ()))
+    return RowRequest(operation, words, column, month_of(named[0]) if named else 0, int(years[0]) if years else 0, is_yearly)
+
+
+def _find_operation(said: str, language: Language) -> tuple[RowOperation, str, str] | None:
+    """The operation that a question names, the kind of column, and the other words: the longest phrase counts."""
+    first = said.split(" ", 1)[0]
+    best: tuple[int, RowOperation, str, str] | None = None
+    for key, phrases in language.rows.items():
+        name, _, column = key.partition(" ")
+        if name not in OPERATIONS:
+            continue
+        operation = RowOperation(name)
+        for phrase in phrases:
+            if operation in (RowOperation.WHICH, RowOperation.WHETHER):
+                place, length = (0, 0) if first == phrase else (-1, 0)  # weaker than any other
+            else:
+                place, length = _find_phrase(said, phrase), len(phrase)
+            if place >= 0 and (best is None or length > best[0]):
+                best = (length, operation, column, f"{said[:place]} {said[place + len(phrase) :]}")
+    if best is None:
+        return None
+    _, operation, column, rest = best
+    for key, phrases in language.rows.items():  # "how much did we spend on groceries in total" says twice that it adds up
+        for phrase in phrases if key.partition(" ")[0] == operation else ():
+            rest = " ".join(rest.split())
+            place = _find_phrase(rest, phrase)
+            rest = rest if place < 0 else f"{rest[:place]} {rest[place + len(phrase) :]}"
+    return operation, column, rest
+
+
+def _find_phrase(said: str, phrase: str) -> int:
+    return f" {said} ".find(f" {phrase} ")
+
+
+def answer(request: RowRequest, tables: Sequence[RowTable], today: date, month_of: MonthOf, near: Nearness) -> RowAnswer | None:
+    """What the one table says that the question can mean; None when none does, or two do.
+
+    What is next or last is so in all of them.
+    """
+    found = [one for table in tables if (one := _answer_from(request, table, today, month_of, near)) is not None]
+    if request.operation in (RowOperation.NEXT, RowOperation.LAST):
+        found.sort(key=lambda one: one.day or today, reverse=request.operation is RowOperation.LAST)
+        found = found[:1]
+    return found[0] if len(found) == 1 else None
+
+
+def _answer_from(request: RowRequest, table: RowTable, today: date, month_of: MonthOf, near: Nearness) -> RowAnswer | None:
+    if request.operation is RowOperation.WHETHER:
+        return _tell_ticked(request, table)
+    rows = _matching(request, table, near)
+    rows = _within(rows, request, table, month_of, today)
+    if not rows:
+        return None
+    if request.operation in (RowOperation.COUNT, RowOperation.WHICH):
+        value = str(len(rows)) if request.operation is RowOperation.COUNT else ""
+        return RowAnswer(request.operation, table.ref, tuple(rows), value)
+    if request.operation in IN_TIME:
+        return _compare_days(request, rows, table, today, month_of)
+    place = _column_of(request, table)
+    numbers = [(number, row) for row in rows if place >= 0 and (number := number_of(_cell(row, place))) is not None]
+    if not numbers:
+        return None
+    if request.operation in ADDED:
+        total = sum(number for number, _ in numbers)
+        total = total / len(numbers) if request.operation is RowOperation.AVERAGE else total
+        shown = tuple(row for _, row in numbers)
+        return RowAnswer(request.operation, table.ref, shown, _written(total, table.columns[place], numbers[0][1], place))
+    best = (max if request.operation is RowOperation.MOST else min)(number for number, _ in numbers)
+    return RowAnswer(request.operation, table.ref, tuple(row for number, row in numbers if number == best))
+
+
+# -- which rows ------------------------------------------------------------------------------------------
+
+
+def _matching(request: RowRequest, table: RowTable, near: Nearness) -> list[TableRow]:
+    """The rows of a table that are what the question names; none when its rows are something else."""
+    noun, *others = request.words
+    kind = f"{table.title} {' '.join(table.columns)}"
+    filters = [word for word in others if not _is_in(word, kind)]
+    if _is_in(noun, kind):
+        is_kind = True
+    elif request.operation in ADDED and any(_is_in(noun, row.text) for row in table.rows):
+        filters, is_kind = [noun, *filters], True
+    else:
+        is_kind = bool(others) and any(table.columns) and near(noun, f"{table.title}: {', '.join(table.columns)}") >= KIND_NEAR
+    if not is_kind or (request.operation is RowOperation.WHICH and not filters):
+        return []
+    return [row for row in table.rows if all(_is_in(word, row.text) for word in filters)]
+
+
+def _within(rows: Sequence[TableRow], request: RowRequest, table: RowTable, month_of: MonthOf, today: date) -> list[TableRow]:
+    """The rows of the month and the year that the question names; of a month without a year, the newest that has come."""
+    if not request.month and not request.year:
+        return list(rows)
+    days = [(day, row) for row in rows if (day := _row_day(row, table, month_of)) is not None and day.year]
+    if request.month:
+        days = [(day, row) for day, row in days if day.month == request.month]
+    year = request.year or max(
+        (day.year or 0 for day, _ in days if (at := day.first()) is not None and at <= today),
+        default=max((day.year or 0 for day, _ in days), default=0),
+    )
+    return [row for day, row in days if day.year == year]
+
+
+def _row_day(row: TableRow, table: RowTable, month_of: MonthOf) -> Day | None:
+    places = table.dated(month_of)
+    return day_of(_cell(row, places[0]), month_of) if places else None
+
+
+def _is_in(word: str, text: str) -> bool:
+    return word_forms.has_stem(word_forms.stem(word), text) or word_forms.has_word(word, text)
+
+
+def _cell(row: TableRow, place: int) -> str:
+    return row.cells[place] if place < len(row.cells) else ""
+
+
+# -- what they say ---------------------------------------------------------------------------------------
+
+
+def _tell_ticked(request: RowRequest, table: RowTable) -> RowAnswer | None:
+    """Whether the box of the one row is ticked that holds every word."""
+    boxed = [row for row in table.rows if row.is_ticked is not None]
+    found = [row for row in boxed if all(_is_in(word, f"{row.text} {table.title}") for word in request.words)]
+    found = [row for row in found if any(_is_in(word, row.text) for word in request.words)]
+    if len(found) != 1 or len(request.words) < 2:
+        return None
+    return RowAnswer(RowOperation.WHETHER, table.ref, (found[0],), is_ticked=bool(found[0].is_ticked))
+
+
+def _compare_days(
+    request: RowRequest, rows: Sequence[TableRow], table: RowTable, today: date, month_of: MonthOf
+) -> RowAnswer | None:
+    operation = request.operation
+    moment = {RowOperation.NEXT: Day.next, RowOperation.LAST: Day.last}.get(operation, lambda day, _: day.first())
+    days: list[tuple[date, TableRow]] = []
+    for row in rows:
+        day = _row_day(row, table, month_of)
+        if day is not None and request.is_yearly and operation is not RowOperation.FIRST:
+            day = Day(day.month, day.day, None)
+        at = None if day is None else moment(day, today)
+        if at is not None:
+            days.append((at, row))
+    if operation is RowOperation.NEXT:
+        days = [(at, row) for at, row in days if at >= today]
+    elif operation is RowOperation.LAST:
+        days = [(at, row) for at, row in days if at <= today]
+    if not days:
+        return None
+    best = (max if operation is RowOperation.LAST else min)(at for at, _ in days)
+    return RowAnswer(operation, table.ref, tuple(row for at, row in days if at == best), day=best)
+
+
+def _column_of(request: RowRequest, table: RowTable) -> int:
+    """The column of numbers that is meant: named by the question, of the kind it asks for, or the only one; -1 for none."""
+    numeric = table.numeric()
+    named = [
+        place for place in numeric if table.columns[place] and any(_is_in(word, table.columns[place]) for word in request.words)
+    ]
+    if len(named) == 1:
+        return named[0]
+    return numeric[0] if len(numeric) == 1 else -1
+
+
+def _written(number: float, column: str, row: TableRow, place: int) -> str:
+    """A number with the unit that its cells have, else with the name of its column."""
+    plain = f"{number:,.2f}".rstrip("0").rstrip(".") if number % 1 else f"{number:,.0f}"
+    unit = re.sub(r"[\d.,'’\s−-]+", "", _cell(row, place))
+    return f"{plain} {unit}" if unit else f"{plain} ({column.replace('_', ' ')})" if column else plain
+
 
 PHRASES = {RowOperation.COUNT: "rows_count", RowOperation.SUM: "rows_sum", RowOperation.AVERAGE: "rows_average"}
 
@@ -24,12 +274,12 @@ class RowPlans:
         """What the rows say, with its source; None where they do not answer."""
         month_of = language.lexicon.month_of
         ignored = language.words["common"] | language.words["question"]
-        request = row_questions.read_request(scene.text, language, ignored, month_of)
+        request = read_request(scene.text, language, ignored, month_of)
         if request is None:
             return None
         notes = self._finder.notes_about(scene.text)
         tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
-        found = row_questions.answer(request, tables, self._now().date(), month_of, self._finder.nearness)
+        found = answer(request, tables, self._now().date(), month_of, self._finder.nearness)
         return Say(_write_answer(found, language)) if found is not None else None
 
 

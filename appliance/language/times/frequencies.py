@@ -14,16 +14,15 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language.edit_distance import distance
 from appliance.language.times import clock_times, grammar, recurrence, rules, timezones
 from appliance.language.times.clock_times import Unread
 from appliance.language.times.lexicon import Lexicon
-from appliance.language.times.patterns import Encoded
 from appliance.language.times.readings import Reading
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import reduced
 from appliance.language.times.timezones import LOCAL
-from appliance.language.times.tokenizer import Token, tokens
+from appliance.language.times.tokenizer import Encoded, Token, tokens
+from appliance.language.word_forms import distance
 
 MAX_CHARS = 500
 MAX_CUTS = 12  # places at which a text may be two

@@ -10,11 +10,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from appliance.language.times import clock_times, patterns, readings
+from appliance.language.times import clock_times, readings, tokenizer
 from appliance.language.times.clock_times import Unread
-from appliance.language.times.patterns import Encoded, Match
 from appliance.language.times.readings import WEEKEND, WORKDAYS, Handler, Reading
-from appliance.language.times.tokenizer import Token
+from appliance.language.times.tokenizer import Encoded, Match, Token
 
 
 class Production(Struct, frozen=True):
@@ -259,7 +258,7 @@ def _by_first_kind() -> Mapping[str, Sequence[tuple[int, Production]]]:
     """The productions by the kinds with which they may begin, with their place in the table."""
     found: dict[str, list[tuple[int, Production]]] = {}
     for number, production in enumerate(PRODUCTIONS):
-        for kind in patterns.first_kinds(production.pattern):
+        for kind in tokenizer.first_kinds(production.pattern):
             found.setdefault(kind, []).append((number, production))
     return found
 

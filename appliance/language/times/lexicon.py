@@ -2,16 +2,20 @@
 
 The table `times` of a language file has a line for each meaning: `"weekday 1" = "monday, mon"`. The key is the kind of the
 token, with its value behind it; the phrases stand behind it, with commas between. A phrase may have several kinds ("second" is an
-ordinal and a unit), and a word of a weekday may be one with a part of the day ("Freitagabend"). The table `days` gives the feasts.
-Built once a language, when the first time is read in it. Which kinds there are, `KINDS` says.
+ordinal and a unit), and a word of a weekday may be one with a part of the day ("Freitagabend"). The table `days` gives the feasts:
+fixed days, Easter, Advent. Built once a language, when the first time is read in it. Which kinds there are, `KINDS` says. Pure.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 
 from msgspec import Struct
 
 from appliance.errors import BadInput
-from appliance.language.times.words import WORD
+
+WORD = re.compile(r"\d+|[^\W\d_]+(?:'[^\W\d_]+)*|[^\w\s]|_")
+
 
 # Kinds of tokens, and how the value behind each is read.
 KINDS: Mapping[str, str] = {
@@ -164,3 +168,32 @@ def _read_value(kind: str, value: Sequence[str]) -> Value:
     if not value:
         return ""
     return float(value[0]) if how == "number" else value[0]
+
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")  # as the rules name them
+
+
+def day_of(rule: str, year: int) -> date:
+    """`12-25`, `easter+1`, or `sunday-4 12-25`: so many such weekdays before a day."""
+    if rule.startswith("easter"):
+        return _easter(year) + timedelta(days=int(rule.removeprefix("easter") or 0))
+    if " " in rule:
+        weekday, before = rule.split(" ")
+        name, count = weekday.rsplit("-", 1)
+        day = day_of(before, year)
+        back = (day.weekday() - WEEKDAYS.index(name)) % 7 or 7
+        return day - timedelta(days=back + 7 * (int(count) - 1))
+    month, number = rule.split("-")
+    return date(year, int(month), int(number))
+
+
+def _easter(year: int) -> date:
+    """Easter Sunday of the Gregorian calendar (the anonymous algorithm of 1876)."""
+    golden, century, rest = year % 19, year // 100, year % 100
+    leap, skipped = divmod(century, 4)
+    lunar = (century - (century + 8) // 25 + 1) // 3
+    epact = (19 * golden + century - leap - lunar + 15) % 30
+    weekday = (32 + 2 * skipped + 2 * (rest // 4) - epact - rest % 4) % 7
+    late = (golden + 11 * epact + 22 * weekday) // 451
+    month, day = divmod(epact + weekday - 7 * late + 114, 31)
+    return date(year, month, day + 1)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from appliance.errors import BadInput
-from appliance.language.times import clock_times, feasts, timezones
+from appliance.language.times import clock_times, lexicon, timezones
 from appliance.language.times.clock_times import Time, Unread
-from appliance.language.times.patterns import Match
+from appliance.language.times.tokenizer import Match
 
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
 DAY = timedelta(days=1)
@@ -412,9 +412,9 @@ def feast(reading: Reading, match: Match) -> None:
         reading.dates.add(str(int(day)))
         return
     now = reading.now
-    found = feasts.day_of(rule, year or now.year)
+    found = lexicon.day_of(rule, year or now.year)
     if year is None and found < now.date():
-        found = feasts.day_of(rule, now.year + 1)
+        found = lexicon.day_of(rule, now.year + 1)
     one_date(reading, now.replace(year=found.year, month=found.month, day=found.day))
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from appliance.language.times import clock_times
 from appliance.language.times.clock_times import Time, Unread
-from appliance.language.times.patterns import Encoded, Match
-from appliance.language.times.tokenizer import Token
+from appliance.language.times.tokenizer import Encoded, Match, Token
 
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "night": 86_400, "week": 7 * 86_400, "fortnight": 14 * 86_400}
 MONTHS = {"month": 1, "quarter": 3, "year": 12}

@@ -8,7 +8,7 @@ from test_program_or_model import ask, text_of  # noqa: F401
 
 from appliance.errors import BadInput
 from appliance.language.languages import Languages
-from appliance.language.times import changes, recurrence, time_expression
+from appliance.language.times import recurrence, time_expression
 from appliance.language.times.timezones import LOCAL
 from appliance.records import Outcome
 
@@ -32,7 +32,7 @@ def when(said: str, *about: str, language: str = "en") -> str | None:
         return None
     if found.shift is None:
         return None
-    made = (changes.beside(found, text, lexicon, NOW, LOCAL) for text in about)
+    made = (time_expression.beside(found, text, lexicon, NOW, LOCAL) for text in about)
     return next((rule.spec for rule in made if rule is not None), "")
 
 
@@ -111,7 +111,7 @@ def test_what_is_not_said_stays(rule: str, said: str, made: str) -> None:
     assert known is not None
     next_ms = recurrence.after(known, NOW_MS)
     assert next_ms is not None
-    assert changes.changed(said, LEXICONS["en"], known, next_ms, NOW_MS).spec == made
+    assert time_expression.changed(said, LEXICONS["en"], known, next_ms, NOW_MS).spec == made
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_change_that_cannot_be_told_is_refused(rule: str, said: str) -> None:
     known = recurrence.read_written(rule)
     assert known is not None
     with pytest.raises(BadInput) as caught:
-        changes.changed(said, LEXICONS["en"], known, recurrence.after(known, NOW_MS) or 0, NOW_MS)
+        time_expression.changed(said, LEXICONS["en"], known, recurrence.after(known, NOW_MS) or 0, NOW_MS)
     assert said in caught.value.message and caught.value.hint
 
 
@@ -145,7 +145,7 @@ def test_a_change_that_cannot_be_told_is_refused(rule: str, said: str) -> None:
 def test_changes_in_other_languages(language: str, said: str, made: str) -> None:
     known = recurrence.read_written(EVENING)
     assert known is not None
-    assert changes.changed(said, LEXICONS[language], known, recurrence.at(known), NOW_MS).spec == made
+    assert time_expression.changed(said, LEXICONS[language], known, recurrence.at(known), NOW_MS).spec == made
 
 
 @pytest.mark.parametrize(

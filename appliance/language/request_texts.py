@@ -1,6 +1,6 @@
-"""The text with which a piece of work is begun, written and read at one place: a task's, or a list to look after.
+"""The text with which a piece of work is begun, and the notes before a question: written and read back at one place. Pure.
 
-A model reads it as it is; for a tiny or small one the program reads it back. Pure. Not promised: that a description which holds
+A model reads such a text as it is; for a tiny or small one the program reads it back. Not promised: that a description which holds
 one of our own headings on a line of its own is read as a whole.
 """
 
@@ -58,3 +58,16 @@ def listed(text: str) -> list[str]:
     """The lines of a list to look after, without their marks; none when the text has no such list."""
     found = LIST.search(text)
     return [ITEM.sub("", line).strip() for line in found["text"].splitlines() if line.strip()] if found else []
+
+
+NOTES = "Notes:"
+QUESTION = "\n\nQuestion: "
+NOTE = re.compile(r"^- (.*) \[([^\[\]\n]+)\]$", re.MULTILINE)
+
+
+def strip_notes(prompt: str) -> str:
+    """What a person said, without the notes that a chat's message carries before it."""
+    notes, mark, question = prompt.partition(QUESTION)
+    first, *lines = notes.split("\n")
+    is_ours = bool(mark) and first == NOTES and bool(lines) and all(NOTE.fullmatch(line) for line in lines)
+    return question if is_ours else prompt

@@ -11,7 +11,7 @@ from datetime import date
 
 from msgspec import Struct
 
-from appliance.language.sentences import CELL, HEADING, ITEM, ROW, RULE
+from appliance.language.sentences import CELL, HEADING_MARK, ITEM, ROW, RULE
 
 MonthOf = Callable[[str], int]
 
@@ -136,8 +136,8 @@ def _read_markdown(ref: str, name: str, text: str) -> Iterator[RowTable]:
             stop = next((n for n in range(at + 2, len(lines)) if not ROW.match(lines[n])), len(lines))
             rows = [_make_row(columns, [_plain(cell) for cell in _cells(one)]) for one in lines[at + 2 : stop][:MOST_ROWS]]
             yield RowTable(ref, f"{heading} {name}".strip(), columns, tuple(rows))
-        elif HEADING.match(line) or (line.rstrip().endswith(":") and not ITEM.match(line)):
-            heading, stop = HEADING.sub("", line).strip(" :#*"), at + 1
+        elif HEADING_MARK.match(line) or (line.rstrip().endswith(":") and not ITEM.match(line)):
+            heading, stop = HEADING_MARK.sub("", line).strip(" :#*"), at + 1
         else:
             match = next((kind for kind in (ITEM, DATED) if kind.match(line)), None)
             stop = at + 1

@@ -1,1 +1,0 @@
-"""Tables, lists, boxes and dated lines of notes as rows, and the questions that count, add up and compare them."""
