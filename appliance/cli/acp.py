@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.channels.acp_server import AcpServer, Listen
-from appliance.cli.console.connect import InProcess, Reach, reach
 from appliance.cli.mcp_serve import claim_descriptor, lines, write_line
+from appliance.console.connect import InProcess, Reach, reach
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -8,11 +8,11 @@ import argparse
 import sys
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import say, say_json
-from appliance.cli.console.verbs import Noun, Verb
 from appliance.clock import local_time, now_ms
+from appliance.console import terminal
+from appliance.console.connect import Reach, connected
+from appliance.console.terminal import say, say_json
+from appliance.console.verbs import Noun, Verb
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -13,9 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import say, say_json, say_line, show
+from appliance.console import terminal
+from appliance.console.connect import require_owner
+from appliance.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, ConfigError, OwlError
 from appliance.runtime.paths import Home
 from appliance.service.restore import Change

@@ -10,9 +10,9 @@ import json
 import sys
 from typing import Any
 
-from appliance.cli.console.connect import connected
-from appliance.cli.console.parser import Command, did_you_mean
-from appliance.cli.console.terminal import Table, say, say_json, show
+from appliance.console.connect import connected
+from appliance.console.parser import Command, did_you_mean
+from appliance.console.terminal import Table, say, say_json, show
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -8,10 +8,10 @@ import os
 from datetime import datetime
 from typing import Any
 
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.terminal import Table, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb
+from appliance.console.connect import connected, require_owner
+from appliance.console.terminal import Table, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb
 from appliance.errors import NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home

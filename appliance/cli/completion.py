@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import say, say_json
+from appliance.console.parser import Command
+from appliance.console.terminal import say, say_json
 from appliance.errors import BadInput, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -52,7 +52,7 @@ def complete(args: argparse.Namespace, home: Home) -> int:
 def make_texts() -> dict[str, str]:
     """The script of each shell, and the man page under `man`."""
     from appliance.cli import main
-    from appliance.cli.reference import man_page, shells
+    from appliance.reference import man_page, shells
 
     whole = main.whole_parser()
     return {**shells.scripts(whole), "man": man_page.man_page(whole)}
@@ -108,7 +108,7 @@ def _read_keys(home: Home) -> Rows:
 
 
 def _read_commands(home: Home) -> Rows:
-    from appliance.cli.console import tool_command
+    from appliance.console import tool_command
 
     return tool_command.commands()
 

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.terminal import Table, show
+from appliance.console.connect import connected, require_owner
+from appliance.console.terminal import Table, show
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.runtime import config, config_edit
 from appliance.runtime.config_reference import toml

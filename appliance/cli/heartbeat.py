@@ -4,10 +4,10 @@ import argparse
 import re
 from datetime import datetime
 
-from appliance.cli.console.connect import connected
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import say, say_json, say_line, show
 from appliance.clock import now_ms
+from appliance.console.connect import connected
+from appliance.console.parser import Command
+from appliance.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

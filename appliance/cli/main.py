@@ -14,10 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from appliance.cli import listings, talk
-from appliance.cli.console import help_pages, terminal, tool_command, watch
-from appliance.cli.console.parser import Command, Handler, Parser, root_parser
-from appliance.cli.console.terminal import say
+from appliance.cli import talk
+from appliance.console import help_pages, terminal, tool_command, watch
+from appliance.console.parser import Command, Handler, Parser, root_parser
+from appliance.console.terminal import say
 from appliance.errors import BadInput, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -168,7 +168,7 @@ def whole_parser() -> Parser:
 
 def _add_group(command: Command, modules: tuple[str, ...]) -> None:
     """Add the commands of some modules; of none, those of this one."""
-    from appliance.cli.console import verbs  # nothing of it is needed for --version and --help
+    from appliance.console import verbs  # nothing of it is needed for --version and --help
 
     for module in map(_load, modules):
         for made in getattr(module, "NOUNS", ()):
@@ -186,7 +186,7 @@ def _load(name: str) -> ModuleType:
 
 def called_methods() -> set[str]:
     """The methods and tools that commands are made from."""
-    from appliance.cli.console import verbs
+    from appliance.console import verbs
 
     made = (one for _, modules in GROUPS for module in map(_load, modules) for one in verbs.declared(module))
     return {name for one in made for name in verbs.calls(one)}
@@ -207,7 +207,7 @@ def _add_tools(command: Command, taken: set[str]) -> None:
     for made in tool_command.tool_commands():
         if made.command in taken:
             continue
-        made_parser = command(made.command, listings.tool, made.description)
+        made_parser = command(made.command, tool_command.call_tool, made.description)
         made_parser.set_defaults(tool=made.tool, fields=[option.name for option in made.options])
         needed = [option for option in made.options if option.is_required]
         for field in made.options:
@@ -244,7 +244,7 @@ def _serve_ssh(args: argparse.Namespace, home: Home) -> int:
 
 
 def _write_docs(args: argparse.Namespace, home: Home) -> int:
-    from appliance.cli.reference import docs
+    from appliance.reference import docs
 
     if args.table:
         docs.write_table(whole_parser, called_methods())

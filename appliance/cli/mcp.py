@@ -12,11 +12,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import connected
-from appliance.cli.console.terminal import say, say_json, say_line, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, parameters, table
+from appliance.console import terminal
+from appliance.console.connect import connected
+from appliance.console.terminal import say, say_json, say_line, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, parameters, table
 from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import reach
 from appliance.clock import CancelToken
+from appliance.console import terminal
+from appliance.console.connect import reach
 from appliance.errors import AlreadyRunning, BadInput, Cancelled, Lost, OwlError
 from appliance.mcp.protocol_server import MAX_LINE, Conversation
 from appliance.records import Outcome, from_plain

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli import usage
-from appliance.cli.console import terminal, verbs
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import Table, say, say_json, say_line, show
+from appliance.console import terminal, verbs
+from appliance.console.connect import connected, require_owner
+from appliance.console.parser import Command
+from appliance.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import Conflict, Lost, NotFound, OwlError
 from appliance.models import catalogue, gguf
 from appliance.models.catalogue import MB, Model

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from appliance.cli import secret, service
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.terminal import say
+from appliance.console import terminal
+from appliance.console.connect import connected, require_owner
+from appliance.console.terminal import say
 from appliance.errors import BadInput, OwlError
 from appliance.runtime import config, config_edit, paths
 from appliance.runtime.paths import Home

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from appliance.cli.console.verbs import Noun, Verb
+from appliance.console.verbs import Noun, Verb
 
 
 def _tell_size(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:

@@ -4,10 +4,10 @@ import argparse
 import sys
 from typing import Any
 
-from appliance.cli.console.terminal import show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, call, cell, parameters, table
 from appliance.cli.secret import read_value
+from appliance.console.terminal import show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, call, cell, parameters, table
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.terminal import say, show
-from appliance.cli.console.verbs import Noun, Verb, call
 from appliance.clock import local_time
+from appliance.console import terminal
+from appliance.console.terminal import say, show
+from appliance.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home
 

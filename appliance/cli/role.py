@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from appliance.cli.console.verbs import Noun, Verb
+from appliance.console.verbs import Noun, Verb
 
 JOB = {"id": "its id, as `job list` shows it"}
 

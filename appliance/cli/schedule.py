@@ -7,9 +7,9 @@ import argparse
 import os
 from typing import Any
 
-from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import say, say_json
-from appliance.cli.console.verbs import Noun, Verb, call
+from appliance.console.connect import require_owner
+from appliance.console.terminal import say, say_json
+from appliance.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -11,11 +11,11 @@ import re
 import sys
 from typing import Any
 
-from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import Table, say_json, say_line, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, table
 from appliance.clock import local_time, now_ms
+from appliance.console.connect import Reach, connected
+from appliance.console.terminal import Table, say_json, say_line, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, table
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home
 

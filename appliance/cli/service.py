@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import garbage, terminal
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import say_json, say_line, show
-from appliance.cli.console.tool_command import once
+from appliance.console import garbage, terminal
+from appliance.console.connect import connected, require_owner
+from appliance.console.parser import Command
+from appliance.console.terminal import say_json, say_line, show
+from appliance.console.tool_command import once
 from appliance.errors import Unavailable
 from appliance.runtime.paths import Home
 

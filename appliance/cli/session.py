@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import fitting, say, say_json, say_line, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, lines, table
 from appliance.clock import sleep_s
+from appliance.console import terminal
+from appliance.console.connect import Reach, connected
+from appliance.console.terminal import fitting, say, say_json, say_line, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, lines, table
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -7,11 +7,11 @@ import argparse
 import os
 import sys
 
-from appliance.cli.console import terminal, tool_command
-from appliance.cli.console.connect import Reach, connected, reach
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import say, say_json
 from appliance.clock import new_id
+from appliance.console import terminal, tool_command
+from appliance.console.connect import Reach, connected, reach
+from appliance.console.parser import Command
+from appliance.console.terminal import say, say_json
 from appliance.errors import BadInput, Lost, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
@@ -111,7 +111,7 @@ def open_screen(args: argparse.Namespace, home: Home) -> int:
 
 
 def _open_chat(args: argparse.Namespace, home: Home) -> int:
-    from appliance.cli.console import line_talk
+    from appliance.console import line_talk
 
     _require_model(home)
     is_person = sys.stdin.isatty() and sys.stdout.isatty() and not (args.json or args.prompt or args.thread)

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from appliance.cli.console import terminal, tool_command
-from appliance.cli.console.connect import Reach, connected
-from appliance.cli.console.terminal import say, say_json, say_line
-from appliance.cli.console.verbs import Noun, Verb, call
+from appliance.console import terminal, tool_command
+from appliance.console.connect import Reach, connected
+from appliance.console.terminal import say, say_json, say_line
+from appliance.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from appliance.cli.console.terminal import Table, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Verb, table
 from appliance.clock import local_time
+from appliance.console.terminal import Table, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Verb, table
 from appliance.runtime.paths import Home
 
 BY = ("day", "person", "session", "model", "provider")

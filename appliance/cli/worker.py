@@ -9,11 +9,11 @@ import os
 import sys
 from typing import Any, Literal
 
-from appliance.cli.console import garbage, terminal
-from appliance.cli.console.connect import connected, refuse_root
-from appliance.cli.console.terminal import say, say_json
-from appliance.cli.console.verbs import Noun, Verb, cell
 from appliance.clock import now_ms
+from appliance.console import garbage, terminal
+from appliance.console.connect import connected, refuse_root
+from appliance.console.terminal import say, say_json
+from appliance.console.verbs import Noun, Verb, cell
 from appliance.errors import NotFound
 from appliance.runtime.paths import Home
 

@@ -1,6 +1,6 @@
 """Every part of a core, built once for one home and handed down; the same for a service, a worker and one command.
 
-Nothing here decides anything about a turn, opens a socket or waits. `service.daemon` serves it, `cli.console.connect` calls it in a
+Nothing here decides anything about a turn, opens a socket or waits. `service.daemon` serves it, `console.connect` calls it in a
 command's own process, `workers` works through the queue with it.
 """
 

@@ -10,11 +10,11 @@ from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.tool_manuals import Manual, Shelf, aliases, parse, read, syntax
 from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
-from appliance.cli.reference import docs
 from appliance.errors import ConfigError
 from appliance.policy.policy_file import Policy
 from appliance.prompt.packet import tool_line
 from appliance.records import Terms, ToolCall
+from appliance.reference import docs
 from appliance.text.tokens import estimate
 
 TOOLS = {one.mark.name: one for one in map(read_tool, tools.load())}

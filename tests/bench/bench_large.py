@@ -35,7 +35,7 @@ QUICK = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA quick_ch
 IMPORT = """
 import gc
 from appliance.__main__ import GC_THRESHOLD
-from appliance.cli.console import garbage
+from appliance.console import garbage
 gc.set_threshold(GC_THRESHOLD)
 with garbage.loading():
     import appliance.service.core

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.channels.interview import QUESTIONS, Interview
-from appliance.cli.console import line_talk
+from appliance.console import line_talk
 from appliance.errors import ConfigError, NotFound, Refused
 from appliance.ingest import prompt_documents
 

@@ -12,8 +12,8 @@ from process import ROOT, Box, a_shared_box  # noqa: F401
 
 from appliance.cli import call
 from appliance.cli.main import whole_parser
-from appliance.cli.reference import docs
 from appliance.errors import BadInput
+from appliance.reference import docs
 
 
 @pytest.fixture(name="box", scope="module")

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from appliance.cli import main
-from appliance.cli.console import help_pages, tool_command
-from appliance.cli.reference import docs
+from appliance.console import help_pages, tool_command
 from appliance.errors import BadInput
+from appliance.reference import docs
 
 ROOT = Path(__file__).parents[2]
 # What every command line loads. A module more is start-up time of each command: add one only where none will do.
 ALWAYS = """
-__init__ cli.__init__ cli.console cli.console.connect cli.console.garbage cli.console.help_pages cli.console.parser
-cli.console.terminal cli.console.tool_command cli.console.watch cli.listings cli.main cli.talk clock errors
+__init__ cli.__init__ console.__init__ console.connect console.garbage console.help_pages console.parser
+console.terminal console.tool_command console.watch cli.main cli.talk clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
 text.invisible
 """.split()

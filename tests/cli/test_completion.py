@@ -12,7 +12,7 @@ from needs import leave_out, needs
 from process import ROOT, Box, a_shared_box  # noqa: F401
 
 from appliance.cli import completion, main
-from appliance.cli.reference import docs, shells
+from appliance.reference import docs, shells
 
 DRIVERS = {
     "bash": """

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from stores import new_home
 
-from appliance.cli.console.connect import reach
 from appliance.clock import monotonic_s
+from appliance.console.connect import reach
 from appliance.runtime.paths import Home
 from appliance.service.daemon import Lock
 

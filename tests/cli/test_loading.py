@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from appliance.cli.console import garbage
+from appliance.console import garbage
 
 
 @pytest.fixture(autouse=True)

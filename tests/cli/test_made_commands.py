@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from appliance.cli import main
-from appliance.cli.console import verbs
-from appliance.cli.console.verbs import Noun, Verb
+from appliance.console import verbs
+from appliance.console.verbs import Noun, Verb
 from appliance.errors import BadInput
 
 

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.cli.reference import docs
+from appliance.reference import docs
 from appliance.runtime.methods import Method, find_marks
 
 APPLIANCE = Path(docs.__file__).parents[2]

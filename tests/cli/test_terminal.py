@@ -11,7 +11,7 @@ import pytest
 from process import Box, a_box  # noqa: F401
 
 from appliance.cli import session
-from appliance.cli.console import terminal
+from appliance.console import terminal
 
 ID = "019ab2c4-0000-7000-8000-00000000000"
 HEADS = ["id", "state", "name"]

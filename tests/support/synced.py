@@ -14,8 +14,8 @@ from typing import Any
 
 import apsw
 
-from appliance.cli.console.connect import InProcess
 from appliance.clock import now_ms
+from appliance.console.connect import InProcess
 from appliance.knowledge.views import Actor
 from appliance.matrix.device_book import Device, DeviceBook
 from appliance.runtime.paths import Home

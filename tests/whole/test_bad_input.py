@@ -161,7 +161,7 @@ def test_no_home(tmp_path: Path, runtime: Path) -> None:
 AS_NOBODY = f"""
 import os, sys
 from appliance.cli import main as cli, screen, service, session
-from appliance.cli.console import tool_command
+from appliance.console import tool_command
 from appliance.service import core, daemon, home_setup
 tool_command.commands()
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})

@@ -13,8 +13,8 @@ from test_scenarios import CHAT, Stage, Told, opened
 
 from appliance import tools
 from appliance.agent.toolbox import read_tool
-from appliance.cli.console.line_talk import Paper, chat
 from appliance.clock import CancelToken, new_id, now_ms
+from appliance.console.line_talk import Paper, chat
 from appliance.records import Delta, Inbound, Message, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 

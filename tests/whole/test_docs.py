@@ -9,7 +9,7 @@ import pytest
 from doc_pages import PAGES as WRITTEN
 
 from appliance.cli import main
-from appliance.cli.reference import docs
+from appliance.reference import docs
 
 ROOT = Path(__file__).parents[2]
 PAGES = docs.pages(main.whole_parser())

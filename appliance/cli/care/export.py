@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance.cli.console.connect import require_owner
-from appliance.cli.console.terminal import say, show
+from appliance.console.connect import require_owner
+from appliance.console.terminal import say, show
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]

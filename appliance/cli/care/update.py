@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from appliance.cli.console import terminal
-from appliance.cli.console.terminal import say, say_json, show
+from appliance.console import terminal
+from appliance.console.terminal import say, say_json, show
 from appliance.errors import BadInput, Refused
 from appliance.runtime.paths import Home
 

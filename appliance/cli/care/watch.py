@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli.console.connect import connected, require_owner
-from appliance.cli.console.terminal import say_json, say_line
+from appliance.console.connect import connected, require_owner
+from appliance.console.terminal import say_json, say_line
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]

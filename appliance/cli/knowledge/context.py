@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console import terminal, tool_command
-from appliance.cli.console.terminal import say, say_json
-from appliance.cli.console.verbs import Noun, Verb, call, parameters, table
+from appliance.console import terminal, tool_command
+from appliance.console.terminal import say, say_json
+from appliance.console.verbs import Noun, Verb, call, parameters, table
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 

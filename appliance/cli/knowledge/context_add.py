@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from appliance.cli.console import terminal
-from appliance.cli.console.connect import Reach, reach
-from appliance.cli.console.terminal import say, say_json, say_line
 from appliance.clock import new_id
+from appliance.console import terminal
+from appliance.console.connect import Reach, reach
+from appliance.console.terminal import say, say_json, say_line
 from appliance.errors import Cancelled
 from appliance.ingest.file_reader import Chosen, Gather, Item, Kept, Known, Rules, absolute
 from appliance.ingest.pipeline import WEB, Fetched, Ingest, Progress, Refreshed

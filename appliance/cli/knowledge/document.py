@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from appliance.cli.console.terminal import say, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb
+from appliance.console.terminal import say, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -5,10 +5,10 @@ import json
 import sys
 from typing import Any
 
-from appliance.cli.console.connect import connected
-from appliance.cli.console.terminal import say, show
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, call, parameters
+from appliance.console.connect import connected
+from appliance.console.terminal import say, show
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, call, parameters
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible

@@ -7,11 +7,11 @@ import argparse
 import sys
 from typing import Any
 
-from appliance.cli.console import terminal
-from appliance.cli.console.terminal import Table, say, say_json
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Verb
 from appliance.clock import local_time
+from appliance.console import terminal
+from appliance.console.terminal import Table, say, say_json
+from appliance.console.tool_command import once
+from appliance.console.verbs import Verb
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 

@@ -3,10 +3,10 @@
 import argparse
 from typing import Any
 
-from appliance.cli.console.terminal import say, say_json
-from appliance.cli.console.tool_command import once
-from appliance.cli.console.verbs import Noun, Verb, parameters
 from appliance.clock import local_time
+from appliance.console.terminal import say, say_json
+from appliance.console.tool_command import once
+from appliance.console.verbs import Noun, Verb, parameters
 from appliance.runtime.paths import Home
 
 ROWS = "memory=ref record.kind record.importance changed=day whose=record.owner text=record.text~"

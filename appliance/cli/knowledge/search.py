@@ -5,8 +5,8 @@ Each search is one tool or method, which has a command of its own too; arguments
 
 import argparse
 
-from appliance.cli import listings
-from appliance.cli.console.verbs import Verb, call
+from appliance.console import tool_command
+from appliance.console.verbs import Verb, call
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
@@ -18,7 +18,7 @@ LIMITS = {"meaning": "top_k", "pattern": "max_results", "threads": "max_results"
 def search(args: argparse.Namespace, home: Home) -> int:
     """Find it there, as the command of that place does."""
     if args.place == "notes" and args.by == "words":
-        return listings.tool(args, home)
+        return tool_command.call_tool(args, home)
     if args.by != "words" and args.place != "notes":
         raise BadInput(f"--by {args.by} is for notes, not for {args.place}", hint="leave out --by or --in")
     way = args.by if args.place == "notes" else args.place

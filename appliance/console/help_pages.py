@@ -8,7 +8,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from appliance.cli.console import tool_command
+from appliance.console import tool_command
 
 WIDTH = 79
 LEAD = 15  # columns of a command's name with what is before it

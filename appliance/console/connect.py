@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from appliance.cli.console import garbage
 from appliance.clock import monotonic_s, sleep_s, use_zone
+from appliance.console import garbage
 from appliance.errors import DeadlineExceeded, Lost, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, TextIO
 from unicodedata import combining, east_asian_width
 
-from appliance.cli.console.connect import Reach
 from appliance.clock import monotonic_s
+from appliance.console.connect import Reach
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.text.fences import told
 from appliance.text.invisible import escape_invisible, unfinished

@@ -12,8 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance.cli.console.connect import Reach, connected
-from appliance.errors import BadInput, Cancelled, Conflict, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
+from appliance.console.connect import Reach, connected
+from appliance.console.terminal import show
+from appliance.errors import (
+    BadInput,
+    Cancelled,
+    Conflict,
+    DeadlineExceeded,
+    NotFound,
+    OwlError,
+    Refused,
+    TooLarge,
+    Unavailable,
+    from_outcome,
+)
 from appliance.runtime.paths import Home
 
 # Every command with its line of help, and what those made from tools take, so that neither is imported to know it: that took
@@ -89,6 +101,19 @@ def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]
     """The same for a command that has one question."""
     with connected(home) as way:
         return ask(way, tool, arguments)
+
+
+def call_tool(args: argparse.Namespace, home: Home) -> int:
+    """The command of a tool: its message, or its outcome as data."""
+    given = {name: getattr(args, name) for name in args.fields}
+    arguments = {name: " ".join(value) if isinstance(value, list) else value for name, value in given.items()}
+    outcome = once(home, "tool.call", {"name": args.tool, "arguments": arguments})
+    if outcome["status"] >= 400:
+        hint = as_commands(outcome["hint"])
+        if outcome["status"] == 400:
+            raise BadInput(outcome["message"], hint=hint)
+        raise from_outcome(outcome["outcome"], outcome["message"], hint)
+    return show(args, outcome, outcome["message"])
 
 
 # -- the table --------------------------------------------------------------------------------------

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from appliance.cli.console.connect import connected
-from appliance.cli.console.parser import Command
-from appliance.cli.console.terminal import Table, say, say_json, show
-from appliance.cli.console.tool_command import Option, ask, method_options, once
 from appliance.clock import local_time
+from appliance.console.connect import connected
+from appliance.console.parser import Command
+from appliance.console.terminal import Table, say, say_json, show
+from appliance.console.tool_command import Option, ask, method_options, once
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from appliance.cli.console.connect import Reach
-from appliance.cli.console.line_decisions import resolve_waiting, tell_waiting
-from appliance.cli.console.terminal import Answer, announce, call_line, complain, pages, plain, say, say_line, send, verdict
+from appliance.console.connect import Reach
+from appliance.console.line_decisions import resolve_waiting, tell_waiting
+from appliance.console.terminal import Answer, announce, call_line, complain, pages, plain, say, say_line, send, verdict
 from appliance.errors import OwlError
 
 LEAVING = ("exit", "quit", "/exit", "/quit", ":q")

@@ -6,7 +6,7 @@
 import argparse
 from collections.abc import Iterator
 
-from appliance.cli.console import help_pages
+from appliance.console import help_pages
 
 DATE = "2026-11-23"  # when the form of the page was last changed
 EXITS = (("0", "done"), ("1", "failed"), ("2", "bad usage"), ("3", "not found"), ("4", "refused"), ("5", "busy or unavailable"))

@@ -32,9 +32,9 @@ from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.session_control import Control
-from appliance.cli.console import tool_command
-from appliance.cli.console.tool_command import TABLE, Option, ToolCommand
-from appliance.cli.console.verbs import TOOL
+from appliance.console import tool_command
+from appliance.console.tool_command import TABLE, Option, ToolCommand
+from appliance.console.verbs import TOOL
 from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.receiver import Intake
 from appliance.matrix.device_book import DeviceBook

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TextIO
 
-from appliance.cli.console import terminal
 from appliance.clock import sleep_s
+from appliance.console import terminal
 from appliance.errors import BadInput, OwlError
 
 PAUSE_S = 2.0

@@ -7,8 +7,8 @@ decided: a change of it meanwhile is a conflict, and it is told again.
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from appliance.cli.console.connect import Reach
-from appliance.cli.console.terminal import Answer, say
+from appliance.console.connect import Reach
+from appliance.console.terminal import Answer, say
 from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
 

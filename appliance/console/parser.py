@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance import __version__
-from appliance.cli.console import help_pages, tool_command, watch
+from appliance.console import help_pages, tool_command, watch
 from appliance.errors import BadInput, OwlError
 from appliance.runtime.paths import Home
 

@@ -1,1 +1,0 @@
-"""What is written from the command line itself: reference pages."""

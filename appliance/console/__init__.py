@@ -1,0 +1,1 @@
+"""What all commands share: the connection to the core, commands made from definitions, the terminal."""
