@@ -96,7 +96,7 @@ mcp.stdio_transport: mcp mcp_types anyio
 mcp.repair: mcp mcp_types anyio pydantic
 mcp.bridge_client: subprocess
 cli: argparse readline
-console: argparse readline
+console: argparse
 reference: argparse
 cli.main: importlib
 cli.screen: subprocess
