@@ -20,6 +20,7 @@ NAME = rf"(?<![.!?:] )(?<!^){CAPITALIZED}"
 FULL_NAME = rf"\b[A-ZÄÖÜÉ][a-zäöüéß'’-]+ {CAPITALIZED}"
 LABEL = r"^[\w' -]{2,30}: "  # "Fuse box: hall"
 NAMED = r"(?:[A-ZÄÖÜÉ][\w'’-]+ ?){1,3}: "  # and one that may be somebody: "Lea: 7 September"
+OWNER = re.compile(r"\b[A-ZÄÖÜÉ][\w-]*['’]s\b")  # "Mum's birthday: 14 March"
 PASSWORD = r"(?=\S*[^\W\d_])(?=\S*\d)[^\s:/]{4,}|^\W*\S+\W*$"
 PHONE = r"\d{2,}[-/ .]\d{2,}|\d{5,}"
 ACCOUNT = r"\b[A-Z]{2}\d{2}(?:\b|[A-Z\d]{4})"
@@ -154,7 +155,8 @@ def _holds_person(text: str) -> bool:
 
 def _holds_owner(text: str) -> bool:
     """Whether a text names somebody, or says to what something belongs."""
-    return compiled(kinds("owner", "holds")).search(text) is not None or _holds_person(text)
+    owners = any(one.lower().replace("’", "'") not in beginnings() for one in OWNER.findall(text))
+    return owners or compiled(kinds("owner", "holds")).search(text) is not None or _holds_person(text)
 
 
 def _holds_full_name(text: str) -> bool:

@@ -38,6 +38,7 @@ from appliance.language.word_forms import (
     stem,
     strip_accents,
     with_spelled_dates,
+    without_possessive,
 )
 from appliance.text import markdown
 
@@ -372,7 +373,7 @@ class Finder:
             return False
         forms = {word, word.removesuffix("s")}
         said = [match for one in found for match in WORD.finditer(one.names) if match[0][:1].lower() == word[0]]
-        said = [match for match in said if strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) in forms]
+        said = [match for match in said if strip_accents(without_possessive(match[0].lower())) in forms]
         return bool(said) and all(match[0][0].isupper() for match in said)
 
     def _unknown_names(self, question: str, words: Sequence[str], asked: _Question) -> tuple[str, ...]:

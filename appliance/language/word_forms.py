@@ -26,14 +26,20 @@ def content_words(text: str, ignored: Collection[str]) -> list[str]:
         word = expression("inverted").sub("", expression("elision").sub("", word))
         if match[0] not in LETTERS and (word in ignored or word.removesuffix("'s") in ignored):
             continue
-        word = strip_accents(word.removesuffix("'s").removesuffix("'"))
+        word = strip_accents(without_possessive(word))
         if len(word) > 1 or word.isdigit() or match[0] in LETTERS:
             found.append(word)
     return list(dict.fromkeys(found))
 
 
+def without_possessive(word: str) -> str:
+    """A word without what says that something is somebody's: "Mum" for "Mum's"."""
+    return word.replace("’", "'").removesuffix("'s").removesuffix("'")
+
+
 def stem(word: str) -> str:
     """A word without what is added to it, roughly, in any of the languages."""
+    word = without_possessive(word)
     if not word.isalpha():
         return word
     if len(word) > PLURAL_CHARS and word.endswith("s") and not word.endswith("ss"):
@@ -80,8 +86,7 @@ def _is_form(stemmed: str, word: str, its_stem: str) -> bool:
 
 def has_word(word: str, text: str) -> bool:
     """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one counts."""
-    said = (match[0].lower().replace("’", "'") for match in WORD.finditer(text))
-    theirs = (strip_accents(one.removesuffix("'s").removesuffix("'")) for one in said)
+    theirs = (strip_accents(without_possessive(match[0].lower())) for match in WORD.finditer(text))
     return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") or word == f"{one}s" for one in theirs)
 
 
@@ -109,7 +114,7 @@ def is_compound(word: str, text: str) -> bool:
 def is_name(question: str, word: str) -> bool:
     """Whether a word has a capital letter inside a sentence."""
     found = [
-        match for match in WORD.finditer(question) if strip_accents(match[0].lower().removesuffix("'s").removesuffix("’s")) == word
+        match for match in WORD.finditer(question) if strip_accents(without_possessive(match[0].lower())) == word
     ]
     return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
 

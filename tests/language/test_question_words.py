@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from appliance.language.typing_errors import QuestionWords
-from appliance.language.word_forms import content_words
+from appliance.language.word_forms import content_words, has_stem, has_word, stem
 
 NOTES = {"fritzi": 2, "garage": 1, "code": 3, "spare": 1, "torvald": 1, "camper": 1, "wohnung": 1}
 IGNORED = frozenset("what is the who should a of".split())
@@ -30,3 +32,21 @@ def test_a_word_one_letter_away_is_mended_and_a_name_only_where_letters_changed_
     assert mended("who is Tovrald") == ["torvald"]
     assert mended("who is Torvalt") == ["torvalt"]
     assert mended("who shuold spare") == ["spare"]
+
+
+@pytest.mark.parametrize(
+    ("word", "text", "is_there"),
+    [
+        ("mum", "Mum's birthday: 14 March", True),
+        ("mum", "Mum’s birthday: 14 March", True),
+        ("bo", "Bo's school bag", True),
+        ("lena", "Lena's shoes", True),
+        ("jess", "Jess' room", True),
+        ("child", "the child's passport", True),
+        ("mum", "Dad's birthday: 2 September", False),
+        ("mum", "Mumbai's airport", False),
+    ],
+)
+def test_what_is_somebody_s_names_them(word: str, text: str, is_there: bool) -> None:
+    assert has_stem(stem(word), text) is is_there and has_word(word, text) is is_there
+    assert has_stem(stem(content_words(text, IGNORED)[0]), text)
