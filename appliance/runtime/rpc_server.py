@@ -24,7 +24,7 @@ from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, O
 from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
 from appliance.runtime.methods import Mark, Method, MethodTable
-from appliance.runtime.rpc.call_log import CallLog, CallRecord
+from appliance.runtime.rpc.call_log import CallLog, CallRecord, caller_of
 from appliance.runtime.rpc.places import Places
 from appliance.store import disk_faults
 
@@ -476,7 +476,16 @@ class Listener:
             self._log_request(call.connection, name, error.outcome, error=error.message)
         call.answer(error=error)
 
-    def _log_request(self, connection: Connection, name: str, outcome: str, ms: int = 0, error: str = "") -> None:
+    def _log_request(
+        self,
+        connection: Connection,
+        name: str,
+        outcome: str,
+        ms: int = 0,
+        error: str = "",
+        params: object = None,
+        result: object = None,
+    ) -> None:
         """The log line of a request (A-188), and its row among the latest calls."""
         peer = connection.peer
         who = f"person={peer.person}" if peer.person else f"pid={peer.pid} uid={peer.uid}"
@@ -487,16 +496,19 @@ class Listener:
         sender, name = f"{connection.client or '?'} {who}", name[:MAX_NAME]
         told = {"sender": sender, "operation": name, "result": outcome, "ms": ms}
         LOG.log(logging.DEBUG if is_quiet else logging.INFO, "request", extra=told)
-        if self._calls is not None and not (is_quiet and outcome == "ok"):
-            self._calls.note(CallRecord(now_ms(), sender, name, outcome, ms, log.correlation(), error[:MAX_ERROR]))
+        is_known = connection.client or name == "hello"  # what nobody said hello for is in the log alone
+        if self._calls is not None and is_known and not (is_quiet and outcome == "ok"):
+            record = CallRecord(now_ms(), sender, name, outcome, ms, log.correlation(), error[:MAX_ERROR])
+            self._calls.note(caller_of(peer.person, peer.uid), record, params, result)
 
     def _serve_call(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
-        started_s, outcome, said = monotonic_s(), "ok", ""
+        started_s, outcome, said, result = monotonic_s(), "ok", "", None
         try:
             # A pool that found no thread keeps the request, which was declined, and hands it to the next free one.
             if not (call.has_expired or call.is_answered):
-                call.answer(self._run_method(call, name, params))
+                result = self._run_method(call, name, params)
+                call.answer(result)
         except OwlError as given:
             error = disk_faults.explain_fault(given) or given
             outcome, said = error.outcome, error.message
@@ -520,7 +532,7 @@ class Listener:
             if is_counted:
                 self._end_request()
             outcome = DeadlineExceeded.outcome if call.has_expired else outcome
-            self._log_request(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000), said)
+            self._log_request(call.connection, name, outcome, round((monotonic_s() - started_s) * 1000), said, params, result)
             log.correlate("")
 
     def _end_request(self) -> None:

@@ -125,11 +125,11 @@ class Core:
     ) -> None:
         """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
         self.home = home.require()
-        self._reloading, self.started_ms, self.calls = threading.Lock(), now_ms(), CallLog()
+        self._reloading, self.started_ms = threading.Lock(), now_ms()
         self.live = live or config.Live(home, environ)
         base = self.base = build_base(self.home, environ, self.live, process, passed, is_shared=is_shared)
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
-        self.store, self.leases, self.runs = base.store, base.leases, base.runs
+        self.store, self.leases, self.runs, self.calls = base.store, base.leases, base.runs, CallLog(base.store)
         self.policy = build_policy(base)
         models = self.model_parts = build_models(base, process, broker)
         self.broker, self.models, self.local, self.vault = models.broker, models.models, models.local, models.vault

@@ -16,7 +16,7 @@ TABLES: dict[Scope, tuple[str, ...]] = {
     "tasks": ("tasks", "task_attempts", "task_deps"),
     "schedules": ("schedules", "schedule_state", "firings"),
     "threads": (
-        *("sessions", "runs", "events", "jobs", "outbox", "inbox", "copies", "copied_texts", "changesets", "turn_locks"),
+        *("sessions", "runs", "events", "jobs", "outbox", "inbox", "copies", "copied_texts", "changesets", "turn_locks", "calls"),
         *("session_policies", "attachments", "loops", "turns", "matrix_waiting", "matrix_sent"),
     ),
 }

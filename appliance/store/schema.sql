@@ -539,6 +539,32 @@ CREATE TABLE copies (
 ) STRICT;
 CREATE INDEX copies_by_time ON copies(at_ms);
 
+-- writer: runtime/rpc/call_log.py
+-- The latest calls of the socket's methods; `params` and `result` are excerpts, gone with what they hold.
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    caller TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    sender TEXT NOT NULL,
+    method TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    ms INTEGER NOT NULL,
+    correlation TEXT NOT NULL,
+    error TEXT NOT NULL,
+    params TEXT NOT NULL,
+    result TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER memory_gone_calls BEFORE DELETE ON entries WHEN old.path LIKE 'memory://%' AND old.body <> '' BEGIN
+    UPDATE calls SET params = '', result = '' WHERE instr(params || result, old.path)
+        OR instr(params || result, substr(json_quote(old.body), 2, min(length(json_quote(old.body)) - 2, 60)));
+END;
+CREATE TRIGGER run_gone_calls BEFORE DELETE ON runs BEGIN
+    UPDATE calls SET params = '', result = '' WHERE instr(params || result, old.id);
+END;
+CREATE TRIGGER run_hidden_calls AFTER UPDATE OF deleted_ms ON runs WHEN new.deleted_ms IS NOT NULL BEGIN
+    UPDATE calls SET params = '', result = '' WHERE instr(params || result, new.id);
+END;
+
 -- writer: policy/audit_log.py
 -- What was allowed and refused.
 CREATE TABLE audit (

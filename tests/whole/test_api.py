@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 from process import ROOT, clean_environ
-from stores import new_home
+from stores import new_home, new_store
 from test_database import until
 from test_scenarios import put, script, update
 
@@ -27,7 +27,9 @@ from appliance.agent.toolbox import tool
 from appliance.clock import CancelToken, new_id
 from appliance.errors import BadInput, Cancelled, Lost, NotFound, OwlError, Refused
 from appliance.runtime import jsonrpc, log, paths
+from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
+from appliance.runtime.rpc.call_log import CallLog, CallRecord
 from appliance.runtime.rpc.notifications import NOTIFICATIONS, State
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Listener, listen
@@ -381,6 +383,46 @@ def test_every_call_and_its_result_or_error_is_in_the_log_of_calls(served: Serve
     assert {one["outcome"] for one in served.call("call.list", only="failed")} <= {"bad_input", "not_found", "permission"}
     assert {one["method"] for one in served.call("call.list", name="thread")} <= {"thread.list", "thread.view"}
     assert all(isinstance(one, dict) for one in served.call("call.list", limit=2000))
+
+
+@pytest.mark.covers("R-178")
+def test_the_log_of_calls_holds_what_was_said_for_its_caller_until_it_is_forgotten(served: Served) -> None:
+    log_of_calls = served.core.calls
+
+    def newest(name: str, person: str = "") -> CallRecord:
+        found = log_of_calls.list_calls(limit=1, name=name, call=LocalCall(person=person))
+        return found[0] if found else CallRecord(0, "", "", "")  # it is noted after the answer
+
+    written = served.call("memory.write", text='The shed code is "9317".')
+    until(lambda: "9317" in newest("memory.write").params)
+    made = newest("memory.write")
+    assert json.loads(made.params) == {"text": 'The shed code is "9317".'} and json.loads(made.result)["ref"] == written["ref"]
+    assert (newest("memory.write", "ada").params, newest("memory.write", "ada").result) == ("", ""), "another's words"
+    with pytest.raises(OwlError):
+        served.call("login.enter", person="ada", password="correct horse")
+    with pytest.raises(OwlError):
+        served.call("tool.call", name="nothing", arguments={"api_token": "hush", "deep": [{"Password": "hush", "n": 1}]}, more=1)
+    until(lambda: "deep" in newest("tool.call").params)
+    assert (
+        newest("login.enter").params == "" and "hush" not in newest("tool.call").params and '"n": 1' in newest("tool.call").params
+    )
+    served.call("memory.forget", key=written["record"]["id"])
+    assert not [one for one in log_of_calls.list_calls(limit=2000, call=LocalCall()) if "9317" in one.params + one.result]
+    assert newest("memory.write").outcome == "ok", "that it was made stays"
+    thread = served.call("message.send", text="hoot about the cellar key")["run"]
+    until(lambda: "cellar" in newest("message.send").params)
+    served.call("thread.delete", id=thread)
+    assert "cellar" not in newest("message.send").params + newest("message.send").result
+
+
+def test_the_oldest_calls_make_room_and_a_long_answer_is_an_excerpt(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "owlbox.db")
+    log_of_calls = CallLog(store, most=3)
+    for number in range(5):
+        log_of_calls.note("uid=0", CallRecord(number, "x", "a.b", "ok"), {"n": number}, ["word " * 100] * 50)
+    found = log_of_calls.list_calls(call=LocalCall(uid=0))
+    store.close()
+    assert [one.at_ms for one in found] == [4, 3, 2] and len(found[0].result) <= 2000 and found[0].params == '{"n": 4}'
 
 
 def test_what_is_wrong_is_an_error_of_its_class_and_the_connection_stays(served: Served) -> None:

@@ -1,23 +1,34 @@
-"""The latest calls of the socket's methods and what came of them, for people and tests: who asked, what, with which outcome.
+"""The latest calls of the socket's methods and what came of them: who asked, what, with which outcome, and with what answer.
 
-Kept in memory and gone with the process: the lasting record is the line `request` of each in the log, which has the same
-values, and a row for each would be a write to the disk for each. Arguments are in neither: they are people's own words.
+Owns the table `calls`: a row for each call, of which the newest are kept. Arguments and results are people's own words: excerpts
+of them are shown to nobody but who made the call, none are kept of methods about secrets and logins, and those that hold the text
+of a memory, or name a thread, are blanked by the database when that is forgotten or deleted. The line `request` of each call in
+the log has neither.
 """
 
-import threading
-from collections import deque
-from typing import Annotated, Literal
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from appliance.runtime.methods import method
+from appliance.errors import OwlError
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
+from appliance.store.database import Store
 
 MOST = 2000
+# Whose arguments and results are never kept: secrets, and what repeats the text that it makes forgotten.
+UNKEPT = ("secret.", "login.", "memory.forget")
+SECRET = re.compile(r".*(password|token|secret|sealed|authorization|headers|credential).*|env|key|value", re.IGNORECASE)
+# Of an excerpt: characters in all and of one text, members of one list, levels.
+MAX_CHARS, MAX_TEXT, MAX_MEMBERS, MAX_DEPTH = 2000, 300, 10, 6
+CUT = "…"
 
 
 class CallRecord(Struct, frozen=True):
-    """One call: `outcome` "ok" or that of its error, whose words are in `error`."""
+    """One call: `outcome` "ok" or that of its error, whose words are in `error`. `params` and `result` are excerpts as JSON."""
 
     at_ms: int
     sender: str
@@ -26,19 +37,31 @@ class CallRecord(Struct, frozen=True):
     ms: int = 0
     correlation: str = ""
     error: str = ""
+    params: str = ""
+    result: str = ""
+
+
+COLUMNS = ", ".join(CallRecord.__struct_fields__)
 
 
 class CallLog:
-    """Remembers the latest calls."""
+    """Keeps the latest calls."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._guard = threading.Lock()
-        self._calls: deque[CallRecord] = deque(maxlen=most)
+    def __init__(self, store: Store, most: int = MOST) -> None:
+        self._store = store
+        self._most = most
 
-    def note(self, call: CallRecord) -> None:
-        """A call is over."""
-        with self._guard:
-            self._calls.append(call)
+    def note(self, caller: str, call: CallRecord, params: object = None, result: object = None) -> None:
+        """A call is over. `caller` is who made it, by the name that `caller_of` gives; a full or busy disk keeps none."""
+        if not call.method.startswith(UNKEPT):
+            call = structs.replace(call, params=excerpt(params), result=excerpt(result) if call.outcome == "ok" else "")
+        values = (caller, *structs.astuple(call))
+        try:
+            with self._store.write(is_hurried=True) as execute:
+                execute(f"INSERT INTO calls (caller, {COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+                execute("DELETE FROM calls WHERE id <= (SELECT MAX(id) FROM calls) - ?", (self._most,))
+        except OwlError:
+            pass  # the log has the line of this request
 
     @method("call.list", is_quiet=True)
     def list_calls(
@@ -46,13 +69,41 @@ class CallLog:
         limit: Annotated[int, Range(1, MOST), "how many to show"] = 100,
         name: Annotated[str, "only this method, or those that begin with it and a dot"] = "",
         only: Annotated[Literal["", "failed"], "failed: only those that ended with an error"] = "",
+        *,
+        call: Call,
     ) -> list[CallRecord]:
-        """The latest calls of methods since the core began, newest first: who asked, what came of it, how long it took."""
-        with self._guard:
-            calls = list(self._calls)
-        wanted = (
-            one
-            for one in reversed(calls)
-            if (not name or one.method == name or one.method.startswith(f"{name}.")) and (not only or one.outcome != "ok")
+        """The latest calls of methods, newest first: who asked, what came of it, how long it took; one's own with what was said."""
+        rows = self._store.rows(
+            f"SELECT caller = ?1, {COLUMNS} FROM calls "
+            "WHERE (?2 = '' OR method = ?2 OR substr(method, 1, length(?2) + 1) = ?2 || '.') "
+            "AND (?3 = '' OR outcome <> 'ok') ORDER BY id DESC LIMIT ?4",
+            (caller_of(call.person, call.uid), name, only, limit),
         )
-        return [one for one, _ in zip(wanted, range(limit), strict=False)]
+        found = ((is_own, CallRecord(*values)) for is_own, *values in rows)
+        return [one if is_own else structs.replace(one, params="", result="") for is_own, one in found]
+
+
+def caller_of(person: str, uid: int) -> str:
+    """Who makes a call: somebody who was authenticated, or a user of this machine."""
+    return f"person={person}" if person else f"uid={uid}"
+
+
+def excerpt(value: object) -> str:
+    """The beginning of a value as JSON, without what its name says is secret."""
+    return json.dumps(_shorten(value, 0), ensure_ascii=False)[:MAX_CHARS] if value is not None else ""
+
+
+def _shorten(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
+    if depth > MAX_DEPTH and isinstance(value, Mapping | list | tuple | set | frozenset):
+        return CUT
+    if isinstance(value, Mapping):
+        members = list(value.items())[: 3 * MAX_MEMBERS]
+        return {str(name): CUT if SECRET.fullmatch(str(name)) else _shorten(one, depth + 1) for name, one in members}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_shorten(one, depth + 1) for one in list(value)[:MAX_MEMBERS]]
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + CUT
