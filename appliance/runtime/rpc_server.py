@@ -24,7 +24,7 @@ from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, O
 from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
 from appliance.runtime.methods import Mark, Method, MethodTable
-from appliance.runtime.rpc.call_log import CallLog, CallRecord, caller_of
+from appliance.runtime.rpc.call_log import FORGETTING, CallLog, CallRecord, caller_of
 from appliance.runtime.rpc.places import Places
 from appliance.store import disk_faults
 
@@ -563,6 +563,8 @@ class Listener:
             return {"name": self.name, "version": __version__, "pid": os.getpid(), "zone": self._zone()}
         if not call.connection.client:
             raise Refused(f"say hello before {name}", hint='first request: hello {"client": NAME, "token": TOKEN}')
+        if self._calls is not None and name in FORGETTING:
+            self._calls.flush()
         return self.table.call(call, name, params)
 
 

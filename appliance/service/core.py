@@ -253,6 +253,7 @@ class Core:
             ("commands", self.commands.close),
             ("servers", self.servers.close),
             ("released calls", self.released.close),
+            ("log of calls", self.calls.flush),
             ("courier", self.queue.close),
             ("compactor", self.compactor.close),
             ("titles", self.titles.close),

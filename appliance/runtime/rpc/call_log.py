@@ -3,11 +3,13 @@
 Owns the table `calls`: a row for each call, of which the newest are kept. Arguments and results are people's own words: excerpts
 of them are shown to nobody but who made the call, none are kept of methods about secrets and logins, and those that hold the text
 of a memory, or name a thread, are blanked by the database when that is forgotten or deleted. The line `request` of each call in
-the log has neither.
+the log has neither. Rows are written some at a time, which spares the card: those of the last calls are lost with the power.
 """
 
 import json
+import logging
 import re
+import threading
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -18,7 +20,10 @@ from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.store.database import Store
 
+LOG = logging.getLogger(__name__)
 MOST = 2000
+TOGETHER = 50  # calls that are written in one transaction
+FORGETTING = ("memory.forget", "thread.delete", "session.delete")  # before these all are written, so that nothing is left out
 # Whose arguments and results are never kept: secrets, and what repeats the text that it makes forgotten.
 UNKEPT = ("secret.", "login.", "memory.forget")
 SECRET = re.compile(r".*(password|token|secret|sealed|authorization|headers|credential).*|env|key|value", re.IGNORECASE)
@@ -50,18 +55,32 @@ class CallLog:
     def __init__(self, store: Store, most: int = MOST) -> None:
         self._store = store
         self._most = most
+        self._guard = threading.Lock()
+        self._waiting: list[tuple[str | int, ...]] = []
 
     def note(self, caller: str, call: CallRecord, params: object = None, result: object = None) -> None:
-        """A call is over. `caller` is who made it, by the name that `caller_of` gives; a full or busy disk keeps none."""
+        """A call is over. `caller` is who made it, by the name that `caller_of` gives."""
         if not call.method.startswith(UNKEPT):
             call = structs.replace(call, params=excerpt(params), result=excerpt(result) if call.outcome == "ok" else "")
-        values = (caller, *structs.astuple(call))
-        try:
-            with self._store.write(is_hurried=True) as execute:
-                execute(f"INSERT INTO calls (caller, {COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
-                execute("DELETE FROM calls WHERE id <= (SELECT MAX(id) FROM calls) - ?", (self._most,))
-        except OwlError:
-            pass  # the log has the line of this request
+        with self._guard:
+            self._waiting.append((caller, *structs.astuple(call)))
+            is_due = len(self._waiting) >= TOGETHER
+        if is_due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; a full or busy disk keeps none of it, and the log has the lines of these requests."""
+        with self._guard:
+            waiting, self._waiting = self._waiting, []
+            if not waiting:
+                return
+            try:
+                with self._store.write(is_hurried=True) as execute:
+                    for values in waiting:
+                        execute(f"INSERT INTO calls (caller, {COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+                    execute("DELETE FROM calls WHERE id <= (SELECT MAX(id) FROM calls) - ?", (self._most,))
+            except OwlError as error:
+                LOG.debug("%d calls are not kept: %s", len(waiting), error)
 
     @method("call.list", is_quiet=True)
     def list_calls(
@@ -73,6 +92,7 @@ class CallLog:
         call: Call,
     ) -> list[CallRecord]:
         """The latest calls of methods, newest first: who asked, what came of it, how long it took; one's own with what was said."""
+        self.flush()
         rows = self._store.rows(
             f"SELECT caller = ?1, {COLUMNS} FROM calls "
             "WHERE (?2 = '' OR method = ?2 OR substr(method, 1, length(?2) + 1) = ?2 || '.') "
