@@ -581,7 +581,11 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
-    "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self._plan_answer(scene),
+    # What was only said to be remembered is a note to whoever said it.
+    "delete_note": lambda self, scene, intent: (
+        self._notes.keep_note(scene, intent)
+        or self.effects.make(scene, replace(intent, name="forget", parts={"what": intent.parts["title"]}))
+    ),
     "my_name": lambda self, scene, intent: (
         conversation.told_again(scene, self._cue, intent)
         or note_plans.say_person(self._entries, intent)

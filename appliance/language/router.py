@@ -108,6 +108,7 @@ EFFECTS = frozenset(
         *(
             "remind_when",
             "recurring",
+            "delete_note",
             "remember",
             "task",
             "drop_task",

@@ -559,6 +559,28 @@ def test_a_note_that_is_to_be_deleted_is_named(ask: Any) -> None:
         assert text_of(steps) == "I cannot take a note back in words: delete box/notes/plants.md." and tools.called == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "delete the locker note",
+        "remove my note about the locker PIN",
+        "get rid of the note about the locker",
+        "throw away the locker note please",
+        "forget the note that the locker PIN is 8215",
+        "lösche die Notiz über locker",
+    ],
+)
+def test_what_was_only_to_be_remembered_is_a_note_to_whoever_said_it(ask: Any, text: str) -> None:
+    _, model, tools = ask(text)
+    assert [(one.name, one.arguments) for one in tools.called] == [("context_delete", {"path": "memory:/notes/locker-pin-8215"})]
+    assert model.asked == []
+
+
+def test_a_note_that_nobody_knows_is_not_talked_about(ask: Any) -> None:
+    steps, model, _ = ask("delete the note about the moon")
+    assert text_of(steps) == "I find nothing about the moon in what you asked me to remember." and model.asked == []
+
+
 @pytest.mark.parametrize("text", ["What's my name?", "who am I", "Wie heiße ich?"])
 def test_the_name_that_was_asked_for_at_the_first_start_is_known(ask: Any, text: str) -> None:
     assert "Martha" in text_of(ask(text)[0])
