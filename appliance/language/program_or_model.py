@@ -581,11 +581,7 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),
     "all_notes": lambda self, scene, intent: self._notes.list_notes(scene, intent),
-    # What was only said to be remembered is a note to whoever said it.
-    "delete_note": lambda self, scene, intent: (
-        self._notes.keep_note(scene, intent)
-        or self.effects.make(scene, replace(intent, name="forget", parts={"what": intent.parts["title"]}))
-    ),
+    "delete_note": lambda self, scene, intent: self._notes.keep_note(scene, intent) or self.effects.forget(scene, intent),
     "my_name": lambda self, scene, intent: (
         conversation.told_again(scene, self._cue, intent)
         or note_plans.say_person(self._entries, intent)

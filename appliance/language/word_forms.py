@@ -113,9 +113,7 @@ def is_compound(word: str, text: str) -> bool:
 
 def is_name(question: str, word: str) -> bool:
     """Whether a word has a capital letter inside a sentence."""
-    found = [
-        match for match in WORD.finditer(question) if strip_accents(without_possessive(match[0].lower())) == word
-    ]
+    found = [match for match in WORD.finditer(question) if strip_accents(without_possessive(match[0].lower())) == word]
     return any(match.start() > 0 and match[0][0].isupper() and not match[0].isupper() for match in found)
 
 

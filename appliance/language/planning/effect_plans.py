@@ -246,12 +246,13 @@ class Effects:
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
 
-    def _forget_memory(self, scene: Scene, intent: Intent) -> Plan:
-        what = intent.parts["what"]
+    def forget(self, scene: Scene, intent: Intent) -> Plan:
+        """Forget what was to be remembered; that is a note too to whoever said it, by its title."""
+        what = intent.parts.get("what") or intent.parts["title"]
         found = self._find_meant(what, [(text, (ref, text)) for ref, text in self.stored_memories()])
         if not found:
             said = conversation.meant(what, conversation.told(scene, partial(conversation.cue, self._router)), self._ignored)
-            return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent)
+            return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent, what)
         if len(found) > 1:
             return ask_which(intent, [f"- {text} [{display(ref)}]" for ref, text in found[:8]])
         ref, text = found[0]
@@ -261,9 +262,8 @@ class Effects:
 
         return Do(tool_call("context_delete", path=display(ref)), told)
 
-    def _offer_drop(self, intent: Intent) -> Plan:
+    def _offer_drop(self, intent: Intent, what: str) -> Plan:
         """What was never asked to be remembered may be a task that is open: "forget about the vicar"."""
-        what = intent.parts["what"]
 
         def told(outcome: Outcome) -> Plan:
             tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
@@ -304,7 +304,7 @@ MAKERS: Mapping[str, Maker] = {
     "drop_task": Effects._drop_task,
     **dict.fromkeys(("priority", "priority_up", "priority_down"), Effects._set_priority),
     "cancel": Effects._cancel_reminder,
-    "forget": Effects._forget_memory,
+    "forget": Effects.forget,
     **dict.fromkeys(("note", "titled_note"), Effects._write_note),
     "append": Effects._append,
     "append_bare": Effects._append,
