@@ -92,14 +92,17 @@ def own_path(box: Path, context: str) -> Path | None:
 def find(box: Path, name: str) -> Path | None:
     """Where a document lies that is called so: `USER`, `user.md`, `house` of house.md, `users/ada/USER`, `roles/coder/SOUL`.
 
-    The file need not be there; None for a name that no prompt document can have.
+    `GROUP` is that of the group for which the present call works. The file need not be there; None for a name that no prompt
+    document can have.
     """
     *folders, last = name.removesuffix(".md").split("/")
     if not NAME.fullmatch(last):
         return None
     if not folders:
         known = last.upper() if last.upper() in SHIPPED else last
-        return box / f"{known}.md" if known.upper() not in (GROUP, "README") else None
+        if known.upper() == GROUP:
+            return own_path(box, context) if (context := visibility.current()).startswith("group:") else None
+        return box / f"{known}.md" if known.upper() != "README" else None
     path = "/".join((*folders, f"{last.upper()}.md"))
     is_one = len(folders) == 2 and SAFE_ID.fullmatch(folders[1]) and is_in_prompts(path)
     return box / path if is_one else None

@@ -16,11 +16,13 @@ from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken
 from appliance.errors import Conflict, NotFound, Refused
 from appliance.ingest import notes, prompt_documents
+from appliance.ingest.document_methods import PromptDocuments
 from appliance.ingest.own_documents import Documents
 from appliance.knowledge.entries import Entries
 from appliance.records import Inbound, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.service.core import Core
+from appliance.store import visibility
 
 KEPT = "---\nloading: always\nagent-modification: true\n---\n\nOld words.\n"
 
@@ -255,6 +257,18 @@ def test_a_change_whose_entry_cannot_be_written_is_taken_back(stage: Stage) -> N
     with stage.core.store.write() as execute:
         execute("DROP TRIGGER full")
     assert write(stage, "update_goals", content="New words.").status == 200
+
+
+@pytest.mark.covers("A-100")
+def test_a_groups_document_is_called_group_in_that_group_and_nowhere_else(stage: Stage) -> None:
+    box, methods = stage.core.home.box, PromptDocuments(stage.core.home.box)
+    for context, told in (("", "no document GROUP"), ("user:ada", "no document GROUP")):
+        with visibility.showing(context), pytest.raises(NotFound, match=told):
+            methods.write("GROUP", "Four play.", call=LocalCall())
+    with visibility.showing("group:band"):
+        assert methods.write("GROUP", "Four play.", call=LocalCall())["path"] == "box/groups/band/GROUP.md"
+        assert methods.view("group")["text"] == "Four play."
+    assert (box / "groups/band/GROUP.md").read_text() == "Four play." and not (box / "GROUP.md").exists()
 
 
 # -- what it can do -------------------------------------------------------------------------------------------------
