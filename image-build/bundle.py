@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 from appliance import __version__  # noqa: E402
 from appliance.clock import now_ms  # noqa: E402
 from appliance.secrets import encryption  # noqa: E402
-from appliance.service.updates import bundle  # noqa: E402
 from appliance.store.migrations import LATEST  # noqa: E402
+from appliance.upkeep.updates import bundle  # noqa: E402
 
 DAY_MS = 86_400_000
 IMAGE_PYTHON = "3.13"  # of Debian trixie, as packages.sh fetches wheels for

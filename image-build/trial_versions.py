@@ -13,8 +13,8 @@ from emulator import Box, Card
 
 from appliance import __version__
 from appliance.clock import now_ms
-from appliance.service.updates import bundle
 from appliance.store.migrations import LATEST
+from appliance.upkeep.updates import bundle
 
 WEEK_MS = 7 * 86_400_000
 ONE_TABLE_MORE = '    "CREATE TABLE trial_{n} (id INTEGER PRIMARY KEY) STRICT;",\n)\n\nLATEST = '

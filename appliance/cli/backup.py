@@ -18,7 +18,7 @@ from appliance.console.connect import require_owner
 from appliance.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, ConfigError, OwlError
 from appliance.runtime.paths import Home
-from appliance.service.restore import Change
+from appliance.upkeep.restore import Change
 
 if TYPE_CHECKING:
     from appliance.runtime.settings import Config
@@ -44,7 +44,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
     """Make one, or show them."""
     from appliance.runtime import config
     from appliance.runtime.settings import Config
-    from appliance.service import backup_target, sealed_backups
+    from appliance.upkeep import backup_target, sealed_backups
 
     require_owner(home)
     try:
@@ -76,7 +76,7 @@ def backup(args: argparse.Namespace, home: Home) -> int:
 
 def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
     """Make one at a place, "" for the home's own, or show those that are there."""
-    from appliance.service import backup_target, backups, sealed_backups
+    from appliance.upkeep import backup_target, backups, sealed_backups
 
     if args.encrypt or settings.backups.key_file or sealed_backups.is_remote(place):
         return _keep_elsewhere(args, home, settings, place)
@@ -114,7 +114,7 @@ def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str
 
 def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", place: str) -> int:
     """One that is sealed, or lies on a server: made in the home first, then brought there."""
-    from appliance.service import backup_target, backups, sealed_backups, staging
+    from appliance.upkeep import backup_target, backups, sealed_backups, staging
 
     if not place:
         raise BadInput("a sealed backup beside the home helps nobody", hint="owlbox backup --encrypt --to /media/stick")
@@ -145,7 +145,7 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
 def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bool) -> str:
     """What the key file holds, else what a person types; a new one twice."""
     from appliance.cli.secret import read_value
-    from appliance.service import sealed_backups
+    from appliance.upkeep import sealed_backups
 
     if settings.backups.key_file:
         return sealed_backups.read_key_file(Path(settings.backups.key_file).expanduser())
@@ -158,8 +158,8 @@ def _find_passphrase(args: argparse.Namespace, settings: "Config", *, is_new: bo
 @contextmanager
 def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: terminal.Progress) -> "Iterator[str]":
     """The file that is to be restored: fetched from a server and opened where that is needed, and removed afterwards."""
-    from appliance.service import restore as service
-    from appliance.service import sealed_backups, staging
+    from appliance.upkeep import restore as service
+    from appliance.upkeep import sealed_backups, staging
 
     if not sealed_backups.is_remote(args.file) and not sealed_backups.is_sealed(found := service.find(home, args.file)):
         yield str(found)
@@ -179,10 +179,10 @@ def _opened(args: argparse.Namespace, home: Home, settings: "Config", progress: 
 
 def restore(args: argparse.Namespace, home: Home) -> int:
     """Say what a backup changes, and without --dry-run do it."""
-    from appliance.service import restore as service
-    from appliance.service import staging
-    from appliance.service.daemon import Lock
     from appliance.service.maintenance import settings_of
+    from appliance.upkeep import restore as service
+    from appliance.upkeep import staging
+    from appliance.upkeep.home_lock import Lock
 
     if not args.dry_run:
         home.root.mkdir(mode=0o700, parents=True, exist_ok=True)

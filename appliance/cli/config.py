@@ -52,7 +52,7 @@ def list_keys(args: argparse.Namespace, home: Home) -> int:
 
 def change(args: argparse.Namespace, home: Home) -> int:
     """Change one key once the whole configuration with it is right."""
-    from appliance.service.checks.unworkable import require_workable
+    from appliance.upkeep.checks.unworkable import require_workable
 
     require_owner(home)
     place, value = config.typed(home, args.key, args.value)

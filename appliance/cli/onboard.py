@@ -38,7 +38,7 @@ def add(command: Command) -> None:
 
 def onboard(args: argparse.Namespace, home: Home) -> int:
     """Ask everything once."""
-    from appliance.service import home_setup
+    from appliance.upkeep import home_setup
 
     if args.json:
         raise BadInput("onboard asks a person", hint="owlbox config set KEY VALUE is for programs")

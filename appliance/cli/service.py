@@ -40,7 +40,7 @@ def add(command: Command) -> None:
 
 
 def init(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import home_setup
+    from appliance.upkeep import home_setup
 
     made = home_setup.init(home, is_forced=args.force, is_new_database=args.new_database)
     return show(
@@ -52,7 +52,8 @@ def init(args: argparse.Namespace, home: Home) -> int:
 
 def serve(args: argparse.Namespace, home: Home) -> int:
     with garbage.loading():
-        from appliance.service import daemon, home_setup
+        from appliance.service import daemon
+        from appliance.upkeep import home_setup
 
     if args.init:
         home_setup.init(home, is_forced=True)
@@ -178,19 +179,19 @@ def pending_lines(given: dict[str, Any]) -> list[str]:
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service.checks import table_process
+    from appliance.upkeep.checks import table_process
 
     require_owner(home)
     lock = None
     if args.repair:
-        from appliance.service.daemon import Lock  # the whole core, 0.2 s, which looking does without
+        from appliance.upkeep.home_lock import Lock
 
         lock = Lock(home.lock)
     # Begun first: on two cores the tables are read while this process reads the doctor.
     tables = table_process.TableCheck(home, None if args.repair else table_process.BRIEF_S)
     with garbage.loading():
         from appliance.records import to_plain
-        from appliance.service.doctor import Doctor
+        from appliance.upkeep.doctor import Doctor
 
     try:
         findings = Doctor(home, os.environ, is_repairing=args.repair, tables=tables).examine(args.checks)
@@ -219,8 +220,8 @@ def maintain(args: argparse.Namespace, home: Home) -> int:
 
 
 def nuke(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import nuke as deletion
-    from appliance.service.daemon import Lock
+    from appliance.upkeep import nuke as deletion
+    from appliance.upkeep.home_lock import Lock
 
     require_owner(home)
     if not args.yes:

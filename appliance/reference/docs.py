@@ -55,7 +55,6 @@ from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.rpc.notifications import describe_notifications
 from appliance.runtime.signatures import Field, Signature
 from appliance.secrets.vault_client import VaultClient
-from appliance.service.backups import BackupMethods
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
 from appliance.service.mcp_guests import Guests
@@ -78,6 +77,7 @@ from appliance.skills.environments import SkillEnvironments
 from appliance.skills.skill_service import SkillService
 from appliance.store.migrations import FIRST, LATEST, MIGRATIONS
 from appliance.text import tokens
+from appliance.upkeep.backups import BackupMethods
 from appliance.web.git_fetch import SkillFetch
 from appliance.work.jobs import Jobs
 from appliance.work.worker_control import Crew

@@ -1,7 +1,7 @@
 """Secrets at rest: one file of encrypted values in a folder of the broker's user, and the key that opens them.
 
 Only the broker opens it. Each value is AES-256-GCM under one key, bound to its name and dates; the key is derived from a
-credential of systemd or from a passphrase, or lies in a file beside the values, which `service.doctor` warns of. The file is
+credential of systemd or from a passphrase, or lies in a file beside the values, which `upkeep.doctor` warns of. The file is
 replaced whole: a kill at any moment leaves the old state or the new one. How often a secret was read is written at most
 once an hour and at an orderly end, so a killed broker forgets up to an hour of that. Knows nothing about who may ask.
 Not promised: that nobody deletes a line of the file unnoticed, or that a value never reaches swap.

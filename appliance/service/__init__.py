@@ -1,1 +1,1 @@
-"""The core as a running service: builds and wires every part, serves it, maintains and repairs it."""
+"""The core as a running service: builds and wires every part, serves it and maintains it."""

@@ -43,11 +43,8 @@ from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.rpc_client import STARTING_S
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
-from appliance.service import home_faults
-from appliance.service.backups import BackupMethods
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
-from appliance.service.checks.unworkable import require_workable
 from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
@@ -77,6 +74,9 @@ from appliance.service.skill_parts import SkillRescan
 from appliance.service.undo import Undo
 from appliance.service.web_process import WebProcess, build_web_process
 from appliance.store import visibility
+from appliance.upkeep import home_faults
+from appliance.upkeep.backups import BackupMethods
+from appliance.upkeep.checks.unworkable import require_workable
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
 from appliance.work.work_events import WorkStarting

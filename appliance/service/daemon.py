@@ -8,7 +8,6 @@ makes the sockets anew, also one that systemd holds, which systemd does not.
 
 import ctypes
 import errno
-import fcntl
 import logging
 import os
 import signal
@@ -17,11 +16,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from appliance import __version__
 from appliance.clock import Alarms
-from appliance.errors import AlreadyRunning, ConfigError, OwlError, Refused, StoreError
+from appliance.errors import ConfigError, OwlError, Refused, StoreError
 from appliance.ingest.inotify import Inotify
 from appliance.language.times import timezones
 from appliance.runtime import paths, sd_notify
@@ -31,11 +30,12 @@ from appliance.runtime.rpc_server import Gate, Listener, listen
 from appliance.runtime.signals import Signals
 from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
-from appliance.service import home_faults
 from appliance.service.core import Core
 from appliance.service.ended_logins import hang_up_on_ended
 from appliance.service.parts.programs import open_programs
 from appliance.store import disk_faults, storage_errors
+from appliance.upkeep import home_faults
+from appliance.upkeep.home_lock import Lock
 
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
@@ -46,56 +46,6 @@ WRITES_AGAIN = -1
 MAX_TOKEN, MAX_KEY = 128, 16_384
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
 RETRY_S = 3.0
-
-
-class Lock:
-    """One core per home: a lock on a file of the home, which the kernel releases however we end."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._file = _opened(path)
-        except OSError as error:
-            raise storage_errors.host_error(error, path) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            pid = self._file.readline(32).decode("ascii", "replace").strip() or "?"
-            self._file.close()
-            is_stopped = paths.is_core_stopped(Home(path.parent))
-            hint = f"it is stopped: kill -CONT {pid} lets it go on" if is_stopped else "owlbox status shows it"
-            raise AlreadyRunning(
-                f"a core (pid {pid}) is already running on {path.parent}", hint=f"{hint}; end it before starting another"
-            ) from None
-        self.tell("")
-
-    def tell(self, socket_path: str) -> None:
-        """Write down who holds it and where it listens, for `places.find_core`."""
-        self._write(os.fsencode(f"{os.getpid()}\n{socket_path}"))
-
-    def release(self) -> None:
-        """Let another core start."""
-        self._write(b"")
-        self._file.close()
-
-    def _write(self, text: bytes) -> None:
-        """What stands in the file is a help for others: a disk that takes no writes must not keep us from starting or ending."""
-        try:
-            self._file.truncate(0)
-            self._file.write(text)
-        except OSError as error:
-            LOG.info("%s is not written: %s", self._path, error.strerror or error)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """The lock file, made when it is missing; on a read-only disk it is opened for reading, which is enough for a lock."""
-    try:
-        return open(path, "a+b", buffering=0)
-    except OSError as error:
-        if error.errno != errno.EROFS or not path.exists():
-            raise
-        return open(path, "rb", buffering=0)
 
 
 def serve(home: Home, environ: Mapping[str, str]) -> int:

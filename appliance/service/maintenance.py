@@ -34,7 +34,6 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.tool_settings import Audit
 from appliance.runtime.upkeep_settings import Retention
-from appliance.service import backups, staging
 from appliance.service.parts.base import person_rules
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.people import People
@@ -43,6 +42,7 @@ from appliance.sessions.sessions import Sessions
 from appliance.store import clearing, disk_room, wall_clock
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases
+from appliance.upkeep import backups, staging
 
 LOG = logging.getLogger(__name__)
 CHECK_EVERY_MS = DAY_MS

@@ -23,9 +23,9 @@ from appliance.runtime.hook_points import MOMENTS, EntryNews
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Plugins as Keys
-from appliance.service import doctor
 from appliance.sessions.runs import RunCreated
 from appliance.sessions.turns import RunStateChanged
+from appliance.upkeep import doctor
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guides/plugins.md").read_text(encoding="utf-8"), re.DOTALL)[0]

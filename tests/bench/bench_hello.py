@@ -31,8 +31,8 @@ from appliance.models.providers.llama_library import BATCH, SPIN_ROUNDS
 from appliance.models.tiers import SMALL, TINY
 from appliance.records import Delta, Inbound, LoopEnded, RunSettings, Tier
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
 from appliance.service.core import Core
+from appliance.upkeep import home_setup
 
 EMBEDDING = Path.home() / ".cache" / "owlbox" / "models" / "all-MiniLM-L6-v2.Q8_0.gguf"
 WINDOW = 4096

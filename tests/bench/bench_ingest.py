@@ -26,8 +26,8 @@ from process import Box, clean_environ, end
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
 from appliance.store.database import Store
+from appliance.upkeep import home_setup
 
 WORDS = "heron stork crane ibis spoonbill egret bittern plover curlew snipe".split()
 ROWS = (("CREATE TABLE rows (path TEXT PRIMARY KEY, body TEXT, hash TEXT) STRICT",),)

@@ -8,7 +8,7 @@ from stores import new_home
 from appliance.clock import monotonic_s
 from appliance.console.connect import reach
 from appliance.runtime.paths import Home
-from appliance.service.daemon import Lock
+from appliance.upkeep.home_lock import Lock
 
 
 def test_a_command_waits_while_a_core_starts_or_ends(tmp_path: Path, runtime: Path) -> None:

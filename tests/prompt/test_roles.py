@@ -23,8 +23,8 @@ from appliance.records import Inbound, Route, Terms, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Agent, Config
-from appliance.service import doctor
 from appliance.sessions.runs import Start
+from appliance.upkeep import doctor
 
 FILES = ("read_file", "list_dir", "grep", "find")
 WEB = ("web_search", "fetch_url")

@@ -14,8 +14,8 @@ from appliance.clock import now_ms
 from appliance.errors import Unavailable
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.upkeep_settings import Backups
-from appliance.service import backup_target, backups, sealed_backups
-from appliance.service.checks import upkeep
+from appliance.upkeep import backup_target, backups, sealed_backups
+from appliance.upkeep.checks import upkeep
 
 __all__ = ["a_box"]
 

@@ -25,8 +25,8 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.tool_settings import PolicyKeys
 from appliance.runtime.upkeep_settings import Backups
-from appliance.service import backups, restore, staging
 from appliance.store.database import Store
+from appliance.upkeep import backups, restore, staging
 
 __all__ = ["a_box"]
 
@@ -295,7 +295,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from appliance.runtime.paths import Home
-from appliance.service import restore
+from appliance.upkeep import restore
 home, path, limit = Home(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])
 count = 0
 def count_renames(event, args):
@@ -482,7 +482,7 @@ def test_restoring_says_what_a_file_is(box: Box, tmp_path: Path) -> None:
 HELD = """
 import os, sys
 from pathlib import Path
-from appliance.service import staging
+from appliance.upkeep import staging
 with staging.stage(Path(sys.argv[1])) as made:
     (made / "opened.zip").write_text("everything in plain")
     os.kill(os.getpid(), 9)

@@ -15,10 +15,10 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service.checks import machine, table_process, upkeep
-from appliance.service.doctor import Doctor
 from appliance.store import table_check
 from appliance.store.migrations import LATEST
+from appliance.upkeep.checks import machine, table_process, upkeep
+from appliance.upkeep.doctor import Doctor
 
 PAGE = 4096
 

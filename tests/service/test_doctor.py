@@ -11,7 +11,7 @@ from process import Box, a_box, tree, until  # noqa: F401
 
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
-from appliance.service.checks.database import SAMPLE
+from appliance.upkeep.checks.database import SAMPLE
 
 
 def findings(box: Box) -> dict[str, tuple[str, str, str]]:

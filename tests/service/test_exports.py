@@ -13,15 +13,15 @@ from process import Box, a_box, end, until  # noqa: F401
 
 from appliance.errors import BadInput, OwlError, Refused, StoreError
 from appliance.runtime.paths import Home
-from appliance.service import exports, restore, sealed_backups
 from appliance.store import table_lines
+from appliance.upkeep import exports, restore, sealed_backups
 
 PASSPHRASE = "four words of mine"
 KILLED = """
 import os, sys
 from pathlib import Path
 from appliance.runtime.paths import Home
-from appliance.service import exports
+from appliance.upkeep import exports
 def die(event, args):
     if event == "open" and "schedules.json" in str(args[0]):
         os.kill(os.getpid(), 9)

@@ -12,8 +12,8 @@ from process import Box, a_box, tree, until
 from appliance.clock import monotonic_s
 from appliance.errors import StoreError
 from appliance.knowledge.entries import Entries
-from appliance.service import repair
 from appliance.store.database import Store
+from appliance.upkeep import repair
 
 __all__ = ["a_box"]
 PAGE = 4096

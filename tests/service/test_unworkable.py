@@ -20,9 +20,9 @@ from appliance.runtime.config import reference
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
 from appliance.runtime.tool_settings import Mount, Sandbox
-from appliance.service.checks.unworkable import find_unworkable, require_workable
 from appliance.service.core import Core
-from appliance.service.doctor import Doctor
+from appliance.upkeep.checks.unworkable import find_unworkable, require_workable
+from appliance.upkeep.doctor import Doctor
 
 __all__ = ["a_box"]
 PROVIDER = '[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n'

@@ -26,13 +26,13 @@ from appliance.errors import OwlError, Refused, StoreError
 from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
 from appliance.secrets import encryption
-from appliance.service.updates import bundle, home_steps, last_check, source
-from appliance.service.updates.host import Host
-from appliance.service.updates.journal import Journal, JournalFile, Step
-from appliance.service.updates.updater import RECOVERY, TRIAL, Updater
 from appliance.store.database import Store
 from appliance.store.migrations import LATEST
 from appliance.text import tar_reader
+from appliance.upkeep.updates import bundle, home_steps, last_check, source
+from appliance.upkeep.updates.host import Host
+from appliance.upkeep.updates.journal import Journal, JournalFile, Step
+from appliance.upkeep.updates.updater import RECOVERY, TRIAL, Updater
 
 PRIVATE, PUBLIC = encryption.new_signing_key()
 WEEK_MS = 7 * 86_400_000

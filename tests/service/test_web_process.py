@@ -7,8 +7,8 @@ from process import Box, a_box, until
 
 from appliance.http import process
 from appliance.runtime.settings import Channels, Config, Web
-from appliance.service.checks import upkeep
 from appliance.service.web_process import build_web_process
+from appliance.upkeep.checks import upkeep
 
 __all__ = ["a_box"]
 

@@ -789,7 +789,7 @@ def test_process_that_waits_for_a_model_keeps_nobody_from_writing(store: Store) 
 @pytest.mark.covers("A-009")
 def test_second_core_on_the_same_home_is_refused_until_the_first_is_gone(home: Home) -> None:
     code = """
-        from appliance.service.daemon import Lock
+        from appliance.upkeep.home_lock import Lock
         from appliance.errors import AlreadyRunning
         try:
             lock = Lock(path)

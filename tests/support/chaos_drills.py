@@ -22,8 +22,8 @@ from process import send
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
-from appliance.service import backups
 from appliance.store.database import Store
+from appliance.upkeep import backups
 
 PATIENCE_S = 20.0
 HELD_S = 0.5  # after a file was taken: so long what it asks for cannot be recorded

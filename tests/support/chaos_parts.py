@@ -15,8 +15,8 @@ from chaos_traffic import ask_until_accepted, call, call_tool
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
-from appliance.service import backups
 from appliance.store.database import Store
+from appliance.upkeep import backups
 
 COMMANDS = (
     ("status",),

@@ -9,8 +9,8 @@ from chaos_words import Templates
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError
-from appliance.service import doctor
 from appliance.store.database import Store
+from appliance.upkeep import doctor
 
 ASKERS = 6  # who ask at the same time: so many answers can one fault cut off
 SLACK = 3

@@ -44,7 +44,7 @@ SABOTAGES = {
         "work/outcomes.py", "if not is_told or is_own:  # what a person does", "if True:  # what a person does"
     ),
     "vector orphaned": Sabotage("store/schema.sql", "    DELETE FROM chunks_vec WHERE rowid = old.id;\n", ""),
-    "backup unverified": Sabotage("service/backups.py", "            verify(read(part), progress)\n", "            pass\n"),
+    "backup unverified": Sabotage("upkeep/backups.py", "            verify(read(part), progress)\n", "            pass\n"),
 }
 
 

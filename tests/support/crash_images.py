@@ -33,8 +33,8 @@ from stores import new_home  # noqa: E402
 from appliance.clock import monotonic_s  # noqa: E402
 from appliance.errors import OwlError  # noqa: E402
 from appliance.runtime.paths import Home  # noqa: E402
-from appliance.service import doctor  # noqa: E402
 from appliance.store.database import Store  # noqa: E402
+from appliance.upkeep import doctor  # noqa: E402
 
 DISK_MB = 96
 OPTIONS = "loop,noatime,commit=30,errors=remount-ro"  # of / in image-build/overlay/etc/fstab

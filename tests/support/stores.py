@@ -10,10 +10,10 @@ from pathlib import Path
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
 from appliance.skills.catalog import Skills
 from appliance.skills.skill_records import SkillRecords
 from appliance.store.database import Store
+from appliance.upkeep import home_setup
 
 
 @functools.cache

@@ -162,7 +162,8 @@ AS_NOBODY = f"""
 import os, sys
 from appliance.cli import main as cli, screen, service, session
 from appliance.console import tool_command
-from appliance.service import core, daemon, home_setup
+from appliance.service import core, daemon
+from appliance.upkeep import home_setup
 tool_command.commands()
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 sys.exit(cli.main())

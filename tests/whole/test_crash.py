@@ -13,7 +13,7 @@ from test_daemon import asking
 
 from appliance.clock import sleep_s
 from appliance.errors import OwlError
-from appliance.service import doctor
+from appliance.upkeep import doctor
 
 ROUNDS = 10
 # Runs whose numbering has a hole, and locks or loops of processes that are gone.

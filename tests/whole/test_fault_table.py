@@ -29,16 +29,16 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Channels, Config, Web
 from appliance.runtime.upkeep_settings import Backups
 from appliance.secrets.vault import Vault
-from appliance.service import backup_target, backups, doctor, exports, home_faults, restore, sealed_backups
-from appliance.service.checks import machine, upkeep
-from appliance.service.checks.finding import Finding
-from appliance.service.checks.unworkable import find_unworkable
 from appliance.service.core import Core
-from appliance.service.daemon import Lock
 from appliance.sessions.outbox import Notification, Outbox, Patience
 from appliance.store import disk_faults, storage_errors
 from appliance.store.database import Store
 from appliance.store.disk_room import DiskRoom
+from appliance.upkeep import backup_target, backups, doctor, exports, home_faults, restore, sealed_backups
+from appliance.upkeep.checks import machine, upkeep
+from appliance.upkeep.checks.finding import Finding
+from appliance.upkeep.checks.unworkable import find_unworkable
+from appliance.upkeep.home_lock import Lock
 
 PAGE = Path(__file__).parents[2] / "docs/reference/faults.md"
 HOLES = re.compile(r"\b(?:PATH|PLACE|WHY|WHAT|N)\b")

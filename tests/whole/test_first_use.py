@@ -17,7 +17,7 @@ from sshd import looking, opened
 from appliance.clock import sleep_s
 from appliance.models import catalogue
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
+from appliance.upkeep import home_setup
 
 pytestmark = [needs("sshd", "ssh", "ssh-keygen", "tmux"), pytest.mark.model]
 NOTE = "# Garage\n\nThe garage door code is kept by Ada, the neighbour. She lives at number 12.\n"

@@ -17,8 +17,8 @@ from appliance.clock import new_id
 from appliance.models import catalogue
 from appliance.records import Event, Inbound, RunSettings
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
 from appliance.service.core import Core
+from appliance.upkeep import home_setup
 
 pytestmark = pytest.mark.model
 NOTE = "# Garage\n\nThe garage door code is kept by Ada, the neighbour. She lives at number 12.\n"

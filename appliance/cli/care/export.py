@@ -22,7 +22,7 @@ def add(command: Command) -> None:
 
 
 def export(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import exports
+    from appliance.upkeep import exports
 
     require_owner(home)
     folder = Path(args.folder).expanduser().absolute()
@@ -37,8 +37,8 @@ def export(args: argparse.Namespace, home: Home) -> int:
 
 
 def import_home(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service import exports, staging
-    from appliance.service.daemon import Lock
+    from appliance.upkeep import exports, staging
+    from appliance.upkeep.home_lock import Lock
 
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = Lock(home.lock)

@@ -13,8 +13,8 @@ from appliance.errors import BadInput, Refused
 from appliance.runtime.paths import Home
 
 if TYPE_CHECKING:
-    from appliance.service.updates.host import Host
-    from appliance.service.updates.journal import Result
+    from appliance.upkeep.updates.host import Host
+    from appliance.upkeep.updates.journal import Result
 
 Command = Callable[..., argparse.ArgumentParser]
 PUBLIC = "update.pub"
@@ -37,7 +37,7 @@ def check(args: argparse.Namespace, home: Home) -> int:
     from appliance import __version__
     from appliance.clock import now_ms
     from appliance.service.maintenance import settings_of
-    from appliance.service.updates import source
+    from appliance.upkeep.updates import source
 
     keys = settings_of(home.require(), os.environ).updates
     if args.quiet and not (keys.enabled and source.is_due(home, now_ms())):
@@ -53,9 +53,9 @@ def check(args: argparse.Namespace, home: Home) -> int:
 def apply(args: argparse.Namespace, home: Home) -> int:
     from appliance import __version__
     from appliance.service.maintenance import settings_of
-    from appliance.service.updates import source
-    from appliance.service.updates.host import find_host
-    from appliance.service.updates.updater import Updater
+    from appliance.upkeep.updates import source
+    from appliance.upkeep.updates.host import find_host
+    from appliance.upkeep.updates.updater import Updater
 
     keys = settings_of(home.require(), os.environ).updates
     folder, key, place = Path(keys.folder), _key(home), args.place or keys.source
@@ -72,14 +72,14 @@ def apply(args: argparse.Namespace, home: Home) -> int:
 
 
 def rollback(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service.updates.updater import Updater
+    from appliance.upkeep.updates.updater import Updater
 
     folder, host = _installation(home)
     return _tell(args, Updater(folder, home, host, progress=_say_step(args)).roll_back(), is_asked=True)
 
 
 def recover(args: argparse.Namespace, home: Home) -> int:
-    from appliance.service.updates.updater import Updater
+    from appliance.upkeep.updates.updater import Updater
 
     folder, host = _installation(home, is_boot=bool(os.environ.get("OWLBOX_BOOT")))
     said = Updater(folder, home, host, progress=_say_step(args)).recover()
@@ -89,8 +89,8 @@ def recover(args: argparse.Namespace, home: Home) -> int:
 def status(args: argparse.Namespace, home: Home) -> int:
     from appliance import __version__
     from appliance.service.maintenance import settings_of
-    from appliance.service.updates.journal import JournalFile
-    from appliance.service.updates.last_check import read_check
+    from appliance.upkeep.updates.journal import JournalFile
+    from appliance.upkeep.updates.last_check import read_check
 
     keys = settings_of(home.require(), os.environ).updates
     journal, last = JournalFile(Path(keys.folder)).read(), read_check(home)
@@ -118,7 +118,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
 
 def _installation(home: Home, *, is_boot: bool = False) -> "tuple[Path, Host]":
     from appliance.service.maintenance import settings_of
-    from appliance.service.updates.host import find_host
+    from appliance.upkeep.updates.host import find_host
 
     folder = Path(settings_of(home.require(), os.environ).updates.folder)
     return folder, find_host(home, os.environ, folder, is_boot=is_boot)
@@ -127,7 +127,7 @@ def _installation(home: Home, *, is_boot: bool = False) -> "tuple[Path, Host]":
 def _key(home: Home) -> bytes:
     """The public key that bundles must be signed with."""
     from appliance.service.maintenance import settings_of
-    from appliance.service.updates import bundle
+    from appliance.upkeep.updates import bundle
 
     keys = settings_of(home, os.environ).updates
     installed = Path(keys.folder) / PUBLIC

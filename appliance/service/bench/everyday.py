@@ -22,10 +22,10 @@ from appliance.clock import monotonic_s, now_ms, sleep_s
 from appliance.errors import OwlError
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
-from appliance.service import home_setup
 from appliance.service.bench.everyday_runs import Answered
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.core import Core
+from appliance.upkeep import home_setup
 
 ITEMS = Path(__file__).with_name("everyday.toml")
 MOST_WORDS = 100

@@ -18,9 +18,9 @@ from appliance.errors import OwlError
 from appliance.models.client import ModelAnswered
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
-from appliance.service.checks import machine
 from appliance.store import disk_room
 from appliance.store.database import Store
+from appliance.upkeep.checks import machine
 from appliance.work.jobs import JobEnded
 
 LOG = logging.getLogger(__name__)

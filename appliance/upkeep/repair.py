@@ -16,9 +16,9 @@ from appliance.errors import OwlError, StoreError
 from appliance.knowledge.index import Passages
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service import staging
 from appliance.store import database_copy, storage_errors
 from appliance.store.database import Store
+from appliance.upkeep import staging
 
 WITHOUT_PAGES = "owlbox backup list shows the backups, owlbox restore FILE takes one into use"
 

@@ -17,7 +17,7 @@ from appliance.clock import now_ms
 from appliance.errors import OwlError, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service import sealed_backups
+from appliance.upkeep import sealed_backups
 
 RECORD = "target.json"
 ROOT = Path("/")

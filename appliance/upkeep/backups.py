@@ -33,9 +33,9 @@ from appliance.runtime import paths
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
-from appliance.service import staging
 from appliance.store import database_copy, disk_faults, storage_errors
 from appliance.store.database import Store
+from appliance.upkeep import staging
 
 NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip")
 MANIFEST = "manifest.json"

@@ -22,8 +22,8 @@ from msgspec import Meta, Struct
 from appliance.errors import BadInput, NotFound, Refused, StoreError, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
-from appliance.service.backups import Progress
 from appliance.store import storage_errors
+from appliance.upkeep.backups import Progress
 
 SUFFIX = ".sealed"
 NAME = re.compile(r"owlbox-\d{8}T\d{6}Z(-\d+)?\.zip(\.sealed)?")

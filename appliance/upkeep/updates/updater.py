@@ -16,9 +16,9 @@ from appliance.clock import now_ms
 from appliance.errors import Busy, DiskFull, OwlError, Refused
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service.updates import bundle
-from appliance.service.updates.host import Host
-from appliance.service.updates.journal import Journal, JournalFile, Result, Step
+from appliance.upkeep.updates import bundle
+from appliance.upkeep.updates.host import Host
+from appliance.upkeep.updates.journal import Journal, JournalFile, Result, Step
 
 CURRENT, RECOVERY, LOCK = "current", "recovery", "update.lock"
 TRIAL = ".update-trial"

@@ -19,7 +19,7 @@ from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError, Refused, StoreError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service.daemon import Lock
+from appliance.upkeep.home_lock import Lock
 
 QUESTION = "Say hello in one short sentence."
 STEP_S, BUILD_S, READY_S = 7200.0, 1800.0, 120.0
@@ -62,7 +62,7 @@ class Host:
             "-X",
             "utf8",
             "-m",
-            "appliance.service.updates.home_steps",
+            "appliance.upkeep.updates.home_steps",
             step,
             str(self.home.root),
             str(place),

@@ -16,11 +16,11 @@ from appliance.http.site import page_address
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config, Web
 from appliance.runtime.upkeep_settings import Backups
-from appliance.service import backup_target, backups, sealed_backups
-from appliance.service.checks.finding import Finding
-from appliance.service.updates.journal import JournalFile, Step
-from appliance.service.updates.last_check import order, read_check
 from appliance.store import disk_faults
+from appliance.upkeep import backup_target, backups, sealed_backups
+from appliance.upkeep.checks.finding import Finding
+from appliance.upkeep.updates.journal import JournalFile, Step
+from appliance.upkeep.updates.last_check import order, read_check
 
 MB = 1_000_000
 PAGE_S, PAGE_BYTES = 2.0, 20_000

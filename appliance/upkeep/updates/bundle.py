@@ -23,9 +23,9 @@ from msgspec import Struct
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.secrets import encryption
-from appliance.service.updates.last_check import order
 from appliance.text import tar_reader
 from appliance.text.tar_reader import Member
+from appliance.upkeep.updates.last_check import order
 
 FORMAT = 1
 MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"

@@ -22,17 +22,17 @@ from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import Config
 from appliance.sandbox.launcher import Plan, Sandbox
 from appliance.secrets import plaintext_migration
-from appliance.service import home_faults, home_setup
-from appliance.service.checks import database, machine, upkeep
-from appliance.service.checks.finding import Finding
-from appliance.service.checks.table_process import BRIEF_S, TableCheck
-from appliance.service.checks.unworkable import Known, find_unworkable
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.people import People
 from appliance.skills import catalog
 from appliance.store import disk_faults
 from appliance.store.database import Store
 from appliance.store.process_registry import Leases, Roster
+from appliance.upkeep import home_faults, home_setup
+from appliance.upkeep.checks import database, machine, upkeep
+from appliance.upkeep.checks.finding import Finding
+from appliance.upkeep.checks.table_process import BRIEF_S, TableCheck
+from appliance.upkeep.checks.unworkable import Known, find_unworkable
 from appliance.work.tasks import Tasks
 
 LOG = logging.getLogger(__name__)

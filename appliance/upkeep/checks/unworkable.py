@@ -23,8 +23,8 @@ from appliance.runtime import config
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
 from appliance.secrets.process_secrets import HANDED
-from appliance.service import backup_target, sealed_backups
-from appliance.service.updates import bundle
+from appliance.upkeep import backup_target, sealed_backups
+from appliance.upkeep.updates import bundle
 from appliance.web import hosts as web_hosts
 
 HOST = re.compile(r"(?!-)[A-Za-z0-9.:_-]{1,253}")

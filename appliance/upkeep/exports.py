@@ -27,9 +27,9 @@ from appliance.knowledge.index import Passages
 from appliance.prompt.sent_copies import Copies
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service import backups, home_setup, staging
 from appliance.store import storage_errors, table_lines
 from appliance.store.database import Store
+from appliance.upkeep import backups, home_setup, staging
 
 MANIFEST, TABLES, UNFINISHED = "manifest.json", "tables", "UNFINISHED"
 PARTS = re.compile(

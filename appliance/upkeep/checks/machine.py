@@ -11,8 +11,8 @@ from pathlib import Path
 from appliance.clock import now_ms
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.service.checks.finding import Finding
 from appliance.store import wall_clock
+from appliance.upkeep.checks.finding import Finding
 
 ROOT = Path("/")
 HOT_C, TOO_HOT_C = 75, 84  # a Raspberry Pi slows down from 80 on, and hard from 85

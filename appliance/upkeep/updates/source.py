@@ -14,10 +14,10 @@ from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import HttpClient, Request
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS
-from appliance.service.updates import bundle, last_check
-from appliance.service.updates.bundle import Manifest
-from appliance.service.updates.last_check import Check
 from appliance.text import urls
+from appliance.upkeep.updates import bundle, last_check
+from appliance.upkeep.updates.bundle import Manifest
+from appliance.upkeep.updates.last_check import Check
 
 PLUGGED = ("/media", "/run/media", "/mnt")
 INDEX, SIGNATURE = "latest.json", "latest.sig"

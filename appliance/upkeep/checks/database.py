@@ -4,12 +4,12 @@ from collections import Counter
 
 from appliance.knowledge.index import Passages
 from appliance.runtime.paths import Home
-from appliance.service import repair
-from appliance.service.checks.finding import Finding
-from appliance.service.checks.table_process import SAMPLE, TableCheck
 from appliance.sessions.runs import Runs
 from appliance.store import storage_errors
 from appliance.store.database import Store
+from appliance.upkeep import repair
+from appliance.upkeep.checks.finding import Finding
+from appliance.upkeep.checks.table_process import SAMPLE, TableCheck
 
 LARGE_MB = 100  # of a database
 LOG_MB = 64  # of its log, which each checkpoint empties

@@ -1,7 +1,7 @@
 """Restoring a backup: what it would change, and the change, with everything that is replaced kept aside.
 
 What is to come is laid out and checked in a folder beside what is there, then each part (folder of documents, configuration,
-policy file, database) changes places with it in one step, the database last (`service.staging`). Needs a home that nobody works
+policy file, database) changes places with it in one step, the database last (`upkeep.staging`). Needs a home that nobody works
 with. A single database file, as migrations and repairs leave it in `backups/`, is restored in the same way, without the other
 parts. A file that is neither is refused with what it is.
 """
@@ -20,11 +20,11 @@ from appliance.records import to_plain
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service import backups, home_setup, staging
-from appliance.service.backups import BOX, DATABASE, Progress
 from appliance.store import database_copy, migrations, storage_errors
 from appliance.store.database import Store
 from appliance.store.database_copy import Facts
+from appliance.upkeep import backups, home_setup, staging
+from appliance.upkeep.backups import BOX, DATABASE, Progress
 
 HEAD_BYTES = 4096
 SQLITE, ZIP = b"SQLite format 3\0", b"PK\3\4"
