@@ -18,9 +18,10 @@ from appliance.console.connect import connected, require_owner
 from appliance.console.parser import Command
 from appliance.console.terminal import Table, say, say_json, say_line, show
 from appliance.errors import Conflict, Lost, NotFound, OwlError
-from appliance.models import catalogue, gguf
+from appliance.models import catalogue
 from appliance.models.catalogue import MB, Model
 from appliance.models.tiers import BASES, Measured, Tiers
+from appliance.providers import gguf
 from appliance.records import to_plain
 from appliance.runtime import config, config_edit, paths
 from appliance.runtime.paths import Home

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 from appliance.clock import Alarms, monotonic_s
 from appliance.errors import BadInput, DeadlineExceeded, OwlError, Refused
 from appliance.models.pool import Pool
-from appliance.models.providers import memory_room
+from appliance.providers import memory_room
 from appliance.records import Ask, Finish, to_plain
 from appliance.runtime import config, log, rpc_server, sd_notify
 from appliance.runtime.jsonrpc import Peer

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, DiskFull, NotFound, OwlError, Refused, Unavailable
-from appliance.models import gguf
+from appliance.providers import gguf
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config

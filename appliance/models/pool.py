@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError, ProviderError, Unavailable
-from appliance.models import gguf
 from appliance.models.cpu_scheduler import Rank, Scheduler, Wish
 from appliance.models.failover import is_away
-from appliance.models.providers.encoder import Encoder
-from appliance.models.providers.llama import Llama, Options
-from appliance.models.providers.scripted import Scripted
 from appliance.models.remote_models import Make, Remotes, Target, adapter
 from appliance.models.spending import Spend
+from appliance.providers import gguf
+from appliance.providers.encoder import Encoder
+from appliance.providers.llama import Llama, Options
+from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config, Models

@@ -22,10 +22,10 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused
 from appliance.models.failover import denied
 from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
-from appliance.models.providers import formats
-from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
 from appliance.models.rate_limit import Throttle
 from appliance.models.spending import Amount, Reserved, Spend
+from appliance.providers import formats
+from appliance.providers.remote_settings import WINDOW, Listed, Remote
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
 from appliance.runtime.settings import LOCAL, PROVIDERS, Config, Price, Provider, RouteTable
 from appliance.text.tokens import estimate

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from appliance.errors import BadInput
-from appliance.models import gguf
+from appliance.providers import gguf
 from appliance.records import Route, Tier
 
 LOG = logging.getLogger(__name__)

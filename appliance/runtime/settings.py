@@ -85,9 +85,7 @@ class Models(Keys):
 class Provider(Keys):
     """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
 
-    kind: str = setting(
-        "openai", "Wire format; most services speak `openai`.", seed="A providers", folder="models/providers/formats"
-    )
+    kind: str = setting("openai", "Wire format; most services speak `openai`.", seed="A providers", folder="providers/formats")
     base_url: str = setting("", "Address of its API.", seed="S providers.api_base", mark="needed")
     key: str = setting("", "API key, better `secret:llm/NAME` or `${VARIABLE}`.", seed="S providers.api_key; B key", mark="secret")
     reasoning: bool = setting(False, "Send its reasoning text back to it.", seed="S providers.supports_reasoning_content")

@@ -28,7 +28,7 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search, Vector
 from appliance.language.evidence import Evidence, Finder, Sentence, weigh
 from appliance.language.languages import Languages
-from appliance.models.providers.encoder import Encoder
+from appliance.providers.encoder import Encoder
 
 HERE = Path(__file__).parent
 FITTED, UNSEEN = ("boat", "bees"), ("coast",)

@@ -5,7 +5,7 @@
 The questions are every second item of the Berkeley Function-Calling Leaderboard v4 (simple_python,
 multiple, irrelevance), one JSON object a line: {set, id, question, function, ground_truth}. They are no
 part of this repository; without them the rows are left out. Knows nothing about what is good enough.
-Ours runs through `models.providers.llama`, in our own words and, where the model's template knows tools,
+Ours runs through `providers.llama`, in our own words and, where the model's template knows tools,
 in its own format; theirs through `chat_format="chatml-function-calling"`, both at
 temperature 0 with the same threads, batch and longest answer (theirs has none of its own, and would fill
 the window with a call that does not end).
@@ -28,12 +28,12 @@ import figures
 from record_tools import replace
 
 from appliance.clock import monotonic_s
-from appliance.models import catalogue, gguf
-from appliance.models.providers import families
-from appliance.models.providers.llama import Llama, Options
-from appliance.models.providers.llama_library import BATCH
-from appliance.models.providers.sampling import Writing
+from appliance.models import catalogue
 from appliance.prompt.packet import CALLING, tool_line
+from appliance.providers import families, gguf
+from appliance.providers.llama import Llama, Options
+from appliance.providers.llama_library import BATCH
+from appliance.providers.sampling import Writing
 from appliance.records import Ask, Finish, Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 

@@ -30,7 +30,7 @@ from test_broker import TOKEN, Running, started
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
 from appliance.models import catalogue
-from appliance.models.providers.llama_library import SPIN_ROUNDS
+from appliance.providers.llama_library import SPIN_ROUNDS
 from appliance.records import Ask, Finish, Message, Part, from_plain, to_plain
 from appliance.runtime.paths import Home
 

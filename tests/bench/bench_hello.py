@@ -26,9 +26,10 @@ from process import clean_environ
 
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.language.program_or_model import SAMPLING
-from appliance.models import catalogue, gguf
-from appliance.models.providers.llama_library import BATCH, SPIN_ROUNDS
+from appliance.models import catalogue
 from appliance.models.tiers import SMALL, TINY
+from appliance.providers import gguf
+from appliance.providers.llama_library import BATCH, SPIN_ROUNDS
 from appliance.records import Delta, Inbound, LoopEnded, RunSettings, Tier
 from appliance.runtime.paths import Home
 from appliance.service.core import Core

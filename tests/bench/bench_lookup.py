@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.models import catalogue
-from appliance.models.providers.llama import Llama, Options
+from appliance.providers.llama import Llama, Options
 from appliance.records import Ask, Finish, Message, Part, Route
 from appliance.runtime.paths import Home
 

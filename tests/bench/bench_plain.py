@@ -19,7 +19,7 @@ from typing import Any
 import figures
 
 from appliance.clock import monotonic_s
-from appliance.models.providers.llama_library import BATCH, SPIN_ROUNDS
+from appliance.providers.llama_library import BATCH, SPIN_ROUNDS
 
 EVERYDAY = Path(__file__).parents[3] / "shared" / "lab" / "everyday"
 KINDS = ("talk", "knowledge", "notes", "text")

@@ -167,10 +167,10 @@ def floor(url: str) -> Callable[[str], int]:
 
 def ours(kind: str, url: str) -> Callable[[str], int]:
     from appliance.clock import CancelToken
-    from appliance.models.providers.formats.anthropic import Anthropic
-    from appliance.models.providers.formats.gemini import Gemini
-    from appliance.models.providers.formats.openai import OpenAI
-    from appliance.models.providers.remote_settings import Remote
+    from appliance.providers.formats.anthropic import Anthropic
+    from appliance.providers.formats.gemini import Gemini
+    from appliance.providers.formats.openai import OpenAI
+    from appliance.providers.remote_settings import Remote
     from appliance.records import Ask, Message, Piece, Route
 
     kinds: dict[str, Any] = {"openai": OpenAI, "anthropic": Anthropic, "gemini": Gemini}

@@ -27,7 +27,7 @@ from appliance.knowledge.index import Passages, packed
 from appliance.knowledge.search import Looks, Search, Vector
 from appliance.models import catalogue
 from appliance.models.pool import find_encoder
-from appliance.models.providers.encoder import Encoder
+from appliance.providers.encoder import Encoder
 from appliance.runtime.paths import Home
 from appliance.store.database import Store
 

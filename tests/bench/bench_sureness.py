@@ -16,8 +16,8 @@ from pathlib import Path
 from appliance.language.languages import Languages, words_in
 from appliance.language.planning.plans import SAMPLING, SYSTEM, Chat
 from appliance.language.router import Router
-from appliance.models.providers.encoder import Encoder
-from appliance.models.providers.llama import Llama, Options
+from appliance.providers.encoder import Encoder
+from appliance.providers.llama import Llama, Options
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, Tier
 
 HERE = Path(__file__).parent

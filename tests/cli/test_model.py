@@ -14,8 +14,8 @@ from test_gguf import entry, model, put, text
 
 from appliance.cli import model as shelf
 from appliance.models import catalogue
-from appliance.models.providers import memory_room
-from appliance.models.providers.llama import Llama, Options
+from appliance.providers import memory_room
+from appliance.providers.llama import Llama, Options
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
 

@@ -12,7 +12,7 @@ from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search, Vector
 from appliance.models import catalogue
 from appliance.models.pool import find_encoder
-from appliance.models.providers.encoder import Encoder
+from appliance.providers.encoder import Encoder
 from appliance.runtime.paths import Home
 
 pytestmark = pytest.mark.model

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
-from appliance.models.providers.chat_template import CHATML, Template
-from appliance.models.providers.template_process import Renderer
+from appliance.providers.chat_template import CHATML, Template
+from appliance.providers.template_process import Renderer
 from appliance.records import Ask, Message
 
 TALK = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}"

@@ -15,7 +15,7 @@ from appliance.errors import BadInput, Cancelled, NotFound, Unavailable
 from appliance.models import catalogue
 from appliance.models.client import Models as Client
 from appliance.models.pool import Pool, find_encoder
-from appliance.models.providers.encoder import Encoder
+from appliance.providers.encoder import Encoder
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
 from appliance.service.broker_process import ExternalBroker

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput
-from appliance.models import catalogue, encoder_conversion, gguf
+from appliance.models import catalogue, encoder_conversion
+from appliance.providers import gguf
 from appliance.runtime.paths import Home
 
 PACKAGE = Path(__file__).parents[2]

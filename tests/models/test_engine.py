@@ -18,11 +18,11 @@ from test_gguf import tensor
 
 from appliance.clock import CancelToken
 from appliance.errors import Cancelled, OwlError
-from appliance.models import gguf
 from appliance.models.cpu_scheduler import QUANTUM_S
 from appliance.models.pool import Pool
-from appliance.models.providers.llama import Llama, Options, is_bound_to_window
-from appliance.models.providers.llama_library import BATCH, OURS, Loaded, library
+from appliance.providers import gguf
+from appliance.providers.llama import Llama, Options, is_bound_to_window
+from appliance.providers.llama_library import BATCH, OURS, Loaded, library
 from appliance.records import Ask, Finish, Message, Part, Piece, Route
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
@@ -409,8 +409,8 @@ def test_too_little_memory_is_an_error_and_not_the_end(file: Path) -> None:
         import resource, threading
         from pathlib import Path
         from appliance.errors import OwlError
-        from appliance.models.providers.llama_library import library
-        from appliance.models.providers.llama import Llama, Options
+        from appliance.providers.llama_library import library
+        from appliance.providers.llama import Llama, Options
         from appliance.records import Ask, Message, Route
         library()
         import numpy

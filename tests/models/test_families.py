@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from appliance.models.providers import families
-from appliance.models.providers.call_signs import Sign, Signs
-from appliance.models.providers.chat_template import CHATML, Template
-from appliance.models.providers.grammar_matcher import Grammar
-from appliance.models.providers.token_stream import Answer
+from appliance.providers import families
+from appliance.providers.call_signs import Sign, Signs
+from appliance.providers.chat_template import CHATML, Template
+from appliance.providers.grammar_matcher import Grammar
+from appliance.providers.token_stream import Answer
 from appliance.records import Ask, Message, Part, ToolCall, ToolSpec
 
 FIELDS = {

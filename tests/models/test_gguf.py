@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput
-from appliance.models import gguf
+from appliance.providers import gguf
 
 
 def text(value: str) -> bytes:

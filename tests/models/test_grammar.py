@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_fixtures import model_file, model_home  # noqa: F401
 
-from appliance.models.providers.grammar import MANY_ITEMS, Sampler, call_grammar, read_call
-from appliance.models.providers.grammar_matcher import Grammar
-from appliance.models.providers.llama import Llama, Options
-from appliance.models.providers.sampling import Writing
-from appliance.models.providers.token_stream import Answer
 from appliance.prompt.packet import CALLING, tool_line
+from appliance.providers.grammar import MANY_ITEMS, Sampler, call_grammar, read_call
+from appliance.providers.grammar_matcher import Grammar
+from appliance.providers.llama import Llama, Options
+from appliance.providers.sampling import Writing
+from appliance.providers.token_stream import Answer
 from appliance.records import Ask, Message, Part, Piece, Route, ToolSpec
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x", "y"]}

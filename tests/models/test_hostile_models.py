@@ -4,8 +4,8 @@ import pytest
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
-from appliance.models.providers.template_process import Renderer
-from appliance.models.providers.token_stream import Mask
+from appliance.providers.template_process import Renderer
+from appliance.providers.token_stream import Mask
 
 KEY, OTHER = "sk-aaab-0123456789", "sk-aaab"
 TEMPLATES = {

@@ -14,12 +14,12 @@ from test_gguf import model as tiny_model
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, ProviderError, TooLarge, Unavailable
-from appliance.models.providers.chat_template import CHATML, Template
-from appliance.models.providers.grammar import Sampler, call_grammar, read_call, simple
-from appliance.models.providers.kv_cache import common
-from appliance.models.providers.llama import Llama, Options
-from appliance.models.providers.memory_room import free_bytes
-from appliance.models.providers.token_stream import Answer
+from appliance.providers.chat_template import CHATML, Template
+from appliance.providers.grammar import Sampler, call_grammar, read_call, simple
+from appliance.providers.kv_cache import common
+from appliance.providers.llama import Llama, Options
+from appliance.providers.memory_room import free_bytes
+from appliance.providers.token_stream import Answer
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 

@@ -11,7 +11,7 @@ from test_gguf import entry, model, text
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, NotFound, Unavailable
 from appliance.models.pool import Pool, find_model
-from appliance.models.providers.llama import Llama, Options
+from appliance.providers.llama import Llama, Options
 from appliance.records import Ask, Finish, Message, Piece
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models

@@ -17,10 +17,10 @@ from wire import Call, Half, Status, Turn, Used
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, TooLarge
 from appliance.models.pool import Pool
-from appliance.models.providers import formats
-from appliance.models.providers.http_provider import Hosted
-from appliance.models.providers.remote_settings import Remote
-from appliance.models.providers.scripted import Scripted
+from appliance.providers import formats
+from appliance.providers.http_provider import Hosted
+from appliance.providers.remote_settings import Remote
+from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models

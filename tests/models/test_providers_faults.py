@@ -19,8 +19,8 @@ from wire import Half, HangUp, Raw, Silence, Status
 
 from appliance.clock import CancelToken, monotonic_s, now_ms
 from appliance.errors import Cancelled, ConfigError, DeadlineExceeded, OwlError, ProviderError, TooLarge, from_outcome
-from appliance.models.providers import error_mapping
-from appliance.models.providers.error_mapping import Heard, clean, fault, wait_of, window_in
+from appliance.providers import error_mapping
+from appliance.providers.error_mapping import Heard, clean, fault, wait_of, window_in
 from appliance.records import Finish, Piece, Route
 
 KEY = "sk-canary-12345678"

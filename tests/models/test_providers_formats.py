@@ -11,8 +11,8 @@ from wire import Call, Raw, Status, Turn
 
 from appliance.clock import CancelToken
 from appliance.errors import ProviderError
-from appliance.models.providers.chat_template import spoken
-from appliance.models.providers.formats.openai import OpenAI
+from appliance.providers.chat_template import spoken
+from appliance.providers.formats.openai import OpenAI
 from appliance.records import Ask, Image, Message, Part, Piece, ToolCall, ToolSpec
 from appliance.text import answer_parser
 
@@ -378,7 +378,7 @@ def test_servers_nearby_are_asked_for_the_window_in_their_own_words(pages: dict[
 
 
 def _body(made: Any, asked: Ask) -> Any:
-    from appliance.models.providers.conversation import Names
+    from appliance.providers.conversation import Names
 
     return made._build_body(asked, made._build_talk(asked), Names(asked))
 

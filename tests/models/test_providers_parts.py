@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput, ProviderError
-from appliance.models.providers import formats, sse
-from appliance.models.providers.conversation import GO_ON, LEFT_OUT, NAME, NO_RESULT, Names, read
-from appliance.models.providers.http_provider import Hosted
-from appliance.models.providers.sse import Events, Sent
-from appliance.models.providers.tool_schemas import flat, subset
+from appliance.providers import formats, sse
+from appliance.providers.conversation import GO_ON, LEFT_OUT, NAME, NO_RESULT, Names, read
+from appliance.providers.http_provider import Hosted
+from appliance.providers.sse import Events, Sent
+from appliance.providers.tool_schemas import flat, subset
 from appliance.records import Ask, Dialect, Message, Part, ToolCall, ToolSpec
 from appliance.runtime.config_keys import About
 
@@ -286,6 +286,6 @@ def test_any_names_of_tools_are_told_apart_there_and_come_back(names: list[str])
 # -- formats ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", About(folder="models/providers/formats").choices)
+@pytest.mark.parametrize("kind", About(folder="providers/formats").choices)
 def test_every_file_of_formats_has_one_class_for_providers_of_its_kind(kind: str) -> None:
     assert issubclass(formats.load(kind), Hosted)

@@ -12,7 +12,7 @@ from test_providers import CLASSES, ask, remote
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, TooLarge
-from appliance.models.providers.http_provider import Hosted
+from appliance.providers.http_provider import Hosted
 from appliance.records import Ask, Finish, Message, Piece, Route, ToolCall, ToolSpec
 
 __all__ = ["model_file", "model_home"]

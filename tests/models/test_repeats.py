@@ -3,7 +3,7 @@
 import pytest
 from process import ROOT
 
-from appliance.models.providers.sampling import FEWEST, PLAIN_FEWEST, WORDS, Repeats
+from appliance.providers.sampling import FEWEST, PLAIN_FEWEST, WORDS, Repeats
 
 TABLE = "| day | tea | cake |\n|---|---|---|\n" + "".join(f"| {n} | yes | no |\n" for n in range(300))
 BOXES = "".join(f"- [ ] call number {n} and ask for the price\n" for n in range(200))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import Busy, Cancelled, ConfigError, DeadlineExceeded
-from appliance.models.providers.scripted import OTHERWISE, Scripted
+from appliance.providers.scripted import OTHERWISE, Scripted
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolSpec
 
 ROUTE = Route("local", "scripted", "s", 8192, "native")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.models.providers.prefix_cache import States
+from appliance.providers.prefix_cache import States
 
 TOKENS = list(range(1000, 1300))
 WINDOW = 1000

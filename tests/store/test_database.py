@@ -758,7 +758,7 @@ def test_every_process_works_alone_and_beside_the_others(store: Store, roles: li
 SLOW_MODEL = """
     import json, threading
     from test_inbox import Desk
-    from appliance.models.providers.scripted import Scripted
+    from appliance.providers.scripted import Scripted
     script = path.parent / "slow.json"
     script.write_text(json.dumps({"turns": [{"text": "at last", "delay_s": 600}]}))
     desk = Desk(Store.open(path), Scripted(script, 8192))

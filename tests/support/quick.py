@@ -37,7 +37,7 @@ MOST_FDS = 64
 # Heavy, and seldom needed; what imports one of them loads it all the same.
 LEFT_OUT = (
     "tui",
-    *("models/providers/llama", "models/providers/encoder", "models/providers/kv_cache", "models/providers/prefix_cache"),
+    *("providers/llama", "providers/encoder", "providers/kv_cache", "providers/prefix_cache"),
     *("models/encoder_conversion", "knowledge/vss_index", "cli/screen"),
     *("mcp/bridge", "mcp/connection", "mcp/stdio_transport", "mcp/http_transport"),
 )

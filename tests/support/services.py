@@ -13,7 +13,7 @@ from record_tools import replace
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, OwlError, ProviderError
 from appliance.models.pool import Pool
-from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
+from appliance.providers.remote_settings import WINDOW, Listed, Remote
 from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piece, Route
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models, Provider

@@ -1,6 +1,6 @@
 """What a person said, of a message as a model is told it."""
 
-from appliance.models.providers.scripted import SENT
+from appliance.providers.scripted import SENT
 
 
 def spoken(text: str) -> str:

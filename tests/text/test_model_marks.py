@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.clock import monotonic_s
-from appliance.models.providers.token_stream import Answer
+from appliance.providers.token_stream import Answer
 from appliance.records import ToolSpec
 from appliance.text import answer_parser, answer_stream
 

@@ -24,9 +24,9 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.grep import Texts
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
-from appliance.models.providers.scripted import Scripted
 from appliance.policy.policy_file import Policy
 from appliance.prompt.packet import Packets
+from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Cancel, Event, Finish, Inbound, LoopEnded, Measure, Outcome, Piece, Route, ToolCall
 from appliance.runtime.paths import Home
 from appliance.sessions.history import History

@@ -17,8 +17,8 @@ from appliance import tools
 from appliance.agent.tool_rules import ToolRules
 from appliance.agent.toolbox import Toolbox
 from appliance.models import catalogue
-from appliance.models.providers.family import described
 from appliance.policy.policy_file import Policy
+from appliance.providers.family import described
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 

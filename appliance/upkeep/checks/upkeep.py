@@ -24,7 +24,7 @@ from appliance.upkeep.updates.last_check import order, read_check
 
 MB = 1_000_000
 PAGE_S, PAGE_BYTES = 2.0, 20_000
-STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `models.providers.prefix_cache`
+STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `providers.prefix_cache`
 
 
 def check_disk(home: Home, settings: Config) -> Finding:

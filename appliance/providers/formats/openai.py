@@ -11,13 +11,13 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from appliance.errors import ProviderError
-from appliance.models.providers import tool_schemas
-from appliance.models.providers.conversation import Names, Talk, Turn, described, read
-from appliance.models.providers.error_mapping import Heard, fault
-from appliance.models.providers.http_provider import Hosted
-from appliance.models.providers.remote_settings import Listed, Remote, is_near
-from appliance.models.providers.response import Draft, at, items, number, parsed
-from appliance.models.providers.sse import Sent
+from appliance.providers import tool_schemas
+from appliance.providers.conversation import Names, Talk, Turn, described, read
+from appliance.providers.error_mapping import Heard, fault
+from appliance.providers.http_provider import Hosted
+from appliance.providers.remote_settings import Listed, Remote, is_near
+from appliance.providers.response import Draft, at, items, number, parsed
+from appliance.providers.sse import Sent
 from appliance.records import Ask, Cancel, Image
 
 DONE = "[DONE]"

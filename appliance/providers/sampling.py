@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from appliance.models.providers.call_signs import Signs
-from appliance.models.providers.family import Family
-from appliance.models.providers.grammar import Sampler, read_call
-from appliance.models.providers.kv_cache import Held, Sequences, common
-from appliance.models.providers.llama_library import Loaded
-from appliance.models.providers.prompt_lookup import PromptLookup
-from appliance.models.providers.token_stream import Answer
+from appliance.providers.call_signs import Signs
+from appliance.providers.family import Family
+from appliance.providers.grammar import Sampler, read_call
+from appliance.providers.kv_cache import Held, Sequences, common
+from appliance.providers.llama_library import Loaded
+from appliance.providers.prompt_lookup import PromptLookup
+from appliance.providers.token_stream import Answer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
 from appliance.text import model_marks
 

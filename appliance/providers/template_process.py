@@ -80,7 +80,7 @@ class Renderer:
         environ = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"}
         try:
             return subprocess.Popen(
-                [sys.executable, "-P", "-m", "appliance.models.providers.template_program"],
+                [sys.executable, "-P", "-m", "appliance.providers.template_program"],
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

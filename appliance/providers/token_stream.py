@@ -8,7 +8,7 @@ import codecs
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.models.providers.call_signs import Sign, Signs
+from appliance.providers.call_signs import Sign, Signs
 from appliance.text import model_marks
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import ContextTooLong, ProviderError, Trouble
-from appliance.models.providers.remote_settings import Remote
+from appliance.providers.remote_settings import Remote
 from appliance.text.tokens import is_too_long
 
 LINE_CHARS = 240

@@ -1,6 +1,6 @@
 """Granite 3: a JSON list behind <|tool_call|>; its template writes contents alone. Granite 4 is of the Hermes family."""
 
-from appliance.models.providers.family import Family
+from appliance.providers.family import Family
 
 
 class Granite(Family):

@@ -1,8 +1,8 @@
 """LFM2 and LFM2.5: calls as Python writes them, in a list between marks."""
 
-from appliance.models.providers.family import Family, members_of, named_arguments
-from appliance.models.providers.grammar import Rules
-from appliance.models.providers.value_styles import PYTHON, literal
+from appliance.providers.family import Family, members_of, named_arguments
+from appliance.providers.grammar import Rules
+from appliance.providers.value_styles import PYTHON, literal
 from appliance.records import ToolCall, ToolSpec
 
 

@@ -1,8 +1,8 @@
 """Gemma 4: `<|tool_call>call:NAME{argument:value}<tool_call|>`, texts between <|"|>; those of Gemma 2 and 3 know no tools."""
 
-from appliance.models.providers.family import Family, members_of, named_arguments
-from appliance.models.providers.grammar import Rules
-from appliance.models.providers.value_styles import GEMMA, literal
+from appliance.providers.family import Family, members_of, named_arguments
+from appliance.providers.grammar import Rules
+from appliance.providers.value_styles import GEMMA, literal
 from appliance.records import ToolCall, ToolSpec
 
 

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, ContextTooLong, OwlError, ProviderError
-from appliance.models.providers import conversation
-from appliance.models.providers.conversation import Names, Talk
-from appliance.models.providers.error_mapping import clean, window_in
-from appliance.models.providers.remote_settings import WINDOW, Listed, Remote
-from appliance.models.providers.response import Draft, parsed
-from appliance.models.providers.sse import Events, Sent
+from appliance.providers import conversation
+from appliance.providers.conversation import Names, Talk
+from appliance.providers.error_mapping import clean, window_in
+from appliance.providers.remote_settings import WINDOW, Listed, Remote
+from appliance.providers.response import Draft, parsed
+from appliance.providers.sse import Events, Sent
 from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
 from appliance.runtime.host_lookup import Deadline
 from appliance.text import tokens
 
 if TYPE_CHECKING:
-    from appliance.models.providers.http_pool import Lines, Reply, Request
+    from appliance.providers.http_pool import Lines, Reply, Request
 
 LISTING_S = 30.0
 AFTER_S = 5.0  # how long the usage may come after the end of the answer
@@ -255,7 +255,7 @@ class Hosted(ABC):
             self._window = found
 
     def _get_lines(self) -> "Lines":
-        from appliance.models.providers.http_pool import Lines  # urllib3: a broker without remote models must not pay for it
+        from appliance.providers.http_pool import Lines  # urllib3: a broker without remote models must not pay for it
 
         with self._guard:
             if self._lines is None:
@@ -263,7 +263,7 @@ class Hosted(ABC):
             return self._lines
 
     def _build_request(self, url: str, body: dict[str, Any] | None) -> "Request":
-        from appliance.models.providers.http_pool import Request
+        from appliance.providers.http_pool import Request
 
         return Request(url, self._build_headers(), body)
 

@@ -6,7 +6,7 @@ A file holds one class below `http_provider.Hosted`. A new file is found by itse
 
 import importlib
 
-from appliance.models.providers.http_provider import Hosted
+from appliance.providers.http_provider import Hosted
 
 
 def load(kind: str) -> type[Hosted]:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from appliance.errors import Cancelled, TooLarge, Unavailable
-from appliance.models.providers import memory_room
-from appliance.models.providers.llama_library import BACKGROUND_BATCH, FULL, Loaded
+from appliance.providers import memory_room
+from appliance.providers.llama_library import BACKGROUND_BATCH, FULL, Loaded
 
 WORTH_SHARING = 8  # tokens: a template's first words are in every prompt
 FOR_BACKGROUND = 2  # sequences that only background work uses

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.models.providers.families.hermes import Hermes as Base
-from appliance.models.providers.grammar import Rules, simple
-from appliance.models.providers.value_styles import dumped, literal
+from appliance.providers.families.hermes import Hermes as Base
+from appliance.providers.grammar import Rules, simple
+from appliance.providers.value_styles import dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
 LINE = "\n"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from appliance.models.providers.families.hermes import Hermes as Base
-from appliance.models.providers.family import described
+from appliance.providers.families.hermes import Hermes as Base
+from appliance.providers.family import described
 from appliance.records import ToolSpec
 
 

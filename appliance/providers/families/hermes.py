@@ -2,7 +2,7 @@
 
 import re
 
-from appliance.models.providers.family import Family
+from appliance.providers.family import Family
 
 # The JSON of a call right behind its tag, as a template shows or writes it.
 SHOWN = re.compile(r"""<tool_call>(?:\\n|\s|['"}{-])*\{\\?"name\\?":""")

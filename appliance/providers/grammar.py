@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from appliance.errors import Unavailable
-from appliance.models.providers.grammar_matcher import Grammar, Place
-from appliance.models.providers.llama_library import Loaded
-from appliance.models.providers.value_styles import JSON, MANY_ITEMS, Style, dumped, literal
+from appliance.providers.grammar_matcher import Grammar, Place
+from appliance.providers.llama_library import Loaded
+from appliance.providers.value_styles import JSON, MANY_ITEMS, Style, dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
 MAX_DEPTH = 8

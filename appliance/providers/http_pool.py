@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.errors import Cancelled, DeadlineExceeded, HttpError, OwlError, ProviderError
-from appliance.models.providers.error_mapping import Heard, clean, fault
-from appliance.models.providers.remote_settings import Remote, is_near
+from appliance.providers.error_mapping import Heard, clean, fault
+from appliance.providers.remote_settings import Remote, is_near
 from appliance.runtime import http_client
 from appliance.runtime.host_lookup import Deadline
 from appliance.runtime.http_client import Answer, HttpClient

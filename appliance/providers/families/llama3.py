@@ -1,6 +1,6 @@
 """Llama 3.1 to 3.3: a call is the whole answer, as JSON with "parameters", one in a turn."""
 
-from appliance.models.providers.family import Family
+from appliance.providers.family import Family
 
 
 class Llama3(Family):

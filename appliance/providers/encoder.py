@@ -13,9 +13,8 @@ from typing import Any
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, TooLarge, Unavailable
-from appliance.models import gguf
-from appliance.models.providers import memory_room
-from appliance.models.providers.llama_library import library
+from appliance.providers import gguf, memory_room
+from appliance.providers.llama_library import library
 
 LOG = logging.getLogger(__name__)
 # Measured for all-MiniLM-L6-v2: 9.5 ms a short text with these, 25 with llama.cpp's own choice.

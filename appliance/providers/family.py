@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from appliance.models.providers.grammar import Rules, calls_grammar, simple
-from appliance.models.providers.tool_schemas import flat
-from appliance.models.providers.value_styles import JSON, LOOSE, Style, dumped, literal
+from appliance.providers.grammar import Rules, calls_grammar, simple
+from appliance.providers.tool_schemas import flat
+from appliance.providers.value_styles import JSON, LOOSE, Style, dumped, literal
 from appliance.records import ToolCall, ToolSpec
 from appliance.text import answer_parser
 

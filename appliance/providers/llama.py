@@ -20,15 +20,14 @@ from msgspec.structs import replace
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
-from appliance.models import gguf
-from appliance.models.providers import families, memory_room
-from appliance.models.providers.chat_template import Template, spoken
-from appliance.models.providers.family import Family
-from appliance.models.providers.grammar import call_grammar
-from appliance.models.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
-from appliance.models.providers.llama_library import BATCH, Loaded
-from appliance.models.providers.prefix_cache import States
-from appliance.models.providers.sampling import Writing
+from appliance.providers import families, gguf, memory_room
+from appliance.providers.chat_template import Template, spoken
+from appliance.providers.family import Family
+from appliance.providers.grammar import call_grammar
+from appliance.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
+from appliance.providers.llama_library import BATCH, Loaded
+from appliance.providers.prefix_cache import States
+from appliance.providers.sampling import Writing
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Message, Pause, Piece, Route, ToolSpec
 
 LOG = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from appliance.clock import new_id
 from appliance.errors import ProviderError
-from appliance.models.providers.conversation import Names
-from appliance.models.providers.error_mapping import clean
-from appliance.models.providers.remote_settings import Remote
-from appliance.models.providers.token_stream import Answer, Mask
+from appliance.providers.conversation import Names
+from appliance.providers.error_mapping import clean
+from appliance.providers.remote_settings import Remote
+from appliance.providers.token_stream import Answer, Mask
 from appliance.records import Ask, Finish, Piece, ToolCall
 
 MAX_CALLS = 128

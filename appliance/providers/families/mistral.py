@@ -1,6 +1,6 @@
 """Mistral before 2025: calls as a JSON list behind [TOOL_CALLS], with ids of nine letters and digits."""
 
-from appliance.models.providers.family import Family
+from appliance.providers.family import Family
 
 
 class Mistral(Family):

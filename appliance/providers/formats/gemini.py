@@ -11,13 +11,13 @@ from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 from appliance.errors import ProviderError
-from appliance.models.providers import tool_schemas
-from appliance.models.providers.conversation import Names, Talk, Turn, described
-from appliance.models.providers.error_mapping import Heard, fault
-from appliance.models.providers.http_provider import Hosted
-from appliance.models.providers.remote_settings import Listed
-from appliance.models.providers.response import Draft, at, items, number, parsed
-from appliance.models.providers.sse import Sent
+from appliance.providers import tool_schemas
+from appliance.providers.conversation import Names, Talk, Turn, described
+from appliance.providers.error_mapping import Heard, fault
+from appliance.providers.http_provider import Hosted
+from appliance.providers.remote_settings import Listed
+from appliance.providers.response import Draft, at, items, number, parsed
+from appliance.providers.sse import Sent
 from appliance.records import Ask, Cancel
 
 VERSIONED = re.compile(r"/v[0-9]+[a-z0-9]*(?:/|$)")

@@ -1,8 +1,8 @@
 """Mistral since 2025: [TOOL_CALLS]NAME[ARGS]{...}, as Mistral Small 3.2 and Ministral 3 write it."""
 
-from appliance.models.providers.families.mistral import Mistral as Base
-from appliance.models.providers.grammar import Rules
-from appliance.models.providers.value_styles import dumped, literal
+from appliance.providers.families.mistral import Mistral as Base
+from appliance.providers.grammar import Rules
+from appliance.providers.value_styles import dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
 

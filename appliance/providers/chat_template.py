@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from appliance.errors import BadInput
-from appliance.models.providers import families
-from appliance.models.providers.family import Family
-from appliance.models.providers.template_process import Renderer
+from appliance.providers import families
+from appliance.providers.family import Family
+from appliance.providers.template_process import Renderer
 from appliance.records import Ask, Message, ToolCall, ToolSpec
 
 CHATML = (

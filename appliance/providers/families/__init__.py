@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from appliance.models.providers.family import Family
+from appliance.providers.family import Family
 
 
 def load() -> list[Family]:
