@@ -118,6 +118,8 @@ class MessagePlanner:
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan
+        if intent is not None and intent.name == "cancel_it":  # there is nothing that it could mean
+            return self._say_nothing_done(intent.language)
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
         if (asked := errands.ask_whether_likely(scene, self._router)) is not None:
