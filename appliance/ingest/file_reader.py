@@ -24,6 +24,7 @@ from appliance.ingest.extract import Reading
 from appliance.ingest.watcher import HEAD_BYTES, mark_of
 from appliance.knowledge.contents import MAX_BLOB_BYTES, MAX_CHARACTERS, digest
 from appliance.secrets import sensitive_files
+from appliance.store import disk_faults
 from appliance.text import gitignore
 from appliance.text.references import parse_ref
 
@@ -262,6 +263,8 @@ def _check_closed(path: str, rules: Rules) -> None:
 
 
 def _describe_error(error: OSError) -> str:
+    if fault := disk_faults.explain_fault(error):
+        return str(fault)
     return "no such file or folder" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
 
 
@@ -308,7 +311,7 @@ class Gather:
         """All bytes of a file, its form and how it looked; Refused for a private key."""
         try:
             self._check_private(path)
-            with open(os.open(path, OPEN), "rb", buffering=0) as file:
+            with disk_faults.naming(Path(path)), open(os.open(path, OPEN), "rb", buffering=0) as file:
                 before = os.fstat(file.fileno())
                 if not stat.S_ISREG(before.st_mode):
                     raise BadInput("is not a file")

@@ -16,6 +16,7 @@ import msgspec
 
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.skills.skill_file import FILE
+from appliance.store import disk_faults
 from appliance.text import tar_reader
 
 MAX_FILES, MAX_BYTES, MAX_FILE_BYTES, MAX_DEPTH = 200, 4 << 20, 2 << 20, 20
@@ -60,7 +61,9 @@ def read_package(source: Path, inner: str = "") -> Package:
         raise BadInput(f"{source} is neither a file nor a folder")
     if info.st_size > MAX_ARCHIVE_BYTES:
         raise TooLarge(f"{source} has {info.st_size} bytes, the limit is {MAX_ARCHIVE_BYTES}")
-    return read_data(source.read_bytes(), source, inner, str(source))
+    with disk_faults.naming(source):
+        data = source.read_bytes()
+    return read_data(data, source, inner, str(source))
 
 
 def read_data(data: bytes, place: PurePath, inner: str, source: str) -> Package:

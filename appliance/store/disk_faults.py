@@ -8,13 +8,16 @@ Every boundary asks `explain_fault` before it calls an error of the system somet
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from appliance.errors import DiskFailing, DiskFault, DiskFull, DiskReadOnly, OwlError
 
 RESERVE_BYTES = 256 * 1024  # with less than this left, a transaction does not fit
 PROBE = bytes(4096)
-ON_A_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
+FAILING = (errno.EIO, errno.EUCLEAN, errno.EBADMSG)  # the last two are ext4's, for what it finds damaged
+ON_A_DISK = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, *FAILING)
 SAVE = "dmesg shows it; save what can be read to another disk: owlbox backup --to DIR; then take a new disk or card"
 CHAIN = 6  # errors that were raised from each other
 
@@ -30,23 +33,34 @@ def explain_fault(error: BaseException | None, place: Path | None = None) -> Owl
         if error is None or isinstance(error, DiskFault):
             return None
         if isinstance(error, OSError) and error.errno in ON_A_DISK:
-            name = error.filename2 or error.filename
+            # Of a copy that failed the first is what was read: a full disk is that of the second, a failing one may be either's.
+            names = (error.filename, error.filename2) if error.errno in FAILING else (error.filename2, error.filename)
+            name = next((one for one in names if one), None)
             path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
-            if path is None and error.errno == errno.EIO:
+            if path is None and error.errno in FAILING:
                 return DiskFailing(f"the disk is failing: {ours.message}", hint=SAVE) if ours is not None else None
             return disk_fault(error.errno, path or place)
         error = error.__cause__ or error.__context__
     return None
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """While a file is read: let an error of a failing disk name it, as the system does only where a file is opened."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FAILING:
+            error.filename = str(path)
+        raise
+
+
 def disk_fault(number: int, path: Path | None) -> DiskFull | DiskReadOnly | DiskFailing:
     """The error for one of ON_A_DISK, when `path` was to be written; None where nobody knows which file."""
     what = f"nothing was written to {path}" if path is not None else "it could not be written"
-    if number == errno.EIO:
-        return DiskFailing(
-            f"the disk is failing: {path or 'a file'} could not be read or written (input/output error)",
-            hint=SAVE,
-        )
+    if number in FAILING:
+        why = os.strerror(number).lower()
+        return DiskFailing(f"the disk is failing: {path or 'a file'} could not be read or written ({why})", hint=SAVE)
     if number == errno.EROFS:
         return DiskReadOnly(
             f"the disk is read-only: {what}",

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from appliance.errors import Busy, Cancelled, OwlError, StoreError
-from appliance.store.disk_faults import ON_A_DISK, disk_fault, write_fault
+from appliance.store.disk_faults import ON_A_DISK, disk_fault, explain_fault, write_fault
 
 OWN_FAULT = "check owner and mode of the home folder"
 AFTER_DAMAGE = "owlbox backup list shows the backups, owlbox restore FILE takes one; else owlbox doctor --repair saves what it can"
@@ -47,5 +47,5 @@ def missing(path: Path) -> StoreError:
 def host_error(error: OSError, path: Path) -> OwlError:
     """Our error for the operating system's about the database at `path`."""
     if error.errno in ON_A_DISK:
-        return disk_fault(error.errno, path)
+        return explain_fault(error, path) or disk_fault(error.errno, path)
     return StoreError(f"cannot open or make {path} as user {os.getuid()}: {error.strerror}", hint=OWN_FAULT)

@@ -166,7 +166,7 @@ def listing(folder: Path) -> list[Backup]:
 def read(path: Path) -> Backup:
     """What an archive says of itself; StoreError when it is none of ours or damaged."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with disk_faults.naming(path), zipfile.ZipFile(path) as archive:
             if MANIFEST not in archive.namelist():
                 raise StoreError(f"{path} is a zip file and no backup: it has no {MANIFEST}", hint=database_copy.ANOTHER)
             with archive.open(MANIFEST) as file:
@@ -178,6 +178,8 @@ def read(path: Path) -> Backup:
     except FileNotFoundError:
         raise NotFound(f"no backup {path}", hint="owlbox backup list shows them") from None
     except UNREADABLE as error:
+        if isinstance(error, OSError) and error.errno in disk_faults.ON_A_DISK:
+            raise
         raise StoreError(f"{path} is damaged or no backup: {error}", hint=database_copy.ANOTHER) from None
     return Backup(path, size, told.made_ms, told.home, told.version, told.database, told.counts, told.state, told.digests)
 
@@ -197,7 +199,7 @@ def verify(backup: Backup, progress: Progress, target: Path | None = None) -> No
             for name, digest in backup.digests.items():
                 found = hashlib.sha256()
                 with archive.open(name) as file, _create(target, infos[name]) as out:
-                    while piece := file.read(PIECE):
+                    while piece := _read_piece(file, backup.path):
                         found.update(piece)
                         out.write(piece)
                         done += len(piece)
@@ -309,7 +311,7 @@ def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progr
                     continue
                 info.compress_type = zipfile.ZIP_DEFLATED
                 with source, archive.open(info, "w", force_zip64=True) as target:
-                    while piece := source.read(PIECE):
+                    while piece := _read_piece(source, path):
                         target.write(piece)
                         digest.update(piece)
                         done += len(piece)
@@ -320,6 +322,11 @@ def _pack(part: Path, files: list[tuple[str, Path]], told: dict[str, Any], progr
         file.flush()
         os.fsync(file.fileno())
     return unreadable
+
+
+def _read_piece(source: IO[bytes], path: Path) -> bytes:
+    with disk_faults.naming(path):
+        return source.read(PIECE)
 
 
 @contextmanager

@@ -95,7 +95,8 @@ class Doctor:
         try:
             return self.checks[name]()
         except OwlError as error:
-            return Finding(name, "problem", error.message, error.hint)
+            told = disk_faults.explain_fault(error) or error
+            return Finding(name, "problem", told.message, told.hint)
         except Exception as error:
             if fault := disk_faults.explain_fault(error):
                 return Finding(name, "problem", fault.message, fault.hint)

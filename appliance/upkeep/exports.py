@@ -27,7 +27,7 @@ from appliance.knowledge.index import Passages
 from appliance.prompt.sent_copies import Copies
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.store import storage_errors, table_lines
+from appliance.store import disk_faults, storage_errors, table_lines
 from appliance.store.database import Store
 from appliance.upkeep import backups, home_setup, staging
 
@@ -202,7 +202,8 @@ def _copy_documents(source: Path, target: Path) -> None:
     for name, path in backups.documents(source):
         if backups.belongs(name):
             (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            shutil.copy2(path, target / name)
+            with disk_faults.naming(path):
+                shutil.copy2(path, target / name)
 
 
 def _read_plain(path: Path) -> bytes | None:
@@ -217,7 +218,8 @@ def _read_plain(path: Path) -> bytes | None:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST_TEXT:
             raise BadInput(f"{path} is no plain file of at most {LARGEST_TEXT} bytes", hint="an export holds plain files")
-        return file.read()
+        with disk_faults.naming(path):
+            return file.read()
 
 
 def _require_empty(home: Home) -> None:

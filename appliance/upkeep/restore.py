@@ -20,7 +20,7 @@ from appliance.records import to_plain
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.store import database_copy, migrations, storage_errors
+from appliance.store import database_copy, disk_faults, migrations, storage_errors
 from appliance.store.database import Store
 from appliance.store.database_copy import Facts
 from appliance.upkeep import backups, home_setup, staging
@@ -73,7 +73,7 @@ def find(home: Home, name: str) -> Path:
 
 def is_archive(path: Path) -> bool:
     """Whether a file is an archive and not a single database; StoreError says what it is when it is neither, or cut off."""
-    with path.open("rb") as file:
+    with disk_faults.naming(path), path.open("rb") as file:
         head, size = file.read(HEAD_BYTES), path.stat().st_size
     if zipfile.is_zipfile(path):
         return True
@@ -156,7 +156,7 @@ def _require_room(home: Home, path: Path) -> None:
     room = os.statvfs(folder) if folder.is_dir() else None
     if room is not None and needed > room.f_bavail * room.f_frsize:
         mb = 1_000_000
-        said = f"{path} needs {needed // mb} MB, the disk of {home.root} has {room.f_bavail * room.f_frsize // mb} MB left"
+        said = f"disk full: {path} needs {needed // mb} MB, {home.root} has {room.f_bavail * room.f_frsize // mb} MB left"
         raise DiskFull(said, hint="free some space, or restore into a home on another disk: --home DIR")
 
 

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from appliance.errors import BadInput, NotFound, Refused, StoreError, Unavailable
 from appliance.runtime import paths
 from appliance.secrets import encryption
-from appliance.store import storage_errors
+from appliance.store import disk_faults, storage_errors
 from appliance.upkeep.backups import Progress
 
 SUFFIX = ".sealed"
@@ -243,7 +243,7 @@ def _run(place: Place, *commands: str, limit_s: float = LIMIT_S) -> str:
 
 def _read_head(path: Path) -> tuple[bytes, SealedHead] | None:
     """The first line and what it says, None when the file is no sealed backup."""
-    with path.open("rb") as file:
+    with disk_faults.naming(path), path.open("rb") as file:
         head = file.readline(LONGEST_HEAD)
     try:
         told = msgspec.json.decode(head, type=SealedHead)

@@ -26,6 +26,7 @@ from appliance.store.database import Store
 from appliance.upkeep import backups
 
 PATIENCE_S = 20.0
+INDEX_S = 60.0  # a server of tools is started for it
 HELD_S = 0.5  # after a file was taken: so long what it asks for cannot be recorded
 SPOILED_AT = 20_000  # bytes from the start of an archive
 LARGE_BYTES = 3 << 20
@@ -37,6 +38,7 @@ class Drills:
 
     def __init__(self, arena: Arena, faults: Faults) -> None:
         self._arena, self._faults, self._number = arena, faults, 0
+        self._is_indexed = False
         known: dict[str, tuple[bool, Callable[[str], bool]]] = {
             "everything once": (True, self._do_everything),
             "a file while another writes": (True, self._hold_database),
@@ -72,6 +74,8 @@ class Drills:
     def _do_everything(self, name: str) -> bool:
         """A question that is sent twice, a server's tool, a reminder, and tasks that last, fail and wait for a person."""
         arena = self._arena
+        # What a server offers is known once it was asked; until then no model is told of it.
+        self._is_indexed = self._is_indexed or bool((call(arena, "mcp.index", deadline_s=INDEX_S) or {}).get("tools"))
         tool = f"echo {arena.count('asked to echo')}"
         for text in (f"say {name}", f"say {name}", tool):
             ask(arena, text)

@@ -39,7 +39,9 @@ SABOTAGES = {
         "        self.outbox.put(self.notification(known, due.key, text, NOW), sources=",
         "        for key in (due.key, f'{due.key}:again'): self.outbox.put(self.notification(known, key, text, NOW), sources=",
     ),
-    "mark dropped": Sabotage("sessions/events.py", "if origin := origin_of(event):", "if (origin := origin_of(event)) is None:"),
+    "mark dropped": Sabotage(
+        "policy/taint_marks.py", 'execute("INSERT INTO marks VAL', 'subject.startswith("run:") or execute("INSERT INTO marks VAL'
+    ),
     "outbox skipped": Sabotage(
         "work/outcomes.py", "if not is_told or is_own:  # what a person does", "if True:  # what a person does"
     ),

@@ -196,11 +196,11 @@ def call_tool(arena: Arena, name: str, arguments: dict[str, Any]) -> dict[str, A
     return told
 
 
-def call(arena: Arena, method: str, **params: Any) -> Any:
+def call(arena: Arena, method: str, *, deadline_s: float = CALL_S, **params: Any) -> Any:
     """What a method of the core answers, None when nobody could be asked."""
     try:
         with arena.client() as client:
-            return client.call(method, params, deadline_s=CALL_S)
+            return client.call(method, params, deadline_s=deadline_s)
     except OwlError as error:
         arena.hear(error.message, error.hint)
     except OSError:

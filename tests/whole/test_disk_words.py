@@ -46,6 +46,8 @@ WRITING = (
     "maintain --now",
     "backup",
     "export DISK/export",
+    "restore SAVED/backups",
+    "import SAVED/export --home DISK/new",
     "init --home DISK/other",
     "ask hi",
     "serve",
@@ -88,16 +90,21 @@ def break_disk(place: Path, fault: str) -> None:
 @needs(root=True)
 @pytest.mark.parametrize("fault", WORDS)
 def test_every_command_that_writes_names_the_fault(
-    disk: Box, fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    disk: Box, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = disk.home.root.parent
-    break_disk(place, fault)
     for name in [name for name in os.environ if name.startswith("OWLBOX")]:
         monkeypatch.delenv(name)
     for name, value in disk.environ.items():
         monkeypatch.setenv(name, value)
+    for line in (["backup", "--to", str(tmp_path / "backups")], ["export", str(tmp_path / "export")]):
+        assert cli.main(["--home", str(disk.home.root), *line]) == 0
+    [saved] = (tmp_path / "backups").glob("*.zip")
+    capsys.readouterr()
+    break_disk(place, fault)
     wrong = []
     for line in WRITING:
+        line = line.replace("SAVED/backups", str(saved)).replace("SAVED", str(tmp_path))
         words = [word.replace("DISK", str(place)) for word in line.split()]
         if line.startswith(
             ("skill create", "init", "ask", "secret set", "serve", "people password", "chat", "worker start")
