@@ -576,7 +576,7 @@ def test_what_was_only_to_be_remembered_is_a_note_to_whoever_said_it(ask: Any, t
     assert model.asked == []
 
 
-@pytest.mark.parametrize("text", ["undo that", "delete it again", "take that off my list", "cancel it please"])
+@pytest.mark.parametrize("text", ["undo that", "delete it again", "delete that again", "cancel it please"])
 def test_to_take_back_what_nobody_did_is_not_left_to_a_model(ask: Any, text: str) -> None:
     steps, model, tools = ask(text)
     assert text_of(steps).startswith("I have done nothing") and model.asked == [] and tools.called == []
