@@ -236,11 +236,11 @@ def test_a_certificate_encrypts_and_without_one_only_this_machine_is_served(tmp_
     try:
         assert server.site.address == f"https://localhost:{port}" and server.site.cookie == "__Host-owlbox"
         trust = ssl.create_default_context(cafile=tmp_path / "web.pem")
-        wire = HTTPSConnection("localhost", port, context=trust, timeout=10)
+        wire = HTTPSConnection("localhost", port, context=trust, timeout=60)
         wire.request("GET", "/")
         answer = wire.getresponse()
         assert answer.status == 200 and b"<title>Owlbox</title>" in answer.read()
-        with socket.create_connection(("127.0.0.1", port), 5) as plain:
+        with socket.create_connection(("127.0.0.1", port), 60) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             try:
                 assert b"Owlbox" not in plain.recv(1000)

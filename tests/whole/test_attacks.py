@@ -84,7 +84,9 @@ OF_ROOT = {
     *("out_of_memory_score", "packet_socket", "pivot_root", "ports", "priority", "privilege_level", "raise_limits", "raw_socket"),
     *("real_time", "reboot", "remount", "set_groups", "set_user_id", "set_user_id_program", "swap", "sysctl", "sysrq", "unmount"),
     *("userfaultfd", "write_programs", "quota", "control_groups", "hard_link", "perf_events", "bpf", "type_into_terminal"),
-    *("type_in_high_bits", "clock_elsewhere"),
+    *("type_in_high_bits", "clock_elsewhere", "interrupts"),
+    # The broker is shut to other processes of its own user.
+    *("broker_memory", "broker_environment", "broker_descriptors"),
 }
 NEED_RESOURCE = {"out_of_memory_score", "raise_limits"}  # not even every root has this capability
 # What a kernel may be built without.
