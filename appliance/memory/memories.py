@@ -21,7 +21,7 @@ from appliance.knowledge.contents import Content, Entry
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.search import Search, words_of
-from appliance.language.duplicates import find_same
+from appliance.language.word_forms import find_same
 from appliance.memory.memory_record import (
     GENERAL,
     MAX_FILE_BYTES,

@@ -10,7 +10,7 @@ from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Search, words_of
-from appliance.language.duplicates import find_same
+from appliance.language.word_forms import find_same
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
 

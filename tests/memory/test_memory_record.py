@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput, OwlError, TooLarge
-from appliance.language.duplicates import find_same, is_same
+from appliance.language.word_forms import find_same, is_same
 from appliance.memory.memory_record import (
     MemoryRecord,
     check_topic,

@@ -13,11 +13,10 @@ from msgspec import Struct
 from appliance.errors import BadInput
 from appliance.language.languages import Language
 from appliance.language.times import grammar, readings, rules
-from appliance.language.times.clock_times import Unread
 from appliance.language.times.frequencies import without_stop
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import Reading
-from appliance.language.times.reductions import reduced
+from appliance.language.times.reductions import Unread, reduced
 from appliance.language.times.tokenizer import Token, tokens
 
 

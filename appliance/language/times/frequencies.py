@@ -14,12 +14,11 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language.times import clock_times, grammar, recurrence, rules, timezones
-from appliance.language.times.clock_times import Unread
+from appliance.language.times import grammar, recurrence, reductions, rules, timezones
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import Reading
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import reduced
+from appliance.language.times.reductions import Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Encoded, Token, tokens
 from appliance.language.word_forms import distance
@@ -195,7 +194,7 @@ def require_possible(found: Sequence[Token], said: str) -> None:
         end = token.end
         is_wrong = False
         if "clock" in token.kinds:
-            is_wrong = not clock_times.is_possible(token.kinds["clock"])
+            is_wrong = not reductions.is_possible(token.kinds["clock"])
         elif "date" in token.kinds:
             _, month, day = token.kinds["date"]
             is_wrong = not 1 <= month <= 12 or not 1 <= day <= LONGEST_MONTHS[month - 1]

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from appliance.language.times import clock_times, readings, tokenizer
-from appliance.language.times.clock_times import Unread
+from appliance.language.times import readings, reductions, tokenizer
 from appliance.language.times.readings import WEEKEND, WORKDAYS, Handler, Reading
+from appliance.language.times.reductions import Unread
 from appliance.language.times.tokenizer import Encoded, Match, Token
 
 
@@ -78,14 +78,14 @@ def _beside(reading: Reading, match: Match) -> None:
     at = next(place for place in range(match.start, match.end) if {"before", "after"} & match.tokens[place].kinds.keys())
     inner, rest = Reading(reading.now), match.tokens[at + 1 : match.end]
     if len(rest) == 1 and "number" in rest[0].kinds and "time" not in rest[0].kinds:
-        inner.times.append(clock_times.bare(int(rest[0].kinds["number"])))
+        inner.times.append(reductions.bare(int(rest[0].kinds["number"])))
     else:
         _read_tokens(rest, inner)
     if inner.times and not (inner.date or inner.days or inner.dates or inner.part):
         (time,) = inner.times
         if months or seconds % 60:
             raise Unread
-        reading.times.append(clock_times.earlier(time, -sign * int(seconds // 60)))
+        reading.times.append(reductions.earlier(time, -sign * int(seconds // 60)))
         return
     day = inner.date
     if day is None and len(inner.days) == 1:

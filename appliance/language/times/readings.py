@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from appliance.errors import BadInput
-from appliance.language.times import clock_times, lexicon, timezones
-from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times import lexicon, reductions, timezones
+from appliance.language.times.reductions import Time, Unread
 from appliance.language.times.tokenizer import Match
 
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
@@ -218,7 +218,7 @@ def hour(reading: Reading, match: Match) -> None:
     hour = match.get("number")
     if hour != int(hour):
         raise Unread
-    reading.times.append(clock_times.bare(int(hour)))
+    reading.times.append(reductions.bare(int(hour)))
 
 
 def more_hours(reading: Reading, match: Match) -> None:
@@ -235,7 +235,7 @@ def this_time(reading: Reading, match: Match) -> None:
 def bounds(match: Match) -> list[Time]:
     kinds = [token.kinds for token in match.tokens[match.start : match.end]]
     return [
-        one["time"] if "time" in one else clock_times.bare(int(one["number"])) for one in kinds if {"time", "number"} & one.keys()
+        one["time"] if "time" in one else reductions.bare(int(one["number"])) for one in kinds if {"time", "number"} & one.keys()
     ]
 
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 
 from appliance.errors import BadInput
-from appliance.language.times import clock_times, recurrence, timezones
-from appliance.language.times.clock_times import Time, Unread
+from appliance.language.times import recurrence, reductions, timezones
 from appliance.language.times.readings import Reading, moved, next_day
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import SECONDS
+from appliance.language.times.reductions import SECONDS, Time, Unread
 
 MAX_MONTHS = 1200  # of "in ... years"
 EARLY_H = 6  # until then it is still last night
@@ -412,4 +411,4 @@ def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rul
 
 def named_times(reading: Reading) -> list[tuple[int, int]]:
     """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
-    return clock_times.within(reading.times, reading.part)
+    return reductions.within(reading.times, reading.part)

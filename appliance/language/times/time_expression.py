@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.language.times import dates, grammar, readings, recurrence, rules, timezones
-from appliance.language.times.clock_times import Time, Unread
 from appliance.language.times.frequencies import (
     LATER,
     compile_condition,
@@ -29,7 +28,7 @@ from appliance.language.times.frequencies import (
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import Reading
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import reduced
+from appliance.language.times.reductions import Time, Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Token, tokens
 
