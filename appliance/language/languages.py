@@ -160,6 +160,7 @@ WORDS = (
         "links",
         "articles",
         "diary",
+        "remembering",
     ),
 )
 ALIKE = "alike.txt"

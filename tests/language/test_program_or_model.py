@@ -528,6 +528,28 @@ def test_a_question_that_follows_up_one_that_no_note_answers_is_not_answered_for
     assert text_of(ask("Who is the plumber and what is his shoe size?")[0]).startswith("Your notes do not say that exactly.")
 
 
+@pytest.mark.parametrize(
+    ("said", "tool", "text"),
+    [
+        ("note down that I must water the plants", "create_task", "water the plants"),
+        ("put down that I need to take the bins out", "create_task", "take the bins out"),
+        ("No milk left, note it down", "create_task", "milk"),
+        ("notier, dass ich den Keller aufräumen muss", "create_task", "den Keller aufräumen"),
+        ("je dois appeler le plombier, note-le", "create_task", "appeler le plombier"),
+        ("no queda leche, apúntalo", "create_task", "leche"),
+        ("remember that I have to be in Berlin on Friday", "remember", "I have to be in Berlin on Friday"),
+        ("merk dir, dass ich keine Nüsse essen darf", "remember", "Ich keine Nüsse essen darf"),
+        ("note that we should never water the cactus", "remember", "We should never water the cactus"),
+        ("note that Ben is allergic to nuts", "remember", "Ben is allergic to nuts"),
+        ("No nuts for Ben, remember that", "remember", "No nuts for Ben"),
+        ("No hay nueces para Ana, recuérdalo", "remember", "No hay nueces para Ana"),
+    ],
+)
+def test_a_duty_that_is_put_down_is_a_task_and_no_negation_is_lost(ask: Any, said: str, tool: str, text: str) -> None:
+    (call,) = ask(said)[2].called
+    assert (call.name, call.arguments.get("name") or call.arguments.get("text")) == (tool, text)
+
+
 CARPENTER = ("Who has the spare key?", "Ada, the neighbour, has the spare key. [box://notes/garage.md]")
 
 

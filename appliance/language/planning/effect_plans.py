@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from appliance.clock import new_id
 from appliance.errors import BadInput
-from appliance.language import items, word_forms
+from appliance.language import items, support, word_forms
 from appliance.language.languages import alternatives, words_in
 from appliance.language.named_notes import NamedNotes
 from appliance.language.planning import conversation, errands
@@ -59,7 +59,12 @@ class Effects:
         return [(one.path, one.body) for one in sorted(found, key=lambda one: one.created_ms)]
 
     def _remember_fact(self, scene: Scene, intent: Intent) -> Plan:
-        text = intent.language.without_closing(intent.parts.get("fact") or intent.parts["clause"])
+        language = intent.language
+        text = language.without_closing(intent.parts.get("fact") or intent.parts["clause"])
+        duty = self._router.duty(text, language)
+        is_duty = duty != text and not support.denies(duty) and language.words["remembering"].isdisjoint(words_in(intent.text))
+        if is_duty:  # "note down that I must pay the rent", and not "that we should never water the cactus"
+            return self._add_task(scene, replace(intent, parts={"task": duty}, context=""))
         return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
 
     def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
