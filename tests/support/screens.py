@@ -30,12 +30,13 @@ SETTLE_S = 30.0
 
 
 def _as_root(found: "re.Match[str]") -> str:
-    """The session of whoever runs the tests as if that were root, as wide as it was where a frame follows."""
-    return "local:root" + (found[1] if len(found[1]) == 2 else " " * (len(found[0]) - len("local:root")))
+    """The name of whoever runs the tests as if that were root, as wide as it was where a frame follows."""
+    name = f"{found[1]}root"
+    return name + (found[2] if len(found[2]) == 2 else " " * (len(found[0]) - len(name)))
 
 
 VARYING = (
-    (re.compile(rf"\blocal:{re.escape(user_name(os.getuid()))}\b( *)"), _as_root),
+    (re.compile(rf"\b(local:|for ){re.escape(user_name(os.getuid()))}\b( *)"), _as_root),
     (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(:\d\d)?\b"), "DAY DD MMM YYYY HH:MM"),
