@@ -70,8 +70,8 @@ def _ended(reading: Reading, zone: str, is_frequency: bool) -> Rule:
     first = recurrence.after(rule, _ms_of(reading.now, place))
     if lasting is not None and first is not None:
         seconds, months = lasting
-        end = reading.now + timedelta(seconds=seconds)
-        if months or seconds % 86_400 == 0:  # whole days, the first of them that of the first time
+        end = moved(reading.now, seconds, months)
+        if rule.kind != "interval" and (months or seconds % 86_400 == 0):  # whole days, the first of them that of the first time
             day = datetime.fromtimestamp(first / 1000, place).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0)
             end = moved(day, seconds - 1, months)
     assert end is not None

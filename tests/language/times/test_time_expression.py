@@ -586,6 +586,7 @@ def test_a_day_without_a_time_has_that_of_the_others() -> None:
         ("remind me at 8pm until Friday to feed the cat", "feed the cat", "at 20:00 every day, until Fri 2026-11-27", 6),
         ("remind me on Mondays for two months to call Ada", "call Ada", "at 09:00 on Mondays, until Fri 2027-01-22", 9),
         ("remind me every 2 days for a week to dust", "dust", "every 2 days at 09:00, until Sun 2026-11-29", 4),
+        ("remind me every 12 hours for 3 days to stretch", "stretch", "every 12 hours, until Wed 2026-11-25 10:00", 6),
         ("remind me every hour for 3 hours to drink", "drink", "every hour, until Sun 2026-11-22 13:00", 3),
         ("remind me every Monday to Wednesday at 9 to stretch", "stretch", "at 09:00 on Mondays, Tuesdays and Wednesdays", 12),
         ("remind me every day at 8 to practise for 20 minutes", "practise for 20 minutes", "at 08:00 every day", 12),
