@@ -58,7 +58,6 @@ LINE_WORDS = 34  # of a line that is quoted whole
 LINE, SECTION = 0.85, 0.55  # or in another sentence of the same line, or below the same heading
 NEAR_WORD = 0.62  # cosine from which another word counts for one of the question
 NEAR_SHARE = 0.75
-FIRST = 1.1  # what the first sentence of a text is worth more
 PLAIN = 0.85  # coverage from which nothing has to be looked for among near words
 TOLD = 0.35  # what a word counts that only says what kind of thing is asked for
 NAMED, NAMED_NEAR = 0.95, 0.3  # coverage and nearness of a sentence that names all that is asked about
@@ -266,18 +265,6 @@ class Finder:
         """How near two texts are in meaning, 0 where nothing tells."""
         vectors = self._embed([one, other])
         return dot(*vectors) if len(vectors) == 2 else 0.0
-
-    def central(self, text: str) -> str:
-        """The sentence of a text that is nearest to all of it, the first where nothing tells; "" for a text without any."""
-        found = sentences.split(text)[:MOST_SENTENCES]
-        found = [one for one in found if not one.endswith(",")] or found  # "Dear Petra," says nothing
-        vectors = self._embed(found) if len(found) > 1 else ()
-        if len(vectors) != len(found):
-            return found[0] if found else ""
-        middle = [sum(column) for column in zip(*vectors)]
-        # The first sentence of a text is its subject more often than any other.
-        scores = [dot(middle, vector) * (FIRST if n == 0 else 1.0) for n, vector in enumerate(vectors)]
-        return found[scores.index(max(scores))]
 
     def collect(self, query: str, least: float = ALL_OF_IT) -> list[Sentence]:
         """The sentences of all notes that speak of something, note by note, each in the order of its note."""

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from appliance.language import message_parts, sentences, word_forms
+from appliance.language import message_parts, reports, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
@@ -556,7 +556,7 @@ class MessagePlanner:
 
     def _shorten_text(self, scene: Scene, text: str, intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
-        chosen = self._finder.central(text)
+        chosen = reports.summary(text, self.ignored, most=1)
         if not chosen or len(sentences.split(text)) < 2:
             return self._build_chat(scene, is_text=True)
         if scene.tier == "tiny":

@@ -49,7 +49,7 @@ MAX_CHARS = 400
 
 def summary(text: str, ignored: Collection[str], most: int = 3, max_chars: int = MAX_CHARS) -> str:
     """At most so many sentences of a text, and as many characters; always one, "" for a text without any."""
-    said = [one for one in dict.fromkeys(sentences.split(HEADING.sub("", text))) if WORD.search(one)]
+    said = [one for one in dict.fromkeys(sentences.split(HEADING.sub("", text))) if WORD.search(one) and not one.endswith(",")]
     if len(said) <= 1:
         return "".join(said)
     words = [[w.lower()[:STEM] for w in WORD.findall(one) if w.lower() not in ignored] for one in said]

@@ -87,16 +87,13 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     line = text[text.rfind("\n", first, match.start()) + 1 or first : match.start()]
     before = LAST_WORD.search(line)
     word = before[0].lower() if before else ""
-    is_day = expression("month").fullmatch(_next_word(text, match)) is not None
+    following = NEXT_WORD.match(text, match.end())
+    after = following[1] if following else ""
+    is_day = expression("month").fullmatch(after.lower()) is not None or after[:1].islower()  # "vom 3. bis 5. Mai"
     if word.isdigit() and (is_day or not line.strip(" -*").removesuffix(word).strip()):
         return False  # the number of a list item, or of a day in German
     is_initial = len(word) == 1 and word.isalpha() and word not in ("i", "a") and text[match.start() - 1].isupper()
     return not (word in all_words("abbreviations") or is_initial)
-
-
-def _next_word(text: str, match: "re.Match[str]") -> str:
-    found = NEXT_WORD.match(text, match.end())
-    return found[1].lower() if found else ""
 
 
 def _cells(line: str) -> list[str]:

@@ -45,4 +45,5 @@ def test_a_summary_is_made_of_sentences_of_the_text_in_their_order() -> None:
 
 def test_a_summary_of_one_sentence_or_none_is_that() -> None:
     assert reports.summary("Roses need water", ()) == "Roses need water"
+    assert reports.summary("Dear Petra,\nthe roses need water. Come soon.", (), most=1) == "the roses need water."
     assert reports.summary("# Roses\n\n\n", ()) == ""
