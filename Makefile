@@ -21,7 +21,7 @@ docs_tests := $(wildcard tests/whole/test_docs*.py)
 home := $${OWLBOX_HOME:-$${XDG_DATA_HOME:-$$HOME/.local/share}/owlbox}
 cache := $${XDG_CACHE_HOME:-$$HOME/.cache}/owlbox
 
-.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
+.PHONY: run install dev model test check spec bench bench-spine bench-folder bench-engine bench-entries bench-retrieval bench-ingest bench-packet bench-calls bench-hello bench-queue bench-sandbox bench-roles bench-screen bench-page bench-idle bench-burst bench-mcp bench-written bench-soak servers two-servers bench-remote chaos crash-images conformance accessibility everyday image image-test image-cuts image-sandbox root-cuts root-updates bundle docs captures train-language bench-answerable clean help
 
 run: install ## open the screen; first time: install, model, owlbox init
 	@test -e "$(home)/owlbox.toml" || $(bin)/owlbox init
@@ -64,6 +64,9 @@ bench-folder: dev ## the folder: 500 files at once, one edit, and the cost of wa
 
 bench-engine: dev model ## the local engine: prefixes, turns, calls, answers, embedding
 	$(python) tests/bench/bench_engine.py
+
+bench-page: ## milliseconds of the processor by which the page draws texts of 100 kB that hold up a renderer
+	node tests/bench/bench_page.mjs
 
 bench-entries: dev ## entries beside plain SQL, the cost of undo, a large fork
 	$(python) tests/bench/bench_entries.py

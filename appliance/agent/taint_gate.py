@@ -7,7 +7,7 @@ Who runs what was accepted is `agent.released_calls`. Not promised: that nothing
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from appliance.agent.approvals import APPROVED
 from appliance.agent.command_runs import Executions
 from appliance.agent.dispatch import actor_of
+from appliance.agent.result_pages import INLINE_CHARS
 from appliance.agent.taint_tracking import HELP, Origins, Sight, is_elsewhere, named_paths
 from appliance.agent.toolbox import Caller, Toolbox
 from appliance.agent.toolbox import Mark as ToolMark
@@ -31,6 +32,7 @@ from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Run, Runs
+from appliance.text.fences import is_origin
 from appliance.text.invisible import escape_invisible
 
 LOG = logging.getLogger(__name__)
@@ -160,25 +162,18 @@ class Checkpoint:
 
     def _check_before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         self._origins.before(_sight_of(mark, caller), call)
-        reach = mark.needs.reach
-        if reach is None and mark.is_read_only:
-            return None
-        is_judged = reach is not None and not caller.is_cleared
-        judged = replace(call, arguments=taint.canonical(reach, call.arguments)) if reach is not None and is_judged else call
         since = self._runs.marks.since(caller.run)
         if since is None:
             return None
-        if reach is not None and is_judged:
-            outcome = self._decide(toolbox, reach, judged, caller, since)
-            if outcome is not None:
-                return outcome
-        if not mark.is_read_only:
-            text = "\n".join(text for text, _ in taint.leaves(call.arguments) if isinstance(text, str))
-            if caller.is_vouched and reach is not None and reach.kind == "document":
-                self._runs.marks.forget_words(text)
-            else:  # before it is written: whoever kills us then leaves a file behind
-                self.answered(text, caller.run)
-        return None
+        reach = mark.needs.reach
+        texts = [text for text, _ in taint.leaves(call.arguments) if isinstance(text, str)]
+        if caller.is_vouched and reach is not None and reach.kind == "document":
+            self._runs.marks.forget_words("\n".join(texts), *texts)
+        else:  # before it is written: whoever kills us then leaves a file behind
+            self._keep_words(caller.run, self._runs.marks.of(f"run:{caller.run}"), *texts)
+        if reach is None or caller.is_cleared:
+            return None
+        return self._decide(toolbox, reach, replace(call, arguments=taint.canonical(reach, call.arguments)), caller, since)
 
     def _decide(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Outcome | None:
         """What becomes of a call that reaches out of a marked run; None when it may be run."""
@@ -195,10 +190,13 @@ class Checkpoint:
 
     def answered(self, text: str, run: str) -> str:
         """A filter that changes nothing: what a marked run says or is about to write is known again, whoever saves it where."""
-        marks = [one for one in self._runs.marks.of(f"run:{run}") if one.origin not in INSIDE]
-        if marks and text.strip():
-            self._runs.marks.keep_words(text, marks, self._own_words(self._runs.any(run)))
+        self._keep_words(run, self._runs.marks.of(f"run:{run}"), text)
         return text
+
+    def _keep_words(self, run: str, marks: Sequence[Mark], *texts: str) -> None:
+        """Know texts again, together and each, but for what is no stranger's in them."""
+        if marks and any(text.strip() for text in texts):
+            self._runs.marks.keep_words(texts, marks, self._own_words(self._runs.any(run)), durable=True)
 
     def _own_words(self, run: Run) -> str:
         """What is no stranger's: what the person typed, and what stands unmarked in entries that the run was shown."""
@@ -210,7 +208,11 @@ class Checkpoint:
         """What came of a call, with its origin."""
         try:
             server = _server_of(toolbox, str(call.arguments.get("name", ""))) if mark.name == HELP else ""
-            return self._origins.after(replace(_sight_of(mark, caller), server=server), call, outcome)
+            told = self._origins.after(replace(_sight_of(mark, caller), server=server), call, outcome)
+            # What others wrote is known again; what one's own entries hold beside it is one's own.
+            if is_origin(told.origin) and told.origin not in INSIDE and (outcome.origin or is_elsewhere(call.arguments)):
+                self._keep_words(caller.run, [Mark(told.origin, told.source)], told.message[:INLINE_CHARS])
+            return told
         except OwlError as error:
             LOG.error("what came of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
             return outcome  # its event is marked by itself, or is not written either

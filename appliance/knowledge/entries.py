@@ -227,14 +227,7 @@ class Entries:
             found, there = self._transfer_pair(source, path, scope, is_overwrite)
             if there is not None:
                 execute("DELETE FROM entries WHERE id = ?", (there.id,))
-            execute(
-                "UPDATE entries SET path = ?, writer = ?, run = ?, updated_ms = ? WHERE id = ?",
-                (path, by.writer, by.run or None, now_ms(), found.id),
-            )
-            renamed = f"rename from {found.path}\nrename to {path}\n"
-            self._changes.add(execute, scope, found.path, changed(by, found.hash, "", 0, renamed))
-            self._announce_change(found.path, scope, by, "moved")
-            return self.marks.inherit(self._record_change(execute, path, scope, by, there, renamed), found)
+            return self._rename_row(execute, found, path, by, there)
 
     def trust(self, ref: str, shown: str, *, scope: str = PROJECT) -> tuple[Mark, ...]:
         """Take the marks of strangers off an entry as a person was shown it (`EntryMarks.trust`); which ones they were."""
@@ -318,9 +311,12 @@ class Entries:
         """
         by = By(writer, verb="mirror")
         with self._store.write(run=run, durable=bool(written)) as execute:
+            new = {digest(draft.body.encode()): draft.path for draft in drafts if gone and not self.is_taken(draft.path, scope)}
             for path in gone:
                 found = self.find(path, scope=scope)
-                if found is not None:
+                if found is not None and (target := new.pop(found.hash, "")):  # a file was renamed
+                    self._rename_row(execute, found, target, by)
+                elif found is not None:
                     self._remove_row(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
@@ -465,19 +461,30 @@ class Entries:
                 (entry.scope, entry.path, blob),
             )
 
+    def _rename_row(self, execute: Execute, entry: Entry, path: str, by: By, there: Entry | None = None) -> Entry:
+        """The same entry under another path, at which the row of `there` was removed; its marks are those that it had."""
+        execute(
+            "UPDATE entries SET path = ?, writer = ?, run = ?, updated_ms = ? WHERE id = ?",
+            (path, by.writer, by.run or None, now_ms(), entry.id),
+        )
+        renamed = f"rename from {entry.path}\nrename to {path}\n"
+        self._changes.add(execute, entry.scope, entry.path, changed(by, entry.hash, "", 0, renamed))
+        self._announce_change(entry.path, entry.scope, by, "moved")
+        return self.marks.inherit(self._record_change(execute, path, entry.scope, by, there or entry, renamed), entry)
+
     def _record_change(
         self, execute: Execute, path: str, scope: str, by: By, before: Entry | None, difference: str, source: str = ""
     ) -> Entry:
         """The entry as it now is, after its change has been put into the history."""
         after = self.get(path, scope=scope)
-        told = changed(by, before.hash if before else "", after.hash, self._size_bytes(after), difference)
+        was = before if before is not None and before.path == path else None
+        told = changed(by, was.hash if was else "", after.hash, self._size_bytes(after), difference)
         self._changes.add(execute, scope, path, told)
-        is_text = before is not None and before.hash != after.hash
-        self._announce_change(path, scope, by, "created" if before is None else "body" if is_text else "attributes")
-        if is_text or before is None or (before.title, before.description) != (after.title, after.description):
-            self.marks.recognize(after, before, source)
+        is_text = was is not None and was.hash != after.hash
+        self._announce_change(path, scope, by, "created" if was is None else "body" if is_text else "attributes")
+        self.marks.recognize(after, before, source)
         if by.marks:
-            self.marks.take(after, by.marks)
+            self.marks.take(after, by.marks, before)
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))
@@ -498,7 +505,7 @@ class Entries:
             if (found := self.find(path, scope=scope)) is not None:
                 if path in written:
                     self.marks.written(found, run)
-                self.marks.take(found, (), source)
+                self.marks.keep_text(found, source)
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:
         before = self.find(draft.path, scope=scope)

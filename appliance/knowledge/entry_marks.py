@@ -10,11 +10,11 @@ from typing import Any
 from appliance.errors import BadInput, Conflict, Refused
 from appliance.knowledge.contents import Entry, digest
 from appliance.policy.taint import INSIDE, OUTSIDE, Mark, of_path
-from appliance.policy.taint_marks import Marks
+from appliance.policy.taint_marks import Marks, read_marks
 from appliance.records import Marked
 from appliance.store.database import Store
-from appliance.text.references import scheme_of
-from appliance.text.word_hashes import LEAST_LINE
+from appliance.text.fences import is_origin
+from appliance.text.references import locator_of, scheme_of
 
 KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
 LEAST_HASH = 16  # digits that a person gives of what they were shown
@@ -32,24 +32,32 @@ class EntryMarks:
         return self._marks.of(f"entry:{entry.id}")
 
     def recognize(self, entry: Entry, before: Entry | None, source: str = "") -> None:
-        """Mark an entry that holds words of strangers, also in the `source` it is read from; not for what stood there unmarked."""
-        if not entry.scope.startswith("run:") and scheme_of(entry.path) not in KNOWN_BY_NAME:
-            own = "" if before is None or self.of(before) else before.body
-            named = [one for one in (entry.title, entry.description) if len(one) >= LEAST_LINE]  # many have "Shopping" for one
-            self._marks.recognize(f"entry:{entry.id}", entry.body, *named, source, own=own)
+        """Mark an entry that holds words of strangers, also in the `source` it is read from; not for what stood there unmarked.
 
-    def take(self, entry: Entry, marks: Marked, source: str = "") -> None:
-        """Mark an entry with what it was made of, and know its text again as a whole."""
+        A file that says by its kind who wrote it is marked as theirs (`of_author`) and as nobody's else.
+        """
+        scheme = scheme_of(entry.path)
+        is_said = scheme == "box" and is_origin(str(entry.attributes.get(ORIGIN) or ""))
+        if not is_said and not entry.scope.startswith("run:") and scheme not in KNOWN_BY_NAME:
+            own = () if before is None or self.of(before) else (_around(before), before.body)
+            self._marks.recognize(f"entry:{entry.id}", entry.body, _around(entry), source, own=own)
+
+    def take(self, entry: Entry, marks: Marked, before: Entry | None = None) -> None:
+        """Mark an entry with what it was made of, and know its words again, but for what stood there unmarked."""
+        own = before.body if before is not None and not self.of(before) else ""
         self._marks.take(f"entry:{entry.id}", marks)
-        if found := self.of(entry):
-            self._marks.keep_text(entry.body, found)
-            self._marks.keep_text(source, found)
+        self._marks.keep_words(entry.body, [Mark(*pair) for pair in read_marks(marks)], own)
+
+    def keep_text(self, entry: Entry, source: str) -> None:
+        """Know the text of an entry that is marked again as a whole, and that of its file; its parts may be one's own."""
+        for text in (entry.body, source):
+            self._marks.keep_text(text, self.of(entry))
 
     def of_author(self, entry: Entry, before: Mapping[str, Any]) -> None:
         """Mark an entry whose file says by its kind that somebody else wrote it, once for each text and author."""
         origin, author = (str(entry.attributes.get(name) or "") for name in (ORIGIN, AUTHOR))
         if origin and (origin, author) != (before.get(ORIGIN), before.get(AUTHOR, "")):
-            self._marks.take(f"entry:{entry.id}", [(origin, author)])
+            self.take(entry, ((origin, author),))
 
     def is_needed(self, run: str) -> bool:
         """Whether anything is marked that entries could be marked by: the run that writes them, or others."""
@@ -58,9 +66,8 @@ class EntryMarks:
     def inherit(self, made: Entry, source: Entry) -> Entry:
         """The entry itself, marked as what it was made of."""
         mark = of_path(source.path)
-        if mark is not None:
-            self._marks.add(f"entry:{made.id}", mark.origin, mark.source)
-        self._marks.inherit(f"entry:{made.id}", f"entry:{source.id}")
+        marks = (*(() if mark is None else (mark,)), *self.of(source))
+        self.take(made, tuple((one.origin, one.source) for one in marks))
         return made
 
     def written(self, entry: Entry, run: str) -> None:
@@ -81,7 +88,13 @@ class EntryMarks:
             raise BadInput(f"{shown!r} is no hash of a text: it has {LEAST_HASH} digits or more", hint=view)
         if not hash_shown(entry).startswith(shown):
             raise Conflict(f"{entry.path} is not as you were shown it: nothing was changed", hint=f"read it again: {view}")
-        return self._marks.trust(f"entry:{entry.id}", entry.body, entry.title, entry.description)
+        return self._marks.trust(f"entry:{entry.id}", entry.body, _around(entry))
+
+
+def _around(entry: Entry) -> str:
+    """What is said of an entry beside its text."""
+    said = (locator_of(entry.path), entry.title, entry.description, *(str(value) for value in entry.attributes.values()))
+    return "\n".join(said)
 
 
 def hash_shown(entry: Entry) -> str:

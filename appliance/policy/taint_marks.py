@@ -20,6 +20,8 @@ from appliance.text import word_hashes
 from appliance.text.fences import is_origin
 
 MAX_SOURCE = 500  # characters
+MAX_WORDS = 1_000_000  # hashes that are kept of all texts together, about 20 MB
+MONTH_MS = 30 * 86_400_000
 WORDS = "words:"  # of the subjects that are the marks of texts, by number
 CARRIED = "marks"  # where the input of an event and the metadata of a letter hold theirs
 
@@ -27,8 +29,9 @@ CARRIED = "marks"  # where the input of an event and the metadata of a letter ho
 class Marks:
     """Reads and writes marks."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_words: int = MAX_WORDS) -> None:
         self._store = store
+        self._max_words = max_words
 
     def of(self, *subjects: str) -> tuple[Mark, ...]:
         """The marks of these subjects, oldest first; each once."""
@@ -74,33 +77,63 @@ class Marks:
         """Mark a text as a whole, wherever it stands from now on, however it is set."""
         self._keep(word_hashes.whole(text), marks)
 
-    def keep_words(self, text: str, marks: Iterable[Mark], own: str = "") -> None:
-        """Mark the words of a text that is about to be written or said, wherever they stand; not those that stand in `own`."""
-        self._keep(word_hashes.kept(text, own), marks, durable=True)
+    def keep_words(self, texts: str | Sequence[str], marks: Iterable[Mark], own: str = "", *, durable: bool = False) -> None:
+        """Mark the words of one text or several, wherever they stand from now on; not those that stand in `own`."""
+        texts = [texts] if isinstance(texts, str) else texts
+        hashes = word_hashes.kept("\n".join(texts), own)
+        self._keep(hashes.union(*map(word_hashes.whole, texts)) if hashes else hashes, marks, durable=durable)
 
     def _keep(self, hashes: set[int], marks: Iterable[Mark], *, durable: bool = False) -> None:
+        """Keep hashes under the number of these marks in this month; `seq` of its marks counts them."""
         pairs = sorted({(mark.origin, mark.source) for mark in marks}) if hashes else []
         if not pairs:
             return
-        number = word_hashes.number_of(json.dumps(pairs))
+        number = word_hashes.number_of(json.dumps([now_ms() // MONTH_MS, pairs]))
         with self._store.write(durable=durable) as execute:
             for origin, source in pairs:
                 self.add(f"{WORDS}{number}", origin, source)
             execute("INSERT OR IGNORE INTO marked_words SELECT value, ? FROM json_each(?)", (number, json.dumps(sorted(hashes))))
+            if new := int(execute("SELECT changes()")[0][0]):
+                execute("UPDATE marks SET seq = seq + ? WHERE subject = ?", (new, f"{WORDS}{number}"))
+                self._prune_words(number)
 
-    def recognize(self, target: str, *texts: str, own: str = "") -> None:
+    def _prune_words(self, newest: int) -> None:
+        """Forget the words that were kept first when there are too many; not those that were just kept."""
+        sql = "SELECT subject, MAX(seq) FROM marks WHERE subject GLOB 'words:*' GROUP BY subject ORDER BY MIN(at_ms), subject"
+        kept = [(str(subject), int(count)) for subject, count in self._store.rows(sql)]
+        excess = sum(count for _, count in kept) - self._max_words
+        with self._store.write() as execute:
+            for subject, count in kept:
+                if excess <= 0 or subject == f"{WORDS}{newest}":
+                    return
+                execute("DELETE FROM marked_words WHERE source = ?", (int(subject.removeprefix(WORDS)),))
+                execute("DELETE FROM marks WHERE subject = ?", (subject,))
+                excess -= count
+
+    def recognize(self, target: str, *texts: str, own: Sequence[str] = ()) -> None:
         """Mark a subject that holds words which were marked earlier, and do not stand in `own`."""
         if self._store.row("SELECT 1 FROM marked_words LIMIT 1") is None:
             return
-        hashes = set().union(*map(word_hashes.found, texts))
-        if own and self._sources(hashes):
-            hashes -= word_hashes.found(own)
-        self.inherit(target, *self._sources(hashes))
+        found = {source for text in texts for source in self._sources(text, own)}
+        self.inherit(target, *(f"{WORDS}{source}" for source in sorted(found)))
 
-    def _sources(self, hashes: set[int]) -> list[str]:
-        """The subjects whose words these are."""
-        sql = "SELECT DISTINCT source FROM json_each(?) CROSS JOIN marked_words ON hash = value"
-        return [f"{WORDS}{number}" for (number,) in self._store.rows(sql, (json.dumps(list(hashes)),))]
+    def _sources(self, text: str, own: Sequence[str]) -> set[int]:
+        """The numbers of the marks whose words a text holds."""
+        places: dict[int, int] = {}
+        for at, piece in word_hashes.pieces(text):
+            places.setdefault(piece, at)
+        all_of_it = word_hashes.whole(text)
+        sql = "SELECT hash, source FROM json_each(?) CROSS JOIN marked_words ON hash = value"
+        known = [(int(one), int(source)) for one, source in self._store.rows(sql, (json.dumps([*places, *all_of_it]),))]
+        if not known:
+            return set()
+        mine = word_hashes.kept("\n".join(own)).union(*map(word_hashes.whole, own))
+        found = {source for one, source in known if one in all_of_it and one not in mine}
+        begun: dict[int, list[int]] = {}
+        for one, source in known:
+            if one in places and one not in mine:
+                begun.setdefault(source, []).append(places[one])
+        return found | {source for source, at in begun.items() if word_hashes.is_enough(sorted(at))}
 
     def trust(self, subject: str, *texts: str) -> tuple[Mark, ...]:
         """Take the marks off a subject and the texts that it holds: a person answers for it; which ones they were."""
@@ -112,7 +145,7 @@ class Marks:
 
     def forget_words(self, *texts: str) -> None:
         """No words of these texts are known again: a person answers for them."""
-        hashes = set().union(*map(word_hashes.found, texts))
+        hashes = {one for text in texts for _, one in word_hashes.pieces(text)}.union(*map(word_hashes.whole, texts))
         with self._store.write() as execute:
             execute("DELETE FROM marked_words WHERE hash IN (SELECT value FROM json_each(?))", (json.dumps(list(hashes)),))
 

@@ -4,7 +4,8 @@ Owns the `logins`, `invites` and `passwords` tables. Tokens are random and only 
 as scrypt. Whoever holds a session's token is that person, with the rights that the person has everywhere (`service.callers`).
 Attempts are limited for each person, for each address and for both together: counted before a password is hashed, and taken back
 when it was right. What a caller says of an address is believed from the process that serves the page alone; anybody else's
-attempts are counted for whoever they are. The counts are kept in memory, and none is forgotten before its time. A refused attempt
+attempts are counted for whoever they are. The counts are kept in memory, and none of a password is forgotten before its time. Where
+somebody is logged in, attempts that fail elsewhere do not count. A refused attempt
 is noted in the audit log, and is told nothing of what was wrong. Knows nothing about HTTP and cookies.
 """
 
@@ -148,7 +149,11 @@ class Logins:
         """Begin a session with a password."""
         person, address = name, self._address_of(call, address)
         where = network_of(address)
-        attempt = self._attempts.begin([("person", name), ("address", where), ("both", f"{name}\0{where}")])
+        keys = [
+            ("address", where),
+            ("both", f"{name}\0{where}"),
+        ]  # who fails elsewhere locks nobody out of where they are logged in
+        attempt = self._attempts.begin(keys if self._is_logged_in(name, where) else [("person", name), *keys])
         rows = self._store.rows("SELECT salt, hash FROM passwords WHERE person = ?", (person,))
         # A person without a password takes as long as one with it: how long it takes says nothing.
         salt, stored = (bytes(rows[0][0]), bytes(rows[0][1])) if rows else (b"0" * 16, b"")
@@ -301,6 +306,10 @@ class Logins:
         self._ledger.note("login", actor=f"user:{person}", detail={"address": address, "agent": agent})
         return Begun(person, token, expires_ms)
 
+    def _is_logged_in(self, person: str, network: str) -> bool:
+        rows = self._store.rows("SELECT DISTINCT address FROM logins WHERE person = ? AND expires_ms > ?", (person, now_ms()))
+        return any(network_of(str(address)) == network for (address,) in rows if address)
+
     def _address_of(self, call: Call, said: str) -> str:
         """Where an attempt comes from: as the page's process says, which is our user or one of its own; else the caller's name."""
         is_page = call.person == self._page_user if call.person else call.uid in (os.getuid(), 0)
@@ -336,6 +345,8 @@ class AttemptLimit:
                 counted = self._counted[kind]
                 if name not in counted and len(counted) >= MAX_COUNTED:
                     self._forget_old(counted, attempt.at_s)
+                    if kind == "invite" and len(counted) >= MAX_COUNTED:  # nobody guesses one: what is spared here is the audit
+                        del counted[next(iter(counted))]
                 times = counted.get(name, deque())
                 while times and times[0] < attempt.at_s - WINDOW_S:
                     times.popleft()

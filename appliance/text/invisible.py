@@ -16,13 +16,14 @@ from unicodedata import category
 Form = Literal["text", "line", "exact"]
 SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 ZWNJ, ZWJ = "\u200c", "\u200d"
-# Controls; Default_Ignorable_Code_Point of Unicode 16; line and paragraph separators; halves of pairs; noncharacters; a note
-# head without ink (1D159).
-UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d159"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+# Default_Ignorable_Code_Point of Unicode 16 and a note head without ink (1D159): no part of any word.
+_IGNORED = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+IGNORED = re.compile(f"[{_IGNORED}]")
+# Those; controls; line and paragraph separators; halves of pairs; noncharacters.
+UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef\ufff9-\ufffb\ufffe\uffff{_IGNORED}]")
 EXACT = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs")
 BLANK = "\u2800"  # a Braille cell without dots
 # Scripts that are spelt with ZWJ and ZWNJ: Arabic to Arabic Extended-A, those of India and Sri Lanka, Tibetan and Myanmar,

@@ -239,8 +239,13 @@ def _create(folder: Path | None, info: zipfile.ZipInfo) -> IO[bytes]:
         return open(os.devnull, "wb")
     path = folder / info.filename
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = 0o600 if info.filename == DATABASE else (info.external_attr >> 16 & 0o777) or 0o600
+    mode = 0o600 if info.filename == DATABASE else mode_here(info.external_attr >> 16)
     return open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb")
+
+
+def mode_here(mode: int) -> int:
+    """What of a file's mode elsewhere holds in a home: its owner reads and writes it, not everybody, and it runs as nobody else."""
+    return mode & 0o775 | 0o600
 
 
 def digests(home: Home, settings: Config) -> dict[str, str]:

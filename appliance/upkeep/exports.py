@@ -198,12 +198,13 @@ def _read_tables(home: Home, folder: Path, told: ExportManifest) -> dict[str, in
 
 
 def _copy_documents(source: Path, target: Path) -> None:
-    """The plain files of box/, with their modes and times."""
+    """The plain files of box/, with their times and what holds here of their modes."""
     for name, path in backups.documents(source):
         if backups.belongs(name):
             (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with disk_faults.naming(path):
                 shutil.copy2(path, target / name)
+                os.chmod(target / name, backups.mode_here(path.stat().st_mode))
 
 
 def _read_plain(path: Path) -> bytes | None:

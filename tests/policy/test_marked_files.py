@@ -144,7 +144,7 @@ def test_what_a_marked_thread_wrote_as_a_file_is_known_though_its_reader_shows_o
         call = ToolCall("c", "write_note", {"title": "Encoded", "text": content})
         assert not border.core.toolbox.dispatch(call, run, CancelToken(), "local:ada").is_error
     assert put(border, "encoded.rtf", table) == ["web"]
-    assert sorted(put(border, "encoded.eml", mail)) == ["mail", "web"]
+    assert put(border, "encoded.eml", mail) == ["mail"] and put(border, "encoded.txt", mail) == ["web"]
 
 
 # -- answers that a person saves -----------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_a_mail_in_the_folder_is_found_and_marks_whoever_reads_it_until_it_is_tr
 def test_a_file_of_others_stays_marked_under_the_name_of_a_text(border: Border, name: str) -> None:
     data, _ = THEIRS[name]
     put(border, f"again-{name}", data + "\n")
-    assert put(border, f"again-{name}.txt", data + "\n") == ["mail"]
+    assert "mail" in put(border, f"again-{name}.txt", data + "\n")
 
 
 def test_what_was_mirrored_before_its_kind_said_so_is_marked_when_it_is_read_anew(border: Border) -> None:

@@ -377,6 +377,24 @@ def test_a_restore_takes_what_a_backup_holds_and_nothing_that_the_archive_decide
     assert tree(home.root) == before
 
 
+@pytest.mark.parametrize(("said", "holds"), [(0o666, 0o664), (0o4777, 0o775), (0o001, 0o601), (0, 0o600), (0o640, 0o640)])
+def test_an_archive_does_not_say_who_else_may_write_or_run_a_file(box: Box, tmp_path: Path, said: int, holds: int) -> None:
+    path = tmp_path / "modes.zip"
+    with zipfile.ZipFile(saved(box)) as archive, zipfile.ZipFile(path, "w") as made:
+        for info in archive.infolist():
+            data = archive.read(info)
+            info.external_attr = (stat.S_IFREG | said) << 16
+            made.writestr(info, data)
+    (tmp_path / "box").mkdir()
+    before = os.umask(0)
+    try:
+        backups.verify(backups.read(path), backups.unheard, tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "owlbox.toml").stat().st_mode) == holds
+    assert stat.S_IMODE((tmp_path / "owlbox.db").stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize(
     "manifest",
     [

@@ -115,9 +115,12 @@ def test_an_import_takes_plain_files_alone(box: Box, tmp_path: Path) -> None:
     (out / "box/notes").mkdir(exist_ok=True)
     (out / "box/notes/link.md").symlink_to(tmp_path / "secret")
     os.mkfifo(out / "box/notes/pipe.md")
+    (out / "box/runs.sh").write_text("x")
+    (out / "box/runs.sh").chmod(0o4777)
     new = Home(tmp_path / "new")
     new.root.mkdir()
     exports.read(new, out)
+    assert (new.box / "runs.sh").stat().st_mode & 0o7777 == 0o775
     assert (new.box / "SOUL.md").exists() and list((new.box / "notes").iterdir()) == []
     assert sorted(path.name for path in new.backups.iterdir()) == []
     for name in ("manifest.json", "owlbox.toml", "tables/entries.jsonl", "box"):

@@ -12,7 +12,7 @@ from appliance.policy.audit_log import Ledger
 from appliance.runtime.events import Events
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
-from appliance.sessions.logins import Logins, LoginsEnded, Validity
+from appliance.sessions.logins import MAX_COUNTED, AttemptLimit, Logins, LoginsEnded, Validity
 from appliance.sessions.people import People
 from appliance.store.database import Store
 
@@ -155,6 +155,33 @@ def test_no_counter_is_pushed_out_and_attempts_are_counted_before_they_are_judge
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda _: try_password(slow), range(16)))
     assert sorted(found) == ["permission"] * 6 + ["resource_exhausted"] * 10
+
+
+def test_nobody_is_locked_out_of_where_they_are_logged_in(build: Callable[..., Logins]) -> None:
+    logins = build()
+    logins.set_password(WORDS, "ann", call=LocalCall())
+    logins.enter_password("ann", WORDS, address="2001:db8:1::5", call=LocalCall())
+    for number in range(36):
+        with pytest.raises(OwlError):
+            logins.enter_password("ann", "wrong", address=f"192.0.2.{number}", call=LocalCall())
+    for address in ("192.0.2.200", "2001:db8:2::5"):
+        with pytest.raises(Exhausted):
+            logins.enter_password("ann", WORDS, address=address, call=LocalCall())
+    assert logins.enter_password("ann", WORDS, address="2001:db8:1::77", call=LocalCall()).person == "ann"
+    for _ in range(6):
+        with pytest.raises(Refused):
+            logins.enter_password("ann", "wrong", address="2001:db8:1::5", call=LocalCall())
+    with pytest.raises(Exhausted):
+        logins.enter_password("ann", WORDS, address="2001:db8:1::5", call=LocalCall())
+
+
+def test_invites_hold_however_many_addresses_have_tried_others() -> None:
+    limit = AttemptLimit()
+    for number in range(MAX_COUNTED + 5):
+        limit.begin([("invite", f"net {number}")])
+    with pytest.raises(Exhausted):
+        for _ in range(21):
+            limit.begin([("invite", "net")])
 
 
 def try_password(logins: Logins) -> str:

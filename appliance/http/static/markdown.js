@@ -14,6 +14,7 @@ const LINK = /^(https?:\/\/|mailto:)[^\s<>"]{1,2000}$/i;
 const BARE = /https?:\/\/[^\s<>"'\]]{1,2000}/y;
 const LETTER = /[\p{L}\p{N}]/u;
 const SIGNS = /[`*_~[<|#\n\r\u2028\u2029]/g;
+const PLAIN = /[^\\`[!*_~<h]+/y; // letters that mean nothing but themselves
 const MAX_SIGNS = 5000;
 const SPOKEN = ["aria-label", "title"]; // attributes that people read or hear
 const MAX_DEPTH = 6;
@@ -41,8 +42,14 @@ function fill(made, children) {
 
 export function render(text) {
   // More marks and lines than anybody reads are shown as they are: as many nodes would hold up the page, however quickly they are made.
-  if ((text.match(SIGNS)?.length ?? 0) > MAX_SIGNS) return fill(document.createDocumentFragment(), [element("pre", {}, text)]);
+  if (hasMany(text)) return fill(document.createDocumentFragment(), [element("pre", {}, text)]);
   return fill(document.createDocumentFragment(), blocks(text.split(/\r\n?|[\n\u2028\u2029]/), 0));
+}
+
+function hasMany(text) {
+  SIGNS.lastIndex = 0;
+  for (let count = 0; SIGNS.test(text); count += 1) if (count === MAX_SIGNS) return true;
+  return false;
 }
 
 function blocks(lines, depth) {
@@ -299,8 +306,10 @@ function inline(text, depth = 0) {
         at += 1;
       }
     } else {
-      plain += one;
-      at += 1;
+      PLAIN.lastIndex = at + 1;
+      const end = PLAIN.exec(text) ? PLAIN.lastIndex : at + 1;
+      plain += text.slice(at, end);
+      at = end;
     }
   }
   if (plain) made.push(plain);
