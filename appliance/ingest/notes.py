@@ -149,7 +149,7 @@ class Folder:
         changed = 0
         clerk = Clerk(self._environ)
         try:
-            for batch in _batch_paths(sorted(paths), BATCH):
+            for batch in _batch_paths(self._changed_first(paths), BATCH):
                 drafts, gone = self._compare_files(batch, clerk)
                 written = [ref_of(self.root, path) for path in batch] if run and not is_vouched else []
                 if drafts or gone or written:
@@ -160,6 +160,12 @@ class Folder:
         finally:
             clerk.close()
         return changed
+
+    def _changed_first(self, paths: Sequence[Path]) -> list[Path]:
+        """Files that came or went before those that stay: one that was renamed is both, and keeps its entry in one batch."""
+        known = set(self._entries.attributes(SCHEME)) if len(paths) > BATCH else set()
+        refs = {path: _shown_name(self.root, path) for path in paths}
+        return sorted(paths, key=lambda path: (path.is_file() and f"{SCHEME}{refs[path]}" in known, path))
 
     # -- an undo ------------------------------------------------------------------------------------
 

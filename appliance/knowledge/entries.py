@@ -317,6 +317,7 @@ class Entries:
                 if found is not None and (target := new.pop(found.hash, "")):  # a file was renamed
                     self._rename_row(execute, found, target, by)
                 elif found is not None:
+                    self.marks.keep_own(found)
                     self._remove_row(execute, found, by)
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)

@@ -48,6 +48,11 @@ class EntryMarks:
         self._marks.take(f"entry:{entry.id}", marks)
         self._marks.keep_words(entry.body, [Mark(*pair) for pair in read_marks(marks)], own)
 
+    def keep_own(self, entry: Entry) -> None:
+        """Remember the text of an entry without marks that goes: it may come back under another name."""
+        if not self.of(entry):
+            self._marks.keep_own(entry.body)
+
     def keep_text(self, entry: Entry, source: str) -> None:
         """Know the text of an entry that is marked again as a whole, and that of its file; its parts may be one's own."""
         for text in (entry.body, source):

@@ -22,6 +22,7 @@ from appliance.text.fences import is_origin
 MAX_SOURCE = 500  # characters
 MAX_WORDS = 1_000_000  # hashes that are kept of all texts together, about 20 MB
 MONTH_MS = 30 * 86_400_000
+OWN = 0  # the number of texts without marks, in `marked_words`
 WORDS = "words:"  # of the subjects that are the marks of texts, by number
 CARRIED = "marks"  # where the input of an event and the metadata of a letter hold theirs
 
@@ -83,6 +84,14 @@ class Marks:
         hashes = word_hashes.kept("\n".join(texts), own)
         self._keep(hashes.union(*map(word_hashes.whole, texts)) if hashes else hashes, marks, durable=durable)
 
+    def keep_own(self, text: str) -> None:
+        """Remember that a text as a whole was nobody's but the person's, when the entry that held it goes."""
+        with self._store.write() as execute:
+            execute(
+                "INSERT OR IGNORE INTO marked_words SELECT value, ? FROM json_each(?)",
+                (OWN, json.dumps([*word_hashes.whole(text)])),
+            )
+
     def _keep(self, hashes: set[int], marks: Iterable[Mark], *, durable: bool = False) -> None:
         """Keep hashes under the number of these marks in this month; `seq` of its marks counts them."""
         pairs = sorted({(mark.origin, mark.source) for mark in marks}) if hashes else []
@@ -102,7 +111,10 @@ class Marks:
         sql = "SELECT subject, MAX(seq) FROM marks WHERE subject GLOB 'words:*' GROUP BY subject ORDER BY MIN(at_ms), subject"
         kept = [(str(subject), int(count)) for subject, count in self._store.rows(sql)]
         excess = sum(count for _, count in kept) - self._max_words
+        if excess <= 0:
+            return
         with self._store.write() as execute:
+            execute("DELETE FROM marked_words WHERE source = ?", (OWN,))
             for subject, count in kept:
                 if excess <= 0 or subject == f"{WORDS}{newest}":
                     return
@@ -125,7 +137,7 @@ class Marks:
         all_of_it = word_hashes.whole(text)
         sql = "SELECT hash, source FROM json_each(?) CROSS JOIN marked_words ON hash = value"
         known = [(int(one), int(source)) for one, source in self._store.rows(sql, (json.dumps([*places, *all_of_it]),))]
-        if not known:
+        if not known or any(one in all_of_it and source == OWN for one, source in known):
             return set()
         mine = word_hashes.kept("\n".join(own)).union(*map(word_hashes.whole, own))
         found = {source for one, source in known if one in all_of_it and one not in mine}

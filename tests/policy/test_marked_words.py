@@ -176,6 +176,7 @@ def test_a_file_that_is_renamed_keeps_the_marks_that_it_has_or_has_not(border: B
     read_again(border)
     found = [marks_of(border, f"box://notes/{name}-later.md") for name in ("own", "theirs", "tiny")]
     assert found == [[], [], ["web"]]
+    border.core.entries.mirror([], ["box://notes/own-later.md"], writer="folder")  # as when the index is made anew
     (box / "own-later.md").rename(box / "own-last.md")
     read_again(border)
     assert put(border, f"{own}\nand more", "own-last.md") == [] and put(border, f"x {own}") == ["web"]
