@@ -241,7 +241,7 @@ def test_no_text_holds_up_the_page(page: Page, size: int) -> None:
         const [short, long] = [made(arguments[0] / 4), made(arguments[0])];
         for (const name of Object.keys(long)) took[name] = [short, long].map(texts => {
             const times = [];
-            for (let n = 0; n < 5; n += 1) { const at = performance.now(); render(texts[name]); times.push(performance.now() - at); }
+            for (let n = 0; n < 5; n += 1) { const at = performance.now(); render(texts[name]); times.push(performance.now() - at) }
             return Math.min(...times);
         });
         return took""",
