@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { cpuUsage } from "node:process";
 
 const root = new URL("../../", import.meta.url);
-const page = new URL("appliance/channels/http/static/", root);
+const page = new URL("appliance/http/static/", root);
 const source = (name) => readFileSync(new URL(name, page), "utf8");
 const asModule = (text) => `data:text/javascript;base64,${Buffer.from(text).toString("base64")}`;
 const { render } = await import(asModule(source("markdown.js").replace("./invisible.js", asModule(source("invisible.js")))));
