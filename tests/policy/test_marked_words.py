@@ -1,4 +1,4 @@
-"""What is kept of words of strangers, where they are known again, and which words are one's own: the rule of docs/background/taint.md."""
+"""What is kept of words of strangers, where they are known again, and which are one's own (docs/background/taint.md)."""
 
 import itertools
 import random
