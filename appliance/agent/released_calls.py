@@ -89,7 +89,7 @@ class ReleasedCalls:
         """Let the same pass for a while without asking; BadInput for what is no held call."""
         attributes = self._attributes_of(run, ref)
         if cleared(attributes) is None:
-            raise BadInput(f"{ref} is no call that was held: nothing to remember", hint="approve it without --remember")
+            raise BadInput(f"{ref} is not a call that was held: nothing to remember", hint="approve it without --remember")
         person = self._runs.person(self._runs.get(run).session)
         kind, target = (str(attributes.get(name) or "") for name in ("kind", "target"))
         origins = [str(origin) for origin in attributes.get("origins") or ()]

@@ -67,7 +67,9 @@ class Overflow:
     def page(self, run: str, name: str, page: int) -> Page:
         """A page of a kept result; NotFound for one that is not there any more."""
         if not NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is no id of a large result", hint="use the id that the shortened result names, such as lr_1")
+            raise BadInput(
+                f"{name!r} is not an id of a large result", hint="use the id that the shortened result names, such as lr_1"
+            )
         loop = self._current_loop(run)
         numbers = sorted(number for number, of in self._stored_results(run).items() if of >= loop)
         if int(name[3:]) not in numbers:

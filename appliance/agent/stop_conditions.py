@@ -147,7 +147,7 @@ def excuse(error: OwlError) -> str:
         return str(error)
     line, hint = first_line(error.message), f" ({error.hint})" if error.hint else ""
     if error.outcome == "authentication_failed":
-        return f"The model's provider did not accept the key: {line}. Set it anew: {error.hint or 'owlbox secret set llm/NAME'}"
+        return f"The model's provider did not accept the key: {line}. Set it again: {error.hint or 'owlbox secret set llm/NAME'}"
     if error.outcome == "rate_limited" or error.kind == "rate":
         when = f"in {error.retry_after_s:.0f} s" if error.retry_after_s else "in a while"
         return f"The model's provider has had too many requests: {line}. Try again {when}."

@@ -123,7 +123,7 @@ class HeldCalls:
             text = f"Not done: {text_of(held, call)}\nowlbox grants add lets such calls pass; or do it yourself."
             key = f"held:{held.run.id}:{call.id}:{self._runs.marks.seq(held.run.id)}"
             self._outbox.put(Notification(key, person, text, run=held.run.id), sources=(f"run:{held.run.id}",), durable=True)
-        text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with texts of strangers ({held.because})"
+        text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with untrusted text ({held.because})"
         return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
 
     def note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
@@ -319,7 +319,7 @@ def text_of(held: Held, call: ToolCall) -> str:
     given = taint.shown(call.arguments)
     target, because = escape_invisible(held.target, "exact"), escape_invisible(held.because, "exact")
     lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({target})."]
-    lines.append(f"Held because this thread was shown texts of strangers: {because}")
+    lines.append(f"Held because this thread was shown untrusted text: {because}")
     carried = escape_invisible(", ".join(held.carried), "exact")
     lines += [f"It carries what you have not said, in {carried}."] if carried else []
     return "\n".join([*lines, given])

@@ -107,14 +107,14 @@ def read(group: str) -> dict[str, Manual]:
     try:
         raw = tomllib.loads((files("appliance") / FOLDER / f"{group}.toml").read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ConfigError(f"the manual of {group} is no TOML: {error}", hint=f"see {FOLDER}/{group}.toml") from None
+        raise ConfigError(f"the manual of {group} is not TOML: {error}", hint=f"see {FOLDER}/{group}.toml") from None
     return {name: parse(name, table) for name, table in raw.items()}
 
 
 def parse(name: str, table: object) -> Manual:
     """A manual out of its table; ConfigError names what is wrong with it."""
     if not isinstance(table, dict) or (strange := set(table) - KEYS):
-        wrong = f"has {', '.join(sorted(strange))}" if isinstance(table, dict) else "is no table"
+        wrong = f"has {', '.join(sorted(strange))}" if isinstance(table, dict) else "is not a table"
         raise ConfigError(f"the manual of {name} {wrong}", hint=f"it may have {', '.join(sorted(KEYS))}")
     try:
         return Manual(
@@ -167,5 +167,5 @@ def _require_text(value: object) -> str:
 
 def _require_table(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no table of arguments")
+        raise TypeError(f"{value!r} is not a table of arguments")
     return value

@@ -161,7 +161,7 @@ class Postbox:
         if message.target != CORE and not message.target.startswith("person:"):
             raise BadInput(f"there is no target {message.target!r}", hint="use core or person:NAME", outcome="invalid_arguments")
         if not message.type.isprintable() or not 1 <= len(message.type) <= MAX_TYPE:
-            raise BadInput(f"{message.type!r} is no type of message", hint=f"use {NOTIFICATION}", outcome="invalid_arguments")
+            raise BadInput(f"{message.type!r} is not a type of message", hint=f"use {NOTIFICATION}", outcome="invalid_arguments")
 
     def _count_sent(self, session: str) -> None:
         now_s = monotonic_s()

@@ -540,7 +540,7 @@ class Toolbox:
         try:
             future = _submit_work(work) if found.mark.needs.is_waiting else self._pool.submit(work)
         except RuntimeError:
-            return Outcome(503, "unavailable", f"{name} was not run: the owl is shutting down", "ask again later")
+            return Outcome(503, "unavailable", f"{name} was not run: the core is shutting down", "ask again later")
         future.add_done_callback(lambda _: over.set())
         stop.then(over.set)
         stop.then(lambda: self._stop_call(future, thread[0]))

@@ -129,7 +129,7 @@ class Drops:
         if claim != context:
             raise Refused(f"a file in the folder of {context} cannot speak for {claim!r}", hint="put it into that one's folder")
         if not isinstance(own, str) or len(own) > 200:
-            raise BadInput("id is no text of at most 200 characters")
+            raise BadInput("id is not a text of at most 200 characters")
         act = self._kinds[kind]
         bound = signature(act).bind(given)
         with self._store.write(durable=True):

@@ -121,7 +121,7 @@ class Gateway:
     @property
     def _parts(self) -> Parts:
         if self._given is None:
-            raise Busy("this process takes no messages")
+            raise Busy("this process accepts no messages")
         return self._given
 
     # -- taking ---------------------------------------------------------------------------------------

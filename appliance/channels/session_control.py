@@ -229,7 +229,7 @@ class Control:
         if found.id == f"{CHANNEL}:{by}" and not is_final and found.status != "closed":
             raise Refused(
                 f"{found.id} is your own conversation: closed, it takes nothing more that you say",
-                hint=f"owlbox session archive {found.id} puts it away; owlbox session close {found.id} --final closes it",
+                hint=f"owlbox session archive {found.id} archives it; owlbox session close {found.id} --final closes it",
             )
         if found.status != "closing":
             if not self._busy_runs(found, PROPOSED):

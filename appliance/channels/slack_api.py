@@ -88,7 +88,7 @@ def _result(method: str, data: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, Mapping):
-        raise Lost(f"Slack answers to {method} what is no JSON")
+        raise Lost(f"Slack answers to {method} what is not JSON")
     if found.get("ok") is True:
         return dict(found)
     why = str(found.get("error", ""))[:100]

@@ -59,7 +59,7 @@ def read_key(environ: Mapping[str, str]) -> dict[str, str]:
     with open(file, encoding="utf-8", errors="replace") as lines:
         keys = [line.strip().removeprefix("publickey ") for line in lines if line.startswith("publickey ")]
     if len(keys) != 1:
-        raise Refused(f"you came with {len(keys)} keys, and not with one", hint="log in with one key")
+        raise Refused(f"you logged in with {len(keys)} keys, and not with one", hint="log in with one key")
     return {SSH_KEY: keys[0]}
 
 

@@ -82,7 +82,7 @@ NOUNS = (
     Noun("grants", "what threads with untrusted text may do without asking", (
         Verb("list", "grant.list", text="list grants", cells={"until": _describe_end},
              rows="grant=id kind target~ from=origins~ person until",
-             empty="no grants: what threads with texts of strangers want to do waits for you"),
+             empty="no grants: what threads with untrusted text want to do waits for you"),
         Verb("add", "grant.add", "kind target --from=origins --for=lasts --person", text="allow such calls for a while",
              says=_tell_grant),
         Verb("revoke", "grant.revoke", says=_tell_grant, helps={"id": "its number, as `grants list` shows it"}),

@@ -117,7 +117,10 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
     from appliance.upkeep import backup_target, backups, sealed_backups, staging
 
     if not place:
-        raise BadInput("a sealed backup beside the home helps nobody", hint="owlbox backup --encrypt --to /media/stick")
+        raise BadInput(
+            "an encrypted backup beside the home does not help when the disk fails",
+            hint="owlbox backup --encrypt --to /media/stick",
+        )
     server = sealed_backups.parse_place(place) if sealed_backups.is_remote(place) else None
     folder = backup_target.expand(place)
     if args.action:

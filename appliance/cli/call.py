@@ -85,7 +85,7 @@ def _parse(text: str, what: str, kind: type) -> Any:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{what}: {text[:60]!r} is not JSON: {error}", hint='such as 5, true, ["a"] or {"a": 1}') from None
     if not isinstance(value, kind):
-        raise BadInput(f"{what}: {text[:60]!r} is no object", hint='such as {"limit": 5}')
+        raise BadInput(f"{what}: {text[:60]!r} is not an object", hint='such as {"limit": 5}')
     return value
 
 

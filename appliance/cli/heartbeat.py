@@ -33,7 +33,7 @@ def heartbeat(args: argparse.Namespace, home: Home) -> int:
     elif args.list:
         _list_schedules(found)
     elif not found["beats"]:
-        say("nothing to look after")
+        say("nothing to check")
     else:
         for beat in found["beats"]:
             say(f"{beat['section'] or 'heartbeat'}: {beat['outcome']}" + (f"\n{beat['text']}" if beat["text"] else ""))
@@ -49,7 +49,7 @@ def _list_schedules(found: dict[str, object]) -> None:
         when = _format_moment(one["next_ms"]) if one["next_ms"] else "never"
         say_line(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
     if found["enabled"] and not schedules:
-        say("nothing to look after: write it into HEARTBEAT.md")
+        say("nothing to check: write it into HEARTBEAT.md")
     problems = found["problems"]
     assert isinstance(problems, list)
     for problem in problems:
@@ -71,7 +71,9 @@ def mute(args: argparse.Namespace, home: Home) -> int:
     return show(
         args,
         {"until_ms": until_ms},
-        f"nothing unasked until {_format_moment(until_ms)}; owlbox mute off ends it" if until_ms else "nothing is held back",
+        f"notifications are muted until {_format_moment(until_ms)}; owlbox mute off ends it"
+        if until_ms
+        else "notifications are not muted",
     )
 
 

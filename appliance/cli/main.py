@@ -100,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
             _print_error(fault, is_json)
             return fault.exit_code
         where = f"{error.filename}: " if error.filename else ""
-        _print_error(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor looks the home over"), is_json)
+        _print_error(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor checks the home"), is_json)
         return 1
     except Exception as error:  # the last boundary: a person never sees a traceback
         if os.environ.get("OWLBOX__SYSTEM__DEBUG"):

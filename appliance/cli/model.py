@@ -31,7 +31,7 @@ from appliance.runtime.settings import Config
 # As the local model chooses its window and measures itself; a test compares the two.
 SMALLEST_WINDOW, WINDOW_STEP = 512, 256
 TALKS = 8.0  # tokens/s that one can read along with, as `service.bench.model_check` has it; a test compares the two
-HOW_TO_ANSWER = "owlbox model offer yes fetches it, owlbox model offer no ends the question."
+HOW_TO_ANSWER = "owlbox model offer yes downloads it, owlbox model offer no dismisses it."
 CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}
 FIT_WORDS = {"yes": "yes", "tight": "with a smaller window", "no": "no"}
 # ggml tensor types by the names people know.

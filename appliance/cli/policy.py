@@ -206,7 +206,7 @@ NOUNS = (
         Verb("show", "policy.show", text="show the current policy", says=_tell_policy),
         Verb("check", text="check a policy file; default: the configured one", handler=check_file, adds=_add_file),
         Verb("reload", "policy.reload", text="reload the policy of the running core", says="policy {result}",
-             alone="the policy is read at every start; owlbox policy check looks it over"),
+             alone="the policy is read at every start; owlbox policy check tests it"),
         Verb("set", "policy.set", "session file=document", text="set a policy for one conversation",
              reads={"file": _read_policy}, says=_tell_set, helps=SESSION),
         Verb("unset", "policy.lift", text="remove the policy of a conversation", helps=SESSION,

@@ -156,7 +156,7 @@ def _parse_end(text: str, *, is_past_fine: bool = False) -> dict[str, int]:
     except (ValueError, OverflowError):
         if is_past_fine and text == "now":
             return {"expires_ms": now_ms()}
-        raise BadInput(f"{text[:40]!r} is no time", hint=UNTIL) from None
+        raise BadInput(f"{text[:40]!r} is not a time", hint=UNTIL) from None
 
 
 def _count_secrets(count: int) -> str:

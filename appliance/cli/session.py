@@ -220,7 +220,7 @@ def moment(text: str) -> int:
     try:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
-        raise BadInput(f"{text!r} is no date", hint="write it like 2026-11-22 or 2026-11-22T10:00") from None
+        raise BadInput(f"{text!r} is not a date", hint="write it like 2026-11-22 or 2026-11-22T10:00") from None
 
 
 def _tell_session(args: argparse.Namespace, found: dict[str, Any]) -> terminal.Table:

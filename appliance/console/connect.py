@@ -134,9 +134,9 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     except Lost:
         pass  # the file is a dead core's
     except PermissionError:
-        raise Refused(f"user {os.getuid()} may not talk to this owl", hint="sudo adduser YOU owlbox, then log in again") from None
+        raise Refused(f"user {os.getuid()} may not use this Owlbox", hint="sudo adduser YOU owlbox, then log in again") from None
     if "ssh_key" in identity:  # who it is, only the core can say
-        raise Unavailable("no core is running", hint="ask who looks after this box to start it")
+        raise Unavailable("no core is running", hint="ask the owner of this box to start it")
     refuse_root(home)
     return InProcess(home, environ)
 

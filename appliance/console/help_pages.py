@@ -16,7 +16,7 @@ FIRST = (
     ("Talk", ("ask", "chat", "thread")),
     ("Keep and find", ("remember", "search", "context")),
     ("Have things done", ("task", "schedule")),
-    ("Look after it", ("status", "onboard")),
+    ("Maintain it", ("status", "onboard")),
 )
 REST = (
     ("Answers and conversations", ("approve", "reject", "session", "prompt-size", "packet")),

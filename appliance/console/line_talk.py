@@ -16,8 +16,8 @@ from appliance.errors import OwlError
 LEAVING = ("exit", "quit", "/exit", "/quit", ":q")
 PROPOSED = 202
 HELP = """\
-Type a message and press Return. A line that ends in \\ goes on in the next one.
-/new starts a new thread · /clear ends this one and starts anew · /threads lists them · /resume ID continues one
+Type a message and press Return. A line that ends in \\ continues on the next one.
+/new starts a new thread · /clear ends this one and starts another · /threads lists them · /resume ID continues one
 /status says what runs · /skills what else can be called · /help · exit, quit or Ctrl+D ends
 accept and reject decide about what waits for you
 Ctrl+C stops an answer."""

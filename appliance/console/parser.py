@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         """What no argument takes, with the option that it may have meant."""
         wrong = next((word for word in rest if word.startswith("-")), rest[0])
         if not wrong.startswith("-"):
-            raise BadInput(f"one word too many: {wrong}", hint=f'quote "what belongs together"; {self.prog} --help')
+            raise BadInput(f"unexpected word: {wrong}", hint=f'quote "what belongs together"; {self.prog} --help')
         name = wrong.partition("=")[0]
         offered = [option for option in self._option_string_actions if option.startswith("--")]
         guess = did_you_mean(name.lstrip("-"), [option.removeprefix("--") for option in offered]).replace("mean ", "mean --")

@@ -189,7 +189,7 @@ def send(reach: Reach, params: dict[str, Any], answer: Answer) -> dict[str, Any]
         if not answer.run:
             raise
         answer.end_line()
-        raise Unavailable(f"the core went away; the message is kept: owlbox thread view {answer.run}") from None
+        raise Unavailable(f"the connection to the core was lost; the message is kept: owlbox thread view {answer.run}") from None
     if params.get("wait", True) and result.get("is_new") is False:
         raise Unavailable(f"the message was accepted before and is kept: owlbox thread view {answer.run}")
     return result
@@ -220,7 +220,7 @@ def offer(reach: Reach, aside: TextIO) -> None:
     except OwlError:
         return
     if text:
-        say(f"* {text} owlbox model offer yes fetches it, owlbox model offer no ends the question.", aside)
+        say(f"* {text} owlbox model offer yes downloads it, owlbox model offer no dismisses it.", aside)
 
 
 def clock(at_ms: int) -> str:

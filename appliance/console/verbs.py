@@ -236,7 +236,7 @@ def _read(one: Argument, read: Callable[[str], Any], text: str) -> Any:
     try:
         return read(text)
     except ValueError:
-        raise BadInput(f"{one.dest} {text[:60]!r} is not what it takes", hint=one.parameter.help) from None
+        raise BadInput(f"{one.dest} {text[:60]!r} is not a valid value", hint=one.parameter.help) from None
 
 
 def _ask(args: argparse.Namespace, home: Home, params: dict[str, Any]) -> None:

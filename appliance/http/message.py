@@ -126,7 +126,7 @@ def _parse_head(head: bytes) -> Request:
     method, _, rest = first.partition(b" ")
     target, _, version = rest.partition(b" ")
     if not METHOD.fullmatch(method) or not TARGET.fullmatch(target) or version not in (b"HTTP/1.1", b"HTTP/1.0"):
-        raise BadInput("the first line is no HTTP/1.1 request")
+        raise BadInput("the first line is not an HTTP/1.1 request")
     if len(lines) > MAX_HEADERS:
         raise TooLarge(f"over {MAX_HEADERS} headers")
     headers: dict[str, str] = {}
@@ -141,7 +141,7 @@ def _parse_head(head: bytes) -> Request:
     if "transfer-encoding" in headers:
         raise BadInput("a body must have a Content-Length", hint="transfer codings are not read")
     if not LENGTH.fullmatch(headers.get("content-length", "0")):
-        raise BadInput("Content-Length is no number")
+        raise BadInput("Content-Length is not a number")
     text = target.decode("ascii")
     parts = urlsplit(text if not text.startswith("//") else "/" + text.lstrip("/"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=32))

@@ -254,7 +254,7 @@ def _wanted_file(path: str, info: os.stat_result) -> Wanted:
 def _check_closed(path: str, rules: Rules) -> None:
     for folder in rules.closed:
         if is_within(path, folder):
-            raise BadInput(f"is in the owl's own home {folder}", hint="what is in box/ is known already, as box:/")
+            raise BadInput(f"is in Owlbox's own home {folder}", hint="what is in box/ is known already, as box:/")
     for folder in KERNEL:
         if is_within(path, folder):
             raise BadInput(f"is in {folder}, where there are no files but what the kernel makes up", hint="add files of a disk")
@@ -338,7 +338,7 @@ class Gather:
         for private in self._private:
             try:
                 if os.path.samestat(info, os.stat(private)):
-                    raise BadInput("is the owl's own database, which nobody else may open")
+                    raise BadInput("is Owlbox's own database, which nobody else may open")
             except FileNotFoundError:
                 continue
 

@@ -176,7 +176,7 @@ class Folder:
     def restore(self, old: Entry | None, new: Entry | None) -> None:
         """Have the file of an entry that an undo brought back, changed or took away follow it; Conflict where it cannot."""
         if any(entry is not None and _is_converted(str(entry.attributes.get("reader", ""))) for entry in (old, new)):
-            raise Conflict("the file is no text file and cannot be written from its text", hint="change the file yourself")
+            raise Conflict("the file is not a text file and cannot be written from its text", hint="change the file yourself")
         files = WorkspaceFiles(self.root)
         was, now = (entry if entry is not None and _is_mirror(entry) else None for entry in (old, new))
         is_moved = was is not None and now is not None and was.path != now.path

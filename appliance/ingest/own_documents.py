@@ -149,7 +149,7 @@ class Documents:
         if not path.is_file() or any(one.is_symlink() for one in (path, *path.parents) if one.is_relative_to(self._box)):
             raise NotFound(f"no note {name}", hint="write_note makes a new one")
         if path in prompt_documents.listing(self._box) or parts[0] in (prompt_documents.ROLES, SKILLS):
-            raise Refused(f"{bare} is no note but a document that prompts are made of", hint="document_edit changes lines of it")
+            raise Refused(f"{bare} is not a note but a document that prompts are made of", hint="document_edit changes lines of it")
         return path
 
     def _document_path(self, name: str) -> Path:

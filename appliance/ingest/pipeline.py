@@ -284,7 +284,7 @@ class Ingest:
             return "was not read from a file: nothing to read again"
         if known.uid != os.getuid():
             return f"was added by user {user_name(known.uid)}: owlbox context refresh as {user_name(known.uid)} reads it again"
-        return "is in the owl's own home" if any(is_within(known.file, folder) for folder in self._closed) else ""
+        return "is in Owlbox's own home" if any(is_within(known.file, folder) for folder in self._closed) else ""
 
     # -- the work -----------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class WorkspaceFiles:
         *folders, name = path.split("/")
         whole = f"{self._root}/{path}"
         if name in ("", ".", "..") or {"", ".", "..", GIT} & {*folders} or name == GIT:
-            raise Refused(f"{path} is no file of the workspace", hint="name a file below it, outside of .git")
+            raise Refused(f"{path} is not a file of the workspace", hint="name a file below it, outside of .git")
         if any(is_within(whole, folder) for folder in self._closed):
             raise Refused(f"{path} lies in a folder of the installation itself", hint="choose another place")
         handle = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -97,7 +97,9 @@ class WorkspaceFiles:
         try:
             yield
         except OSError as error:
-            why = "it is no plain file, or goes through a link" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
+            why = (
+                "it is not a plain file, or goes through a link" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
+            )
             raise Refused(f"{path} was not changed: {why}", hint=f"see {self._root}/{path}") from None
 
 

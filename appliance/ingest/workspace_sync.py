@@ -91,7 +91,7 @@ class Project:
             raise BadInput(f"there is no constraint {kind!r}", hint=f"use one of {', '.join(get_args(Kind))}")
         path = parse_ref(pattern)
         if scheme_of(path) is not None or path.startswith("/"):
-            raise BadInput(f"{pattern} is no path of the workspace", hint="give it as from the workspace, as in src/**/*.py")
+            raise BadInput(f"{pattern} is not a path of the workspace", hint="give it as from the workspace, as in src/**/*.py")
         patterns.compiled(path)  # says what is wrong with it
         with self._store.write(durable=True) as execute:
             execute("DELETE FROM constraints WHERE scope = ? AND pattern = ?", (PROJECT, path))

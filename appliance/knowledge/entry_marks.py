@@ -90,7 +90,7 @@ class EntryMarks:
             raise Refused(f"{entry.path} is a copy of what others wrote", hint=hint)
         view = f"owlbox entry view {entry.path} shows it and its hash"
         if len(shown) < LEAST_HASH:
-            raise BadInput(f"{shown!r} is no hash of a text: it has {LEAST_HASH} digits or more", hint=view)
+            raise BadInput(f"{shown!r} is not a hash of a text: it has {LEAST_HASH} digits or more", hint=view)
         if not hash_shown(entry).startswith(shown):
             raise Conflict(f"{entry.path} is not as you were shown it: nothing was changed", hint=f"read it again: {view}")
         return self._marks.trust(f"entry:{entry.id}", entry.body, _around(entry))

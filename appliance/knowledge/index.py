@@ -45,7 +45,7 @@ BESIDE = (  # an index of the same kind that lives as long as a check
 )
 WORD = re.compile(r"(?<!\w)[A-Za-z]{3,20}(?!\w)")  # one that every tokenizer sees as one
 UNFOUND = ("logging", "audit")  # categories of schemes that nobody looks for anything in
-REEMBED = "owlbox context reembed makes all vectors anew"
+REEMBED = "owlbox context reembed makes all vectors again"
 
 
 class Embedder(Struct, frozen=True):

@@ -88,7 +88,7 @@ class Homeserver:
         """A file of the server; TooLarge when it is larger than the limit."""
         server, _, media = address.removeprefix("mxc://").partition("/")
         if not address.startswith("mxc://") or not server or not media:
-            raise NotFound(f"{address[:100]!r} is no address of a file")
+            raise NotFound(f"{address[:100]!r} is not an address of a file")
         return self._ask("GET", f"{MEDIA}/{quote(server, safe='')}/{quote(media, safe='')}", None, "", FILE_S, limit)
 
     def call(
@@ -106,7 +106,7 @@ class Homeserver:
         try:
             found = json.loads(answer)
         except ValueError:
-            raise Unavailable(f"{self._address} answers what is no JSON") from None
+            raise Unavailable(f"{self._address} answers what is not JSON") from None
         return found if isinstance(found, dict) else {}
 
     def _ask(

@@ -229,7 +229,7 @@ class OlmAccount:
             raise ConfigError(
                 f"the keys of device {self.device} cannot be read with the key that the vault holds",
                 key="channels.matrix.token",
-                hint="put the vault of that time back, or log in anew for another token: docs/guides/matrix.md",
+                hint="put the vault of that time back, or log in again for another token: docs/guides/matrix.md",
             ) from None
 
     def _keep(self, execute: Any, account: Any) -> None:

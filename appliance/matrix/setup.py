@@ -81,7 +81,7 @@ class EncryptionSetup:
             return self._secret(SECRET).encode()
         except NotFound:
             if self._store.value("SELECT 1 FROM matrix_account WHERE device = ?", (device,)) is not None:
-                hint = "put the vault of that time back, or log in anew for another token: docs/guides/matrix.md"
+                hint = "put the vault of that time back, or log in again for another token: docs/guides/matrix.md"
                 raise ConfigError(f"the vault has no {SECRET}, so that our own keys cannot be read", hint=hint) from None
         value = secrets.token_hex(32)
         self._keep_secret(SECRET, value)

@@ -133,7 +133,7 @@ class Ferry:
             return
         with self._guard:
             if self._is_closed:
-                raise ServerError("the owl is shutting down", outcome="retryable", hint="ask again later")
+                raise ServerError("the core is shutting down", outcome="retryable", hint="ask again later")
             if self._child is not None and self._child.poll() is None and self._path.exists():
                 return
             self._end_child()

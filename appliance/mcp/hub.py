@@ -174,7 +174,7 @@ class Hub:
         return list(self.listing(server).wares)
 
     @method("mcp.tools", access="all", is_long=True)
-    def listing(self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask anew"] = False) -> Found:
+    def listing(self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask again"] = False) -> Found:
         """Tools of servers, and a note about those that could not be asked; one that was never asked is started."""
         if server:  # alone it raises instead of being noted
             if fresh or self._is_old(self._pick_server(server)):
@@ -252,7 +252,7 @@ class Hub:
         except OwlError as error:
             return [], f"found by words alone: {error.message}"
         if made != model:
-            return [], f"the vectors are another model's: {INDEX} makes them anew"
+            return [], f"the vectors are another model's: {INDEX} makes them again"
         return self._offers.by_meaning(model, vectors[0], limit), ""
 
     @method("mcp.index", is_long=True)

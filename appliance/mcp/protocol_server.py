@@ -358,4 +358,4 @@ def _failure_frame(key: int | str | None, code: int, message: str, data: Any = N
 
 
 def _no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")

@@ -83,7 +83,7 @@ def bind(text: str, *, is_writable: bool = False) -> Bind:
         raise BadInput(f"{outside} is not an absolute path", hint="name a folder from / on")
     found = path.resolve()
     if not found.exists():
-        raise NotFound(f"{outside} does not exist", hint="make it, or take it out of the server's folders")
+        raise NotFound(f"{outside} does not exist", hint="make it, or remove it from the server's folders")
     return Bind(found, inside or str(path), is_writable)
 
 

@@ -75,7 +75,7 @@ def read(home: Home, settings: Mapping[str, McpServer], environ: Mapping[str, st
     for name, keys in written.items():
         if name in found:
             text = f"server {name} is in {home.config.name} and in {FILE}"
-            raise ConfigError(text, key=f"tools.mcp.{name}", hint="take it out of one of them")
+            raise ConfigError(text, key=f"tools.mcp.{name}", hint="remove it from one of them")
         found[name] = _build_server(name, keys, FILE)
     return found
 
@@ -84,13 +84,13 @@ def load(home: Home) -> dict[str, Any]:
     """The entries of `servers.json` as they are written; none when there is no file."""
     path = home.root / FILE
     if why := trusted_files.problem(path, home=home.root):
-        raise ConfigError(f"servers are not taken: {why}", key=FILE)
+        raise ConfigError(f"servers are not used: {why}", key=FILE)
     try:
         raw = json.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", key=FILE, hint="mend it, or move it away and add them anew") from None
+        raise ConfigError(f"{path} cannot be read: {error}", key=FILE, hint="fix it, or move it away and add them again") from None
     entries = raw.get("mcpServers", raw.get("servers", {})) if isinstance(raw, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         raise ConfigError(f"{path} has no table of servers", key=FILE, hint='write {"mcpServers": {"NAME": {"command": "..."}}}')

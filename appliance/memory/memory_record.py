@@ -165,7 +165,7 @@ def _milliseconds(front: Mapping[str, Any], key: str) -> int:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
         raise BadInput(
-            f"{key} {value!r} is no time", hint="write one such as 2026-01-31T08:00:00+00:00", outcome=f"bad_{key}"
+            f"{key} {value!r} is not a time", hint="write one such as 2026-01-31T08:00:00+00:00", outcome=f"bad_{key}"
         ) from None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)

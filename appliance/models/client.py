@@ -363,7 +363,7 @@ class Models:
                 give_up_s = min(give_up_s, monotonic_s() + LAST_STARTS_S)
             pause_s = min(1.0, pause_s * 1.5)
         if why:
-            lost = Lost(f"the model process does not start: {why}", hint="owlbox doctor looks the home over")
+            lost = Lost(f"the model process does not start: {why}", hint="owlbox doctor checks the home")
             raise self._explain_loss(lost) if "memory" in self._broker.ended() else lost
         return False
 

@@ -259,7 +259,7 @@ class Gate:
     def _begin_reload(self) -> Iterator[bool]:
         with self._guard:
             if self._state == "stopped":
-                raise Unavailable("the policy is not read again: the owl is shutting down")
+                raise Unavailable("the policy is not read again: the core is shutting down")
             is_mine, self._state = self._state == "idle", "reloading"
         try:
             yield is_mine

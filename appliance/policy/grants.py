@@ -106,7 +106,7 @@ class Grants:
             raise BadInput("a grant needs a target", hint="a host, a server such as mcp:time, person:NAME, a command, or * for all")
         for origin in origins:
             if origin != ANY and not is_origin(origin) and not SCOPE.fullmatch(origin):
-                raise BadInput(f"{origin!r} is no origin", hint="use web:HOST, web, mcp:NAME, mail, document, skill:NAME, any")
+                raise BadInput(f"{origin!r} is not an origin", hint="use web:HOST, web, mcp:NAME, mail, document, skill:NAME, any")
         if not origins or not 0 < lasts_ms <= MOST_MS:
             raise BadInput("a grant is on account of somebody's texts, and for at most a year", hint="--from web:HOST --for 7d")
         now = now_ms()
@@ -154,7 +154,7 @@ def lasting(text: str) -> int:
     """Milliseconds that `7d`, `12h`, `30m` or `2w` last; BadInput for anything else."""
     found = re.fullmatch(r"\s*([0-9]{1,5})\s*([mhdw])\s*", text.lower())
     if found is None or not 0 < (ms := int(found[1]) * UNITS_MS[found[2]]) <= MOST_MS:
-        raise BadInput(f"{text!r} is no time that a grant can last", hint="use 30m, 12h, 7d or 2w, at most a year")
+        raise BadInput(f"{text!r} is not a time that a grant can last", hint="use 30m, 12h, 7d or 2w, at most a year")
     return ms
 
 

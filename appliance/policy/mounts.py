@@ -255,7 +255,7 @@ def _check_path(path: str) -> None:
     try:
         size = len(os.fsencode(path))
     except UnicodeEncodeError:
-        raise BadInput(f"the path {path!r} holds half a character", hint="write it anew") from None
+        raise BadInput(f"the path {path!r} holds half a character", hint="write it again") from None
     if size > MAX_PATH:
         raise BadInput(f"the path has more than {MAX_PATH} bytes", hint="shorten it")
 

@@ -183,7 +183,7 @@ def of(home: Home, config: Config, environ: Mapping[str, str], closed: Iterable[
     """The policy that a configuration asks for. The home and the folders in `closed` are never shown to a tool."""
     path = home.root / config.policy.path if config.policy.path else None
     if path is not None and (why := trusted_files.problem(path, home=home.root)):
-        raise ConfigError(f"policy file is not taken: {why}", key="policy.path")
+        raise ConfigError(f"policy file is not used: {why}", key="policy.path")
     rules = [mounts.Rule(one.path, one.mode, one.kind, one.user, one.group) for one in config.sandbox.mounts]
     is_open = not config.sandbox.restrict_to_workspace
     allowed = mounts.Allowlist.of(rules, closed=(home.root, *closed), is_open=is_open)

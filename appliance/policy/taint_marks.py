@@ -51,7 +51,7 @@ class Marks:
     def add(self, subject: str, origin: str, source: str = "", seq: int = 0) -> None:
         """Mark a subject; nothing when it is marked so already. BadInput for an origin that there is not."""
         if not is_origin(origin):
-            raise BadInput(f"{origin!r} is no origin of a text", hint="use one of fences.ORIGINS, or mcp:NAME, person:NAME")
+            raise BadInput(f"{origin!r} is not an origin of a text", hint="use one of fences.ORIGINS, or mcp:NAME, person:NAME")
         source = " ".join(source.split())[:MAX_SOURCE]
         with self._store.write() as execute:
             execute("INSERT INTO marks VALUES (?, ?, ?, ?, ?)", (subject, origin, source, seq, now_ms()))

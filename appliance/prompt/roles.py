@@ -285,7 +285,7 @@ class _Front(Struct, frozen=True):
         if found is None:
             return otherwise
         if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-            raise BadInput(f"{key}: {found!r} is not what it takes", hint="docs/guides/roles.md explains every key")
+            raise BadInput(f"{key}: {found!r} is not a valid value", hint="docs/guides/roles.md explains every key")
         return found
 
     def names(self, key: str) -> tuple[str, ...] | None:
@@ -294,7 +294,7 @@ class _Front(Struct, frozen=True):
             return None
         given = found.split(",") if isinstance(found, str) else found
         if not all(isinstance(one, str) for one in given):
-            raise BadInput(f"{key}: {found!r} is no list of names", hint=f"write {key}: [one, two]")
+            raise BadInput(f"{key}: {found!r} is not a list of names", hint=f"write {key}: [one, two]")
         return tuple(name for one in given if (name := one.strip()))
 
     def word(self, key: str, among: tuple[str, ...], otherwise: str) -> Any:

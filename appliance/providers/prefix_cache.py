@@ -141,7 +141,7 @@ class States:
         except (OSError, ValueError):
             return None
         if len(tokens) != count or size != begin + count * TOKEN_BYTES + facts["payload"]:
-            LOG.warning("prefix state is incomplete and will be made anew", extra={"file": path.name})
+            LOG.warning("prefix state is incomplete and will be made again", extra={"file": path.name})
             _remove_file(path)
             return None
         return Known(path, tokens, size)
@@ -220,7 +220,7 @@ class States:
             pass  # another process removed it: it is in our memory now
 
     def _forget_state(self, known: Known, reason: str) -> None:
-        LOG.warning("prefix state cannot be used and will be made anew: %s", reason, extra={"file": known.path.name})
+        LOG.warning("prefix state cannot be used and will be made again: %s", reason, extra={"file": known.path.name})
         with self._guard:
             self._known.pop(known.path.name, None)
         _remove_file(known.path)

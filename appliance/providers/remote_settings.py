@@ -54,7 +54,7 @@ class Remote:
         parts = urlsplit(self.base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
             raise ConfigError(
-                f"provider {self.provider}: {_hide_password(parts)!r} is no address of a service",
+                f"provider {self.provider}: {_hide_password(parts)!r} is not an address of a service",
                 key=f"providers.{self.provider}.base_url",
                 hint="give one such as https://api.example.com/v1",
             )

@@ -222,7 +222,7 @@ def parsed(text: str, who: str, hidden: Sequence[str] = ()) -> dict[str, Any]:
         value = None
     if not isinstance(value, dict):
         shown = clean(" ".join(text[:2000].split()), hidden)[:80]
-        raise ProviderError(f"{who} sent something that is no JSON object: {shown}", outcome="invalid_response")
+        raise ProviderError(f"{who} sent something that is not a JSON object: {shown}", outcome="invalid_response")
     return value
 
 

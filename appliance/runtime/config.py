@@ -37,7 +37,7 @@ TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": 
 def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) -> Config:
     """The configuration of a home, or of a copy at `path`; ConfigError names the first key or variable that cannot be."""
     if why := trusted_files.problem(path or home.config, home=home.root):
-        raise ConfigError(f"configuration is not taken: {why}", key=str(path or home.config))
+        raise ConfigError(f"configuration is not used: {why}", key=str(path or home.config))
     raw = _read_toml(path or home.config)
     _expand_variables(raw, "", environ)
     origins = _apply_overrides(raw, environ)

@@ -84,7 +84,7 @@ def put(node: Any, place: Sequence[str], value: Any) -> None:
     for depth, step in enumerate(place[:-1], 1):
         node = node.setdefault(step, {})
         if not isinstance(node, dict):
-            raise ConfigError(f"{'.'.join(place[:depth])} is no table", key=".".join(place[:depth]))
+            raise ConfigError(f"{'.'.join(place[:depth])} is not a table", key=".".join(place[:depth]))
     node[place[-1]] = value
 
 

@@ -156,7 +156,7 @@ def _check_server(path: str, uid: int) -> None:
     except OSError as error:
         raise Lost(f"nothing answers at {path}: {error.strerror}") from None
     if uid not in owners or not owners <= {uid, 0}:
-        raise Refused(f"user {uid} answers at {path}, which is not theirs", hint="somebody else made that socket; remove it")
+        raise Refused(f"user {uid} answers at {path}, which is not theirs", hint="another user made that socket; remove it")
 
 
 class Wire:

@@ -212,9 +212,9 @@ def silent_core(home: Home) -> Unavailable | None:
     if is_core_stopped(home):
         said, hint = f"{who} and is stopped (Ctrl-Z, a debugger or kill -STOP)", f"kill -CONT {pid} lets it go on"
     elif not named:
-        said, hint = f"a core is starting on {home.root} and does not answer yet", "try again; owlbox doctor looks at it"
+        said, hint = f"a core is starting on {home.root} and does not answer yet", "try again; owlbox doctor checks it"
     elif not os.path.exists(named):
-        said, hint = f"{who}, and its socket {named} is gone", f"it makes it anew within seconds; if it does not: {again}"
+        said, hint = f"{who}, and its socket {named} is gone", f"it makes it again within seconds; if it does not: {again}"
     else:
         said, hint = f"{who} and does not answer", f"try again; if it still does not: {again}"
     return Unavailable(said, hint=hint)

@@ -122,7 +122,7 @@ def check(order: Order) -> None:
         _check_bind(order, bind)
     for path in order.files:
         if not path.startswith(f"{SCRIPTS}/") or os.path.normpath(path) != path or "\0" in path:
-            raise BadInput(f"{path!r} is no place for a script", hint=f"below {SCRIPTS}")
+            raise BadInput(f"{path!r} is not a place for a script", hint=f"below {SCRIPTS}")
     low = [n for n, v in vars(order.limits).items() if v <= 0]
     if low:
         raise BadInput(f"limit {low[0]} must be more than 0")

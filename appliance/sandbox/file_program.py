@@ -283,7 +283,7 @@ def grep(path: Place, order: Values) -> Values:
     try:
         pattern = re.compile(order["pattern"], re.IGNORECASE if order.get("ignore_case") else 0)
     except (re.error, OverflowError, RecursionError) as error:
-        raise Fault("bad_input", f"{order['pattern']!r} is no regular expression: {error}") from None
+        raise Fault("bad_input", f"{order['pattern']!r} is not a regular expression: {error}") from None
     is_folder = stat.S_ISDIR(path.require("any"))
     found: list[Values] = []
     looked = skipped = 0

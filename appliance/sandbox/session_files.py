@@ -30,7 +30,7 @@ def read_attachment(folder: Path, path: str) -> tuple[str, bytes]:
         raise Refused(f"attachment {path!r}: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise Refused(f"attachment {path!r} is no plain file")
+        raise Refused(f"attachment {path!r} is not a plain file")
     with open(file, "rb") as stream:
         data = stream.read(MAX_ATTACHMENT_BYTES + 1)
     if len(data) > MAX_ATTACHMENT_BYTES:

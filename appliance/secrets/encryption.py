@@ -115,7 +115,7 @@ def post(address: str, text: str, about: str) -> str:
         own = X25519PrivateKey.generate()
         shared = own.exchange(X25519PublicKey.from_public_bytes(theirs))
     except (ValueError, binascii.Error):
-        raise BadInput(f"{json.dumps(address[:60])} is no address of a letterbox") from None
+        raise BadInput(f"{json.dumps(address[:60])} is not an address of a letterbox") from None
     key = stretched(shared, _public_bytes(own) + theirs, about.encode())
     return base64.b64encode(_public_bytes(own) + seal(key, text.encode(), about.encode())).decode()
 

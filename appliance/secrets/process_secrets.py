@@ -72,6 +72,6 @@ def _enter_folder(handle: int, folder: str, path: str) -> int:
     try:
         below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
     except OSError:
-        raise Refused(f"{path[:200]!r} goes through {folder}, which is no folder", hint="name a file inside") from None
+        raise Refused(f"{path[:200]!r} goes through {folder}, which is not a folder", hint="name a file inside") from None
     os.close(handle)
     return below

@@ -77,7 +77,7 @@ class Custody:
         """Encrypt everything anew under a new key, all or nothing."""
         kind: Kind | None = next((kind for kind in KINDS if kind == to), None)
         if to and kind is None:
-            raise BadInput(f"{to!r} is no way to keep a key", hint=f"one of {', '.join(KINDS)}")
+            raise BadInput(f"{to!r} is not a way to keep a key", hint=f"one of {', '.join(KINDS)}")
         count = self._vault.rotate(kind, self._letterbox.open(sealed, "rotate") if sealed else "")
         LOG.info("vault has a new key", extra={"kind": self._vault.status()["key"], "secrets": count})
         return {"count": count, "key": self._vault.status()["key"]}

@@ -248,7 +248,7 @@ def build_gate(core: Core) -> Gate:
         # Socket mode 0660 admits the group; its members are people of this box (host trust).
         if peer.uid not in allowed and os.getgid() not in (peer.gid, *peer.groups):
             LOG.warning("refused hello of uid %d", peer.uid)
-            raise Refused(f"user {peer.uid} may not talk to this owl", hint="ask its admin")
+            raise Refused(f"user {peer.uid} may not use this Owlbox", hint="ask its admin")
         if token := params.get("token"):
             try:
                 login = core.policy.logins.find(str(token)[:MAX_TOKEN])
@@ -341,7 +341,7 @@ class SocketWatch:
     def _restore(self) -> None:
         gone = [] if self._stop.is_set() else [path for path in self._servers if not _is_open(path)]
         for path in gone:
-            LOG.warning("%s is gone, and is made anew", path)
+            LOG.warning("%s is gone, and is made again", path)
             self._servers[path].accept_at(listen(path))
         if gone:
             self._bound()

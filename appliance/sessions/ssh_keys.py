@@ -163,7 +163,7 @@ def parse_key(text: str) -> Parsed:
     kind, _, rest = lines[0].strip().partition(" ")
     data, _, comment = rest.strip().partition(" ")
     if kind not in KINDS:
-        raise BadInput(f"{kind[:40]!r} is no kind of key that is let in", hint=f"{GIVE}; kinds: {', '.join(KINDS)}")
+        raise BadInput(f"{kind[:40]!r} is not a kind of key that is let in", hint=f"{GIVE}; kinds: {', '.join(KINDS)}")
     try:
         raw = base64.b64decode(data, validate=True)
         inside = _fields(raw)

@@ -233,7 +233,7 @@ class Transcripts:
             return Restored(known=1)
         channel, _, sender = session.partition(":")
         if not channel or not sender or len(session) > MAX_NAME or not session.isprintable():
-            raise BadInput(f"{session[:60]!r} is no session")
+            raise BadInput(f"{session[:60]!r} is not a session")
         person = _check_text(plain.get("user_id", "")) or sender
         group = _check_text(plain.get("group_id", ""))
         context = f"group:{group}" if plain.get("context_type") == "group" and group else f"user:{person}"
@@ -479,7 +479,7 @@ def _at_ms(text: str) -> int:
 
 def _check_number(value: object, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_NUMBER:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 

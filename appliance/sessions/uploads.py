@@ -156,7 +156,7 @@ def mime_of(name: str, data: bytes) -> str:
 def _read(folder: int, name: str) -> bytes:
     with open(os.open(name, READING, dir_fd=folder), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise Refused(f"upload {name} is no plain file")
+            raise Refused(f"upload {name} is not a plain file")
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise TooLarge(f"upload {name} has more than {MAX_BYTES} bytes")

@@ -285,7 +285,7 @@ class Skills:
         root = one.skill.path.parent
         parts = path.split("/")
         if one.skill.path.name.lower() != FILE or path.startswith("/") or any(part in ("", ".", "..") for part in parts):
-            raise Refused(f"{path} is no file of the skill {one.skill.name}", hint="name one such as references/x.md")
+            raise Refused(f"{path} is not a file of the skill {one.skill.name}", hint="name one such as references/x.md")
         found = watcher.read_text(root, root.joinpath(*parts), MAX_FILE_BYTES)
         if found is None:
             raise NotFound(f"the skill {one.skill.name} has no file {path}")

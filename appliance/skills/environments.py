@@ -235,4 +235,4 @@ def _check_name(package: Package) -> None:
     pattern = NAMES.get(package.source)
     if pattern is not None and not pattern.fullmatch(package.name):
         hint = "such as requests or requests==2.32; no addresses, paths or options"
-        raise BadInput(f"{package.name!r} is no name of a package for {package.source}", hint=hint)
+        raise BadInput(f"{package.name!r} is not a name of a package for {package.source}", hint=hint)

@@ -81,7 +81,7 @@ def read_archive(data: bytes, name: str) -> Files:
             return dict(_bounded(_zip_files(data)))
         return dict(_bounded(_tar_files(data)))
     except (*tar_reader.UNREADABLE, zipfile.BadZipFile, RuntimeError) as error:
-        raise BadInput(f"{name} is no zip or tar archive that can be read: {error}") from None
+        raise BadInput(f"{name} is not a zip or tar archive that can be read: {error}") from None
 
 
 def choose(files: Files, name: str, inner: str, source: str) -> Package:
@@ -166,7 +166,7 @@ def _folder_files(root: Path) -> Iterator[tuple[str, PackageFile]]:
                 with open(opened, "rb") as file:
                     info = os.fstat(file.fileno())
                     if not stat.S_ISREG(info.st_mode):
-                        raise BadInput(f"{shown} is no plain file")
+                        raise BadInput(f"{shown} is not a plain file")
                     if info.st_size > MAX_FILE_BYTES:
                         raise TooLarge(f"{shown} has {info.st_size} bytes, the limit is {MAX_FILE_BYTES}")
                     yield _checked(shown), PackageFile(file.read(MAX_FILE_BYTES), bool(info.st_mode & 0o111))

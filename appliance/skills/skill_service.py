@@ -363,7 +363,7 @@ def _skill_of(package: Package) -> Skill:
     if faults := [
         fault for fault in find_field_faults(front, text.split("---", 2)[1] if front else "", name) if "is missing" in fault
     ]:
-        raise BadInput(f"{package.source} is no skill: {'; '.join(faults)}", outcome="invalid_skill")
+        raise BadInput(f"{package.source} is not a skill: {'; '.join(faults)}", outcome="invalid_skill")
     return skill
 
 

@@ -79,7 +79,7 @@ def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped
     except (apsw.SQLError, apsw.ConstraintError, apsw.MismatchError) as error:
         raise BadInput(str(error), hint=HINT) from None
     except UnicodeError:
-        raise BadInput("the query or its result holds text that is no UTF-8", hint="select hex() of it") from None
+        raise BadInput("the query or its result holds text that is not UTF-8", hint="select hex() of it") from None
     if not heads:
         raise BadInput("there is no query in it", hint=HINT)
     return Answer(heads[0], tuple(rows[:limit]), len(rows) > limit)

@@ -93,7 +93,7 @@ def hedreplace_sed(commands: Value, text: Value) -> str | None:
 
     seds = edits.parse_sed(given)
     if seds is None:
-        raise BadInput(f"{given[:60]!r} is no sed command", hint="use hedreplace(pattern, replacement, text), or s/old/new/")
+        raise BadInput(f"{given[:60]!r} is not a sed command", hint="use hedreplace(pattern, replacement, text), or s/old/new/")
     replaced = edits.apply_sed(subject, seds)
     return subject if replaced is None else replaced
 

@@ -10,7 +10,9 @@ from appliance.errors import Busy, Cancelled, OwlError, StoreError
 from appliance.store.disk_faults import ON_A_DISK, disk_fault, explain_fault, write_fault
 
 OWN_FAULT = "check owner and mode of the home folder"
-AFTER_DAMAGE = "owlbox backup list shows the backups, owlbox restore FILE takes one; else owlbox doctor --repair saves what it can"
+AFTER_DAMAGE = (
+    "owlbox backup list shows the backups, owlbox restore FILE restores one; else owlbox doctor --repair saves what it can"
+)
 
 
 def explain(error: apsw.Error, path: Path) -> OwlError:

@@ -125,11 +125,11 @@ def _parse_hunks(patch: str) -> Iterator[Hunk]:
     lines = patch.removesuffix("\n").split("\n")
     at = next((i for i, line in enumerate(lines) if HUNK.match(line)), -1)
     if at < 0:
-        raise BadInput(f"this is no unified diff: {shown(patch)}", hint="it has no line @@ -line,count +line,count @@")
+        raise BadInput(f"this is not a unified diff: {shown(patch)}", hint="it has no line @@ -line,count +line,count @@")
     while at < len(lines):
         head = HUNK.match(lines[at])
         if head is None:
-            raise BadInput(f"line {at + 1} of the patch is no part of it: {shown(lines[at])}", hint="patch one text at a time")
+            raise BadInput(f"line {at + 1} of the patch is not a part of it: {shown(lines[at])}", hint="patch one text at a time")
         old_count, new_count = (1 if n is None else int(n) for n in head.group(2, 3))
         start = int(head[1]) - (1 if old_count else 0)
         old: list[str] = []

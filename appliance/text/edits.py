@@ -241,7 +241,7 @@ def _compile_sed(sed: Sed) -> "regex.Pattern[str] | None":
 def _by_regex(text: str, sed: Sed) -> str | None:
     pattern = _compile_sed(sed) if len(sed.pattern) <= MAX_REGEX_CHARS else None
     if pattern is None:
-        raise BadInput(f"this is no regular expression we can use: {shown(sed.pattern)}", hint="leave out the flag r")
+        raise BadInput(f"this is not a regular expression we can use: {shown(sed.pattern)}", hint="leave out the flag r")
     template = _parse_template(sed.replacement, pattern.groups)
     pieces: list[str] = []
     done, size = 0, len(text)

@@ -198,7 +198,7 @@ def _compile_pattern(expression: str, flags: str, text: str) -> "regex.Pattern[s
     try:
         return regex.compile(f"(?{flags}){expression}" if flags else expression)
     except (regex.error, OverflowError, ValueError) as error:
-        raise BadInput(f"the pattern {short(text)} is not valid: {error}", hint="mend it, or write it as plain text") from None
+        raise BadInput(f"the pattern {short(text)} is not valid: {error}", hint="fix it, or write it as plain text") from None
 
 
 def _search_pattern(pattern: "regex.Pattern[str]", subject: str, watch: Watch) -> Found | None:

@@ -74,7 +74,7 @@ def parse(url: str) -> Target:
     found = SCHEME.match(text)
     is_bare = found is not None and not text.startswith("//", found.end())
     if found is None or (is_bare and (found[1].lower() in PORTS or "." in found[1] or text[found.end() :][:1].isdigit())):
-        raise BadInput(f"{shown} is no whole URL", hint="write it like https://host/page", outcome="invalid_arguments")
+        raise BadInput(f"{shown} is not a whole URL", hint="write it like https://host/page", outcome="invalid_arguments")
     scheme = found[1].lower()
     if scheme not in PORTS:
         raise Refused(f"{shown}: {scheme} cannot be fetched", hint="only http and https are", outcome="bad_scheme")
@@ -95,7 +95,7 @@ def follow(before: Target, location: str) -> Target:
     try:
         return parse(urljoin(before.url, location))
     except ValueError:
-        raise BadInput(f"{before.url} redirects to {location[:200]!r}, which is no URL", hint="fetch another page") from None
+        raise BadInput(f"{before.url} redirects to {location[:200]!r}, which is not a URL", hint="fetch another page") from None
 
 
 # -- reading a URL -----------------------------------------------------------------------------------
@@ -140,7 +140,9 @@ def _host_port(authority: str, shown: str, usual: int) -> tuple[str, int]:
     if not host:
         raise BadInput(f"{shown} names no host", hint="write it like https://host/page", outcome="invalid_arguments")
     if (mark not in ("", ":")) or (port and not (port.isascii() and port.isdecimal() and len(port) <= 5)):
-        raise BadInput(f"{shown}: the port is no number", hint="write it like https://host:8443/page", outcome="invalid_arguments")
+        raise BadInput(
+            f"{shown}: the port is not a number", hint="write it like https://host:8443/page", outcome="invalid_arguments"
+        )
     number = int(port) if port else usual
     if number > 65535:
         raise BadInput(f"{shown}: there is no port {number}", hint="ports end at 65535", outcome="invalid_arguments")
@@ -153,7 +155,7 @@ def read_host(text: str, shown: str) -> tuple[str, Address | None]:
         try:
             six = ipaddress.IPv6Address(text[1:-1] if text.endswith("]") else text)
         except ValueError:
-            raise BadInput(f"{shown}: {text} is no IPv6 address", hint="write it like [2606:4700::1111]") from None
+            raise BadInput(f"{shown}: {text} is not an IPv6 address", hint="write it like [2606:4700::1111]") from None
         return six.compressed, six
     host = _encode_name(text, shown).lower()
     host = host[:-1] if host.endswith(".") else host
@@ -161,13 +163,13 @@ def read_host(text: str, shown: str) -> tuple[str, Address | None]:
     if NUMERIC.fullmatch(labels[-1]):
         four = _parse_ipv4(labels)
         if four is None:
-            raise Refused(f"{shown}: {host} is no IPv4 address, and no name ends with a number", hint=HINT)
+            raise Refused(f"{shown}: {host} is not an IPv4 address, and no name ends with a number", hint=HINT)
         if str(four) != host:
             raise Refused(f"{shown}: {host} is an unusual form of {four}", hint=HINT)
         return host, four
     if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
         raise BadInput(
-            f"{shown}: {host[:80]!r} is no name of a host", hint="letters, digits, - and dots", outcome="invalid_arguments"
+            f"{shown}: {host[:80]!r} is not a name of a host", hint="letters, digits, - and dots", outcome="invalid_arguments"
         )
     return host, None
 
@@ -182,7 +184,7 @@ def _encode_name(text: str, shown: str) -> str:
         mapped = idna.uts46_remap(text, std3_rules=True)
         return mapped if mapped.isascii() else idna.encode(mapped, uts46=True, std3_rules=True).decode()
     except (idna.IDNAError, UnicodeError):
-        raise BadInput(f"{shown}: its host is no name", hint="check how it is written", outcome="invalid_arguments") from None
+        raise BadInput(f"{shown}: its host is not a name", hint="check how it is written", outcome="invalid_arguments") from None
 
 
 def _parse_ipv4(labels: list[str]) -> ipaddress.IPv4Address | None:

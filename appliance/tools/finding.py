@@ -132,7 +132,7 @@ def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder:
 def context_reembed(*, indexer: Indexer, caller: Caller) -> Reply[VectorCounts]:
     """Make all vectors anew, after the embedding model was changed."""
     if caller.run:
-        raise Refused("only a person may have all vectors made anew", hint="owlbox context reembed")
+        raise Refused("only a person may have all vectors made again", hint="owlbox context reembed")
     indexer.reembed()
     if indexer.is_running:
         counts = indexer.status()

@@ -373,7 +373,7 @@ def _normalize_channel(text: str) -> str:
     """A channel or a place of one as people name it, in the letters of its own names."""
     name, slash, place = text.strip().partition("/")
     if text.strip() and not CHANNEL.fullmatch(text.strip()):
-        raise BadInput(f"notify {text!r} is no channel", hint="name one such as tui, email, slack/dm or none")
+        raise BadInput(f"notify {text!r} is not a channel", hint="name one such as tui, email, slack/dm or none")
     return f"{name.lower()}{slash}{place}"
 
 

@@ -26,7 +26,7 @@ LAST = 30  # threads that are offered
 TREE_EVENTS = 2000  # of a thread, the newest ones, are looked through for messages to go back to
 APPROVALS = {
     "ask": "nothing is changed, only answered",
-    "review": "changes and commands wait for your word",
+    "review": "changes and commands wait for your approval",
     "auto": "it does what the policy allows, unasked",
 }
 FIRST = "say something first: this thread has not begun"
@@ -423,7 +423,7 @@ class Executor:
 
     def _archive_session(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
-        told = f"session {session} is put away; your next message brings it back"
+        told = f"session {session} is archived; your next message brings it back"
         self._ask_core("session.archive", {"id": session}, lambda _: self._say_line(told))
 
     def _show_status(self, status: dict[str, Any]) -> None:
@@ -444,7 +444,7 @@ class Executor:
                 with open(path, "x" if not name else "w", encoding="utf-8", opener=_open_private) as file:
                     file.write(page)
             except FileExistsError:
-                raise Conflict(f"{path} is there already", hint=f"/export {path} writes it anew") from None
+                raise Conflict(f"{path} is there already", hint=f"/export {path} writes it again") from None
             except OSError as error:
                 raise BadInput(f"{path} cannot be written: {error.strerror}", hint="/export FILE names another place") from None
             return len(events)

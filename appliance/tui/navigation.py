@@ -59,7 +59,7 @@ class Navigator:
         ]
         if talk.thread and talk.thread not in [one.key for one in items]:
             items.insert(0, Item(talk.thread, talk.title or talk.thread, "open now", "●"))
-        items.append(Item("", "a new thread", "begin anew", "+"))
+        items.append(Item("", "a new thread", "begin again", "+"))
         self._app.push_screen(Picker("type to find a thread", items, here=talk.thread, note=note), self._take_thread)
 
     def _show_unlisted(self, error: OwlError) -> None:

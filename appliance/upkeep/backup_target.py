@@ -45,7 +45,7 @@ def require_disk(home: Home, folder: Path, root: Path = ROOT) -> None:
     point = _missing_mount(folder.resolve(), root)
     if point is not None and device in (_device(ROOT), _device(home.root)):
         raise Unavailable(
-            f"no disk is mounted at {point}: a backup in {folder} would lie on the disk of this machine",
+            f"no disk is mounted at {point}: a backup in {folder} would be on the disk of this machine",
             hint="connect the disk and mount it (lsblk shows disks), or name another place: owlbox config set backups.target DIR",
         )
 

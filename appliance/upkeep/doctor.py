@@ -210,7 +210,7 @@ def _documents(home: Home) -> Finding:
     if why := trusted_files.problem(home.box / "HEARTBEAT.md", home=home.root):
         problems.append(f"HEARTBEAT.md: not taken: {why}")
     if problems:
-        return Finding("documents", "problem", "; ".join(problems), f"mend it in {home.box}")
+        return Finding("documents", "problem", "; ".join(problems), f"fix it in {home.box}")
     return Finding("documents", "ok", f"in the prompt: {', '.join(p.name for p in parts) or 'none'}")
 
 
@@ -278,7 +278,7 @@ def _vault(home: Home, environ: Mapping[str, str], broker: dict[str, Any], told:
             return Finding("vault", "warning", f"{count} {words}", hint)
     if told.get("key") == "file" or list(home.vault.glob("key-*")):
         hint = "owlbox secret rotate --to passphrase, or --to credential: docs/guides/secrets.md"
-        return Finding("vault", "warning", "its key lies beside it: who reads the disk reads the secrets", hint)
+        return Finding("vault", "warning", "its key is beside it: whoever reads the disk can read the secrets", hint)
     return Finding("vault", "ok", f"{told['count']} secrets, key: {told['key']}" if told.get("count") else "no secrets")
 
 
@@ -289,7 +289,7 @@ def _plugins(home: Home, settings: Config, status: dict[str, Any]) -> Finding:
     if enabled and not problems:
         problems = [one for one in status.get("folder", {}).get("problems", ()) if "plugin " in one]
     if problems:
-        return Finding("plugins", "warning", "; ".join(problems), "mend it, or take it out of [plugins] enabled")
+        return Finding("plugins", "warning", "; ".join(problems), "fix it, or remove it from [plugins] enabled")
     return Finding("plugins", "ok", ", ".join(enabled) or "none")
 
 
@@ -298,7 +298,7 @@ def _roles(home: Home, environ: Mapping[str, str]) -> Finding:
     settings = config.load(home, environ)
     known = Roles(home.box, lambda: settings)
     if problems := known.problems:
-        return Finding("roles", "warning", "; ".join(problems), "mend the file, docs/guides/roles.md explains every key")
+        return Finding("roles", "warning", "; ".join(problems), "fix the file, docs/guides/roles.md explains every key")
     return Finding("roles", "ok", ", ".join(one.name for one in known.list_roles()))
 
 

@@ -167,7 +167,7 @@ def _read_manifest(folder: Path) -> ExportManifest:
     try:
         data = _read_plain(folder / MANIFEST)
         if data is None:
-            raise NotFound(f"{folder} is no export: it has no {MANIFEST}", hint="owlbox export DIR makes one")
+            raise NotFound(f"{folder} is not an export: it has no {MANIFEST}", hint="owlbox export DIR makes one")
         return msgspec.json.decode(data, type=ExportManifest)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{folder / MANIFEST} cannot be read: {error}", hint="owlbox export DIR makes one") from None
@@ -218,7 +218,7 @@ def _read_plain(path: Path) -> bytes | None:
     with open(handle, "rb") as file:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST_TEXT:
-            raise BadInput(f"{path} is no plain file of at most {LARGEST_TEXT} bytes", hint="an export holds plain files")
+            raise BadInput(f"{path} is not a plain file of at most {LARGEST_TEXT} bytes", hint="an export holds plain files")
         with disk_faults.naming(path):
             return file.read()
 
@@ -277,7 +277,7 @@ def _write_lines(path: Path, lines: list[str]) -> None:
 
 def _read_lines(path: Path) -> list[str]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise BadInput(f"{path} is no plain file", hint="an export holds plain files")
+        raise BadInput(f"{path} is not a plain file", hint="an export holds plain files")
     try:
         return path.read_text("utf-8", errors="surrogatepass").split("\n")[:-1]
     except FileNotFoundError:

@@ -41,7 +41,7 @@ def init(home: Home, *, is_forced: bool = False, is_new_database: bool = False) 
         if not home.database.exists() and home.lock.exists() and not is_new_database:
             raise Conflict(
                 f"the database of {home.root} is gone",
-                hint="owlbox restore FILE takes a backup into use; to begin with nothing: owlbox init --force --new-database",
+                hint="owlbox restore FILE restores a backup; to begin with nothing: owlbox init --force --new-database",
             )
         return _make(home)
     except OSError as error:

@@ -20,7 +20,7 @@ from appliance.store import database_copy, storage_errors
 from appliance.store.database import Store
 from appliance.upkeep import staging
 
-WITHOUT_PAGES = "owlbox backup list shows the backups, owlbox restore FILE takes one into use"
+WITHOUT_PAGES = "owlbox backup list shows the backups, owlbox restore FILE restores one"
 
 
 class Repaired(Struct, frozen=True):

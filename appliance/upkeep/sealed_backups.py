@@ -66,7 +66,7 @@ def parse_place(text: str) -> Place:
     except ValueError:
         port = 0
     if parts.scheme != "sftp" or not parts.hostname or parts.password or not port:
-        raise BadInput(f"{text} is no place for backups", hint="a folder, or sftp://user@host/folder with a key of ssh")
+        raise BadInput(f"{text} is not a place for backups", hint="a folder, or sftp://user@host/folder with a key of ssh")
     folder = parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path
     if re.search(r"[\x00-\x1f\"\\*?\[]", folder) or parts.hostname.startswith("-"):
         raise BadInput(f"{text} has signs in its folder that sftp would take otherwise", hint="use letters, digits, - and /")
@@ -133,7 +133,7 @@ def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> N
     """Write what was sealed; Refused for a wrong passphrase, StoreError for a damaged file."""
     found = _read_head(source)
     if found is None:
-        raise StoreError(f"{source} is no sealed backup", hint="owlbox backup list shows the backups")
+        raise StoreError(f"{source} is not a sealed backup", hint="owlbox backup list shows the backups")
     head, told = found
     key = encryption.derived(passphrase, bytes.fromhex(told.salt), told.rounds)
     total, number, is_last, is_whole = source.stat().st_size, 0, False, False

@@ -141,7 +141,7 @@ class SkillFetch:
         except (GitProtocolError, NotGitRepository) as error:
             raise Unavailable(f"{url} did not answer as Git does: {_one_line(error)}", hint=LOCAL_HINT) from None
         except (ValueError, LookupError, AssertionError, TypeError, EOFError, OSError, zlib.error) as error:
-            raise BadInput(f"what {url} sent is no repository: {_one_line(error)}", hint=LOCAL_HINT) from None
+            raise BadInput(f"what {url} sent is not a repository: {_one_line(error)}", hint=LOCAL_HINT) from None
         return chosen[0], store
 
 
@@ -163,7 +163,9 @@ def _check_git(found: Fetched) -> Fetched:
     if found.status in (401, 403):
         raise Refused(f"{found.url} wants a name and password: the repository is private, or not there", hint=LOCAL_HINT)
     if not check_found(found).content_type.startswith("application/x-git-"):
-        raise NotFound(f"{found.hops[0]} is no Git repository", hint="give the URL that `git clone` takes, or of a .zip or .tar.gz")
+        raise NotFound(
+            f"{found.hops[0]} is not a Git repository", hint="give the URL that `git clone` takes, or of a .zip or .tar.gz"
+        )
     return found
 
 

@@ -72,7 +72,7 @@ def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: It
         try:
             made.append(ipaddress.ip_network(text.strip(), strict=False))
         except ValueError as error:
-            raise ConfigError(f"{text!r} is no network: {error}", hint="write it like 192.168.1.0/24") from None
+            raise ConfigError(f"{text!r} is not a network: {error}", hint="write it like 192.168.1.0/24") from None
     return Rules(tuple(map(_parse_host, blocked)), tuple(map(_parse_host, allowed)), tuple(made))
 
 
@@ -95,4 +95,4 @@ def _parse_host(name: str) -> str:
     try:
         return read_host(f"[{text}]" if ":" in text else text, repr(name))[0]
     except (BadInput, Refused) as error:
-        raise ConfigError(f"{name!r} is no host: {error.message}", hint="write it like example.org") from None
+        raise ConfigError(f"{name!r} is not a host: {error.message}", hint="write it like example.org") from None

@@ -120,7 +120,7 @@ class Engine:
             snippet = "content" if self.provider == "searxng" else "description"
             return [Hit(_plain_line(r.get("title")), str(r.get("url") or ""), _plain_line(r.get(snippet))) for r in listed]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise Unavailable(f"{self.provider} gave an answer that is no list of results", hint="try again later") from None
+            raise Unavailable(f"{self.provider} gave an answer that is not a list of results", hint="try again later") from None
 
 
 def _parse_duckduckgo(body: bytes) -> list[Hit]:

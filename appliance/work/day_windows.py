@@ -48,7 +48,7 @@ def minutes(text: str) -> int:
     """Minutes since midnight of a time of day; BadInput for what is none."""
     found = TIME.fullmatch(text.strip())
     if not found:
-        raise BadInput(f"{text!r} is no time of day", hint="use HH:MM between 00:00 and 24:00")
+        raise BadInput(f"{text!r} is not a time of day", hint="use HH:MM between 00:00 and 24:00")
     return DAY_MIN if found[1] is None else int(found[1]) * 60 + int(found[2])
 
 

@@ -103,7 +103,7 @@ class Firing:
             if leap is not None:
                 LOG.warning("the clock was set by %+.1f s", leap.by_ms / 1000)
                 count = self.schedules.correct_due(now, self.gates(), leap)
-                LOG.info("%d schedules were counted anew", count)
+                LOG.info("%d schedules were counted again", count)
                 self._events.publish(leap)
         if held_ms := wall_clock.held_ms(self._store, up_ms):
             LOG.warning("nothing is fired for %.0f s: the clock was set ahead, or is not set yet", held_ms / 1000)

@@ -172,7 +172,7 @@ class Heartbeat:
         section = next((one for one in found.sections if one.title == title), None) if found else None
         prompt = self._build_prompt(settings, found, title, section)
         session = self._last_session(context)
-        why = "nothing to look after" if not prompt else "" if is_forced else self._why_not(settings, session)
+        why = "nothing to check" if not prompt else "" if is_forced else self._why_not(settings, session)
         if why or session is None:
             LOG.debug("heartbeat: %s", why or NOBODY)
             return Beat("skipped", why or NOBODY)

@@ -285,7 +285,7 @@ class Jobs:
                 f"started_ms = COALESCE(started_ms, ?) WHERE id = ? AND {OPEN} RETURNING 1"
             )
             if not execute(sql, (run, self.process, now_ms(), job_id)):
-                raise Conflict(f"job {job_id} has ended", hint="ask anew")
+                raise Conflict(f"job {job_id} has ended", hint="ask again")
         return self.get(job_id)
 
     def end(self, job_id: str, status: str, outcome: str, result: str) -> Job | None:

@@ -108,4 +108,4 @@ def task_of(row: Sequence[Any]) -> Task:
 
 
 def malformed(task: int, what: str) -> StoreError:
-    return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it anew")
+    return StoreError(f"task {task} is malformed: {what}", hint=f"owlbox task delete {task}, then add it again")

@@ -297,7 +297,7 @@ def test_sessions_and_threads_of_others_are_refused_like_those_that_are_not_ther
         ({"kind": "message", "text": 7}, "text: Expected `str`"),
         ({**HELLO, "attachment": "/etc/passwd"}, "attachment: unknown argument"),
         ({**HELLO, "key": "k"}, "key: unknown argument"),
-        ({**HELLO, "id": "x" * 201}, "id is no text"),
+        ({**HELLO, "id": "x" * 201}, "id is not a text"),
         (b'{"kind": "message", "text": "\\ud800"}', "half a character"),
         ({"kind": "task", "name": "t", "priority": "urgent"}, "priority"),
         ({"kind": "task", "name": ""}, "name"),

@@ -510,4 +510,4 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     assert "close it first" in owlbox("session", "delete", session, code=1)
     assert "is closed" in owlbox("session", "close", session, "--final") and "deleted" in owlbox("session", "delete", session)
     assert "no sessions" in owlbox("session", "list")
-    assert "is no date" in owlbox("session", "list", "--after", "soon", code=2)
+    assert "is not a date" in owlbox("session", "list", "--after", "soon", code=2)

@@ -116,7 +116,7 @@ WRONG = (
     ("config li", "did you mean list?"),
     ("help stauts", "did you mean status?"),
     ("--jsn status", "did you mean --json?"),
-    ("status --hom=x y", "one word too many: y"),
+    ("status --hom=x y", "unexpected word: y"),
     ("qqqq", "owlbox --help lists them"),
 )
 

@@ -381,7 +381,7 @@ def test_a_proxy_is_not_asked_for_what_is_near(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("url", ["", "api.example.com/v1", "ftp://x/", "https://", "https://me:hunter22@x.example/"])
 def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
-    with pytest.raises(ConfigError, match="no address") as caught:
+    with pytest.raises(ConfigError, match="not an address") as caught:
         remote(url, "openai")
     assert "hunter22" not in str(caught.value)
 

@@ -128,7 +128,7 @@ def test_a_turn_keeps_everything_that_a_finish_says() -> None:
     [
         (
             ProviderError("openai: Incorrect key.\nmore", outcome="authentication_failed"),
-            "The model's provider did not accept the key: openai: Incorrect key. Set it anew: owlbox secret set llm/NAME",
+            "The model's provider did not accept the key: openai: Incorrect key. Set it again: owlbox secret set llm/NAME",
         ),
         (
             ProviderError("slow down", outcome="rate_limited", kind="rate", retry_after_s=12.4),

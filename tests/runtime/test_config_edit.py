@@ -94,7 +94,7 @@ def test_mode_and_link_are_kept(home: Home, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "complaint"),
     [
-        ("models = 3\n", "no table"),
+        ("models = 3\n", "not a table"),
         ("[models\n", "line 1"),
         ("[models]\nthread = 2\n", "unknown key models.thread"),
         ("[models]\nthreads = -1\n", "models.threads = -1"),

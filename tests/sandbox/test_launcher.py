@@ -287,8 +287,8 @@ def test_stdin_is_what_was_given_and_nothing_of_ours(sandbox: Sandbox):
         ({"binds": (Bind(Path("/tmp"), "/work/tmp", True),), "folder": Path("/"), "is_writable": False}, "belongs to the sandbox"),
         ({"binds": (Bind(Path("/usr"), "/a/../etc"),)}, "not a plain absolute path"),
         ({"binds": (Bind(Path("/usr"), "/project", True),), "profile": "files"}, "profile files writes to /work only"),
-        ({"files": {"/usr/bin/x": b""}}, "no place for a script"),
-        ({"files": {"/skills/../etc/x": b""}}, "no place for a script"),
+        ({"files": {"/usr/bin/x": b""}}, "not a place for a script"),
+        ({"files": {"/skills/../etc/x": b""}}, "not a place for a script"),
         ({"limits": Limits(pids=0)}, "limit pids"),
     ],
 )

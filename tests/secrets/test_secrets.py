@@ -111,10 +111,10 @@ def read(terminal: int) -> bytes:
         (["set", "openai"], "abcdefgh", "'openai' cannot name a secret"),
         (["set", "llm/"], "abcdefgh", "no name cannot name a secret"),
         (["set", "llm/empty"], "\n", "the value is empty"),
-        (["set", "llm/x", "--expires", "soon"], "abcdefgh", "'soon' is no time"),
+        (["set", "llm/x", "--expires", "soon"], "abcdefgh", "'soon' is not a time"),
         (["set", "llm/x", "--expires", "2020-01-01"], "abcdefgh", "has passed"),
-        (["set", "llm/x", "--expires", "0001-01-01"], "abcdefgh", "no time"),
-        (["expire", "search/there", "0001-01-01"], "", "no time"),
+        (["set", "llm/x", "--expires", "0001-01-01"], "abcdefgh", "not a time"),
+        (["expire", "search/there", "0001-01-01"], "", "not a time"),
         (["rotate", "--to", "credential"], "", "the broker has no credential"),
         (["rotate", "--to", "passphrase"], "short", "too short"),
         (["unlock"], "what ever", "has no passphrase"),
@@ -179,7 +179,7 @@ def test_without_a_core_the_same_commands_work(box: Box) -> None:
     assert "value-of-git" in shown and box.json("secret", "list")["secrets"][0]["uses"] == 1
     assert stat.S_IMODE(box.home.vault.stat().st_mode) == 0o700
     found = next(f for f in json.loads(box.run("doctor", "--json").stdout) if f["name"] == "vault")
-    assert found["state"] == "warning" and "its key lies beside it" in found["message"] and "secret rotate" in found["hint"]
+    assert found["state"] == "warning" and "its key is beside it" in found["message"] and "secret rotate" in found["hint"]
 
 
 # -- who gets a value ---------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def test_doctor_names_what_the_configuration_wants_and_the_vault_lacks(nest: Cor
 
     lacking = finding(OWLBOX__CHANNELS__SLACK__BOT_TOKEN="secret:channel/none")
     assert lacking["state"] != "ok" and "channels.slack.bot_token cannot work" in lacking["message"]
-    assert "owlbox secret set channel/none" in lacking["hint"] and "its key lies beside it" in finding()["message"]
+    assert "owlbox secret set channel/none" in lacking["hint"] and "its key is beside it" in finding()["message"]
     plain = finding(OWLBOX__CHANNELS__SLACK__BOT_TOKEN="xoxb-plain-text")
     assert "in plain: channels.slack.bot_token" in plain["message"] and "xoxb" not in json.dumps(plain)
 

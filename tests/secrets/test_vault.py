@@ -536,7 +536,7 @@ def test_only_the_letterbox_it_was_posted_to_opens_it_and_only_about_the_same() 
     ):
         with pytest.raises(BadInput, match="not sealed for this process"):
             reader.open(text, about)
-    with pytest.raises(BadInput, match="no address"):
+    with pytest.raises(BadInput, match="not an address"):
         encryption.post("AAAA", "x", "y")
 
 

@@ -47,7 +47,7 @@ SIGNS = [
     (machine.check_memory, {"proc/meminfo": MEMORY.format(3000000), "proc/vmstat": "oom_kill 0"}, "ok", "2929 of 3906 MB free"),
     (machine.check_memory, {"proc/meminfo": MEMORY.format(3000000), "proc/vmstat": "oom_kill 2"}, "ok", "2 processes"),
     (machine.check_memory, {"proc/meminfo": MEMORY.format(100000), "proc/vmstat": "oom_kill 0"}, "warning", "97 of 3906"),
-    (machine.check_memory, {}, "ok", "does not tell"),
+    (machine.check_memory, {}, "ok", "not reported"),
 ]
 
 

@@ -95,7 +95,7 @@ def test_each_turn_of_a_run_is_a_text_file_to_read_later(box: Box, tmp_path: Pat
         ("tables/tasks.jsonl", "[" * 100_000 + "\n", "a line in"),
         ("manifest.json", "[" * 100_000, "cannot be read"),
         ("manifest.json", '{"owlbox": "1", "database": 10, "at": "", "rows": {"tasks": "many"}}', "cannot be read"),
-        ("manifest.json", " " * 5_000_000, "is no plain file of at most"),
+        ("manifest.json", " " * 5_000_000, "is not a plain file of at most"),
         ("UNFINISHED", "", "is not whole"),
     ],
 )

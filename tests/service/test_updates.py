@@ -339,7 +339,7 @@ def test_names_longer_than_a_header_takes_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "abc", base64.b64encode(bytes(31)).decode()])
 def test_a_key_that_is_none_is_named(text: str) -> None:
-    with pytest.raises(OwlError, match="no Ed25519 key"):
+    with pytest.raises(OwlError, match="not an Ed25519 key"):
         bundle.read_key(text)
     assert bundle.read_key(base64.b64encode(PUBLIC).decode()) == PUBLIC
 

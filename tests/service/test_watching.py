@@ -174,7 +174,7 @@ def test_a_part_that_does_not_answer_three_times_is_started_anew(caplog: pytest.
     with caplog.at_level("ERROR", logger="appliance"):
         one.prober.look()
     assert one.restarts == 1 and one.prober.failures == 0
-    assert "broker is started anew: it did not answer 3 probes" in caplog.text
+    assert "broker is started again: it did not answer 3 probes" in caplog.text
     assert describe_broker({"uptime_s": 4.5, "model": "m", "served": 2}) == Health(
         "healthy", "answers", 4.5, {"model": "m", "served": "2"}
     )

@@ -140,7 +140,7 @@ def test_what_cannot_be_installed_says_why_and_leaves_nothing(desk: Desk) -> Non
     for name in ("--index-url=http://x", "git+https://x/y", "./here", "a b"):
         put(desk, "tea", pip(f'"{name}"'))
         desk.core.skills.trust("tea", "ada")
-        with pytest.raises(BadInput, match="no name of a package"):
+        with pytest.raises(BadInput, match="not a name of a package"):
             prepare(desk, "tea")
 
 

@@ -102,7 +102,7 @@ def test_sed_is_read_as_sed(store: Store):
     assert store.row("SELECT hedsearch('s/b/b/', 'abc'), hedfound('s/b/b/g', 'abcb')") == (2, "b")
     assert store.value("SELECT hedreplace('s/a/x/g', 'unused', 'a.a')") == "x.x"
     assert store.value("SELECT hedreplace('s/a/x/; s/b/y/', 'a.b')") == "x.y"
-    with pytest.raises(BadInput, match="no sed command"):
+    with pytest.raises(BadInput, match="not a sed command"):
         store.rows("SELECT hedreplace('plain', 'text')")
 
 

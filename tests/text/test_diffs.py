@@ -83,7 +83,7 @@ def test_a_broken_patch_is_an_error_of_ours(patch: str, before: str) -> None:
 @pytest.mark.parametrize(
     ("patch", "before", "error", "words"),
     [
-        ("hello", "a\n", BadInput, "no unified diff"),
+        ("hello", "a\n", BadInput, "not a unified diff"),
         ("@@ -1 +1 @@\n-b\n+c\n", "a\n", Conflict, "line 1"),
         ("@@ -9 +9 @@\n-a\n+c\n", "a\n", Conflict, "line 9"),
         ("@@ -9,0 +9 @@\n+c\n", "a\n", Conflict, "does not fit"),

@@ -509,7 +509,7 @@ def test_archived_session_says_so_and_comes_back(core: Core) -> None:
         await say(seen, f"/resume {thread}")
         await seen.shows("▌ for later")
         await say(seen, "/archive")
-        await seen.shows("is put away; your next message brings it back")
+        await seen.shows("is archived; your next message brings it back")
         await say(seen, "/sessions")
         await seen.shows("archived, messages: ")
         await seen.press("escape")

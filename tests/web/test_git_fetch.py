@@ -98,7 +98,7 @@ def test_what_is_cut_or_no_repository_is_refused(served: GitServer) -> None:
     git("init", "-q", str(served.root / "empty"), folder=served.root)
     with pytest.raises(NotFound, match="has no HEAD"):
         read(served.url("empty/.git"))
-    with serving() as site, pytest.raises(NotFound, match="no Git repository"):
+    with serving() as site, pytest.raises(NotFound, match="not a Git repository"):
         site.page("/page/info/refs", "hello")
         read(site.url("/page"))
 

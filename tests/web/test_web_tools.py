@@ -161,7 +161,7 @@ def test_numbers_are_taken_as_they_come(make: Make, site: Server, given: dict[st
 @pytest.mark.parametrize(
     ("path", "status", "why"),
     [
-        ("example.org", 400, "no whole URL"),
+        ("example.org", 400, "not a whole URL"),
         ("ftp://example.org/", 403, "ftp cannot be fetched"),
         ("http://10.0.0.1/", 403, "private network"),
         ("/picture", 403, "is image/png, not a text"),
@@ -412,7 +412,7 @@ def test_an_answer_of_another_shape_is_an_error(ask: Callable[..., Outcome], fou
         page = lambda request: request.answer(b'{"results": 5, "web": 5}', content_type="application/json")  # noqa: E731
     found.server.pages = {"/searx/search": page, "/find": page}
     result = ask("owls")
-    assert result.status == 503 and ("no list of results" in result.message or "robot" in result.message)
+    assert result.status == 503 and ("not a list of results" in result.message or "robot" in result.message)
 
 
 def test_a_key_that_is_a_secret_is_asked_for_when_it_is_needed(make: Make) -> None:
@@ -441,7 +441,7 @@ def test_an_engine_of_one_s_own_may_be_private_and_a_page_beside_it_may_not(make
         assert bench.call("fetch_url", url=server.url("/settings")).status == 403
         server.redirect("/searx/search", "/settings")
         assert bench.web.engine is not None
-        with pytest.raises(Unavailable, match="no list of results"):
+        with pytest.raises(Unavailable, match="not a list of results"):
             bench.web.engine.search("owls", 5, session="s")
     with pytest.raises(BadInput, match="the query is empty"):
         bench.web.engine.search(" ", 5, session="s")

@@ -368,7 +368,7 @@ def test_group_members_may_talk_and_others_not(owlery: Machine):
     assert owlery.ok(LAUNCHER, "ask", "hi", user="alice") == "Hoot hoot."
     refused = owlery.run(LAUNCHER, "status", user="mallory")
     assert (refused.returncode, refused.stdout) == (4, "")
-    assert "may not talk to this owl" in refused.stderr and refused.stderr.count("\n") == 1
+    assert "may not use this Owlbox" in refused.stderr and refused.stderr.count("\n") == 1
     assert "Permission denied" in owlery.run("cat", "/var/lib/owlbox/owlbox.db", user="alice").stderr
     for user in ("alice", "root"):
         done = owlery.run(LAUNCHER, "doctor", user=user)

@@ -44,7 +44,7 @@ def test_hours_are_those_of_the_zone():
 
 @pytest.mark.parametrize("text", ["9", "24:01", "25:00", "12:60", "", "noon"])
 def test_what_is_no_time_of_day_is_refused(text: str):
-    with pytest.raises(BadInput, match="no time of day"):
+    with pytest.raises(BadInput, match="not a time of day"):
         window(text, "10:00")
 
 

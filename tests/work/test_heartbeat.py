@@ -99,7 +99,7 @@ def test_nothing_to_look_after_has_no_schedule_and_asks_nobody(stage: Stage, tex
     before = jobs(stage)
     file(stage, text)
     assert "heartbeat:box:checklist" not in rows(stage)
-    assert look(stage) == Beat("skipped", "nothing to look after") and jobs(stage) == before
+    assert look(stage) == Beat("skipped", "nothing to check") and jobs(stage) == before
 
 
 @pytest.mark.covers("S-070", "E-268")

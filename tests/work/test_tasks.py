@@ -611,7 +611,7 @@ def test_a_malformed_task_is_skipped_with_a_warning(bench: Bench, what: str, cap
     assert bench.store.row("SELECT status, attempts FROM tasks WHERE id = 1") == ("pending", 0)
     with pytest.raises(StoreError, match="task 1 is malformed") as caught:
         bench.tasks.get(bad)
-    assert caught.value.hint == "owlbox task delete 1, then add it anew"
+    assert caught.value.hint == "owlbox task delete 1, then add it again"
     bench.tasks.delete(bad)
     assert bench.tasks.find(bad) is None
 

@@ -282,7 +282,7 @@ class SlackChannel(Connection):
         try:
             self._update(channel, message.shown, text[:MAX_PART])
         except (NotFound, Refused) as error:  # somebody deleted it, or the workspace lets nobody edit any more
-            LOG.info("the answer is posted anew: %s", error)
+            LOG.info("the answer is posted again: %s", error)
             return text
         return text[MAX_PART:]
 

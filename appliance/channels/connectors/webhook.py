@@ -67,7 +67,7 @@ class Webhook(Connection):
         """Judge a request and hand in its message; Refused for a wrong signature, Conflict for one that came before."""
         running = self._running
         if running is None:
-            raise Unavailable("webhooks are not taken at the moment", hint="try again in a moment")
+            raise Unavailable("webhooks are not accepted at the moment", hint="try again in a moment")
         # A source that is none takes as long as one that is, and is told the same.
         expected = sign(self._find_secret(self._sources.get(source, "")) or "none", message_id, timestamp, body)
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogatepass")) or source not in self._sources:
@@ -79,7 +79,7 @@ class Webhook(Connection):
         text, thread = _read_body(body)
         with self._guard:
             if signature in self._seen:
-                raise Conflict("this was taken before", hint="sign each message with an id of its own")
+                raise Conflict("this was received before", hint="sign each message with an id of its own")
             self._seen[signature] = monotonic_s()
             while self._seen and (len(self._seen) > MAX_SEEN or next(iter(self._seen.values())) < monotonic_s() - 3 * TOLERANCE_S):
                 self._seen.popitem(last=False)
@@ -99,7 +99,7 @@ class Webhook(Connection):
                 self._seen.pop(signature, None)  # it may be sent again
             raise
         if not is_taken:
-            raise Refused("the message was not taken", hint="the log says why")
+            raise Refused("the message was not accepted", hint="the log says why")
 
     def _find_secret(self, value: str) -> str:
         found = self._secret(value.removeprefix(SECRET)) if value.startswith(SECRET) else value

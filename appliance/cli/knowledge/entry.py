@@ -20,7 +20,7 @@ def _tell_view(args: argparse.Namespace, found: dict[str, Any]) -> str:
     if found["marks"]:
         step = f"owlbox entry trust {args.ref} {found['hash'][:16]}" if found["hash"] else "a look at all of it, and entry trust,"
         title = ": ".join(filter(None, (found["title"], found["description"])))
-        marks = f"texts of strangers are in it: {'; '.join(found['marks'])}; {step} takes the mark off"
+        marks = f"untrusted text is in it: {'; '.join(found['marks'])}; {step} takes the mark off"
         for line in (f"its title: {title}", marks):
             say(f"({escape_invisible(line, 'exact')})", sys.stderr)
     return "\n".join(found["lines"])
@@ -95,7 +95,7 @@ def _parse_object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadInput(f"--attributes {text[:60]} is not JSON: {error}", hint=hint) from None
     if not isinstance(found, dict):
-        raise BadInput(f"--attributes {text[:60]} is no JSON object", hint=hint)
+        raise BadInput(f"--attributes {text[:60]} is not a JSON object", hint=hint)
     return found
 
 

@@ -148,6 +148,6 @@ def run(way: Way, tier: Tier, seconds: float, tell: Callable[[int, int, str], ob
         raise Cancelled("stopped")
     if not answers and child.returncode > 0:
         raise Unavailable(
-            f"the everyday set could not be run: {complaint or child.returncode}", hint="owlbox doctor looks the home over"
+            f"the everyday set could not be run: {complaint or child.returncode}", hint="owlbox doctor checks the home"
         )
     return Everyday(tier, tuple(answers), items)

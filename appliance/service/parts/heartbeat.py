@@ -91,9 +91,9 @@ class HeartbeatParts:
         passages = Passages(self._base.store)
         problems = passages.problems()
         if problems:
-            LOG.warning("the search index is made anew: %s", "; ".join(problems[:3]))
+            LOG.warning("the search index is rebuilt: %s", "; ".join(problems[:3]))
             passages.rebuild()
-            return f"made anew: {problems[0]}"
+            return f"made again: {problems[0]}"
         return "the index is well"
 
     # -- methods ----------------------------------------------------------------------------------------

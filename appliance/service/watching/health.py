@@ -71,7 +71,7 @@ class Prober:
             if self.failures >= keys.health_failures:
                 why = f"it did not answer {self.failures} probes in a row"
                 LOG.error(
-                    "%s is started anew: %s", self._part.name, why, extra={"part": self._part.name, "probe": self.last.message}
+                    "%s is started again: %s", self._part.name, why, extra={"part": self._part.name, "probe": self.last.message}
                 )
                 self.failures = 0
                 self._part.restart(why)

@@ -37,7 +37,7 @@ def check(home: Home, tables: TableCheck, *, is_repairing: bool) -> Finding:
             if not (problems := store.problems() or passages.problems()):
                 return Finding("database", "ok", f"search index rebuilt; a copy from before is {copy}")
         if problems:
-            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair makes the search index anew")
+            return Finding("database", "problem", "; ".join(problems), "owlbox doctor --repair rebuilds the search index")
         if lost := Runs(store, "").cut_off():
             return Finding("database", "warning", f"{lost} interrupted answers", "the next start of the core marks them")
         size_mb = home.database.stat().st_size // 1_000_000

@@ -88,7 +88,7 @@ def describe_clock(now: int, is_synchronized: bool | None) -> Finding:
             "clock", "problem", "it has not been set since the machine started", "connect the network, or set it: timedatectl"
         )
     if is_synchronized is None:
-        return Finding("clock", "ok", "set; the kernel does not tell whether it follows others")
+        return Finding("clock", "ok", "set; the kernel does not say whether it follows a time server")
     if not is_synchronized:
         hint = "no network? systemctl status systemd-timesyncd; the time may be wrong by minutes after weeks"
         return Finding("clock", "warning", "set, but it follows no time server", hint)
@@ -102,7 +102,7 @@ def check_memory(root: Path = ROOT) -> Finding:
         total, free = (int(known[name].split()[0]) // 1024 for name in ("MemTotal", "MemAvailable"))
         counts = dict(line.split() for line in (root / "proc/vmstat").read_text().splitlines())
     except (OSError, KeyError, ValueError):
-        return Finding("memory", "ok", "this machine does not tell")
+        return Finding("memory", "ok", "not reported by this machine")
     ended = int(counts.get("oom_kill", 0))
     said = f"{free} of {total} MB free"
     smaller = "a smaller model (owlbox model list says what each needs), or models.context lower"
@@ -155,7 +155,7 @@ def read_written(folder: Path) -> int:
 def check_units(home: Home) -> Finding:
     """Whether systemd has given up on a part; only where it looks after this home."""
     if home.root != paths.SERVICE_HOME or not Path("/run/systemd/system").is_dir():
-        return Finding("units", "ok", "this home is not looked after by systemd")
+        return Finding("units", "ok", "this home is not managed by systemd")
     command = ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager", KNOWN_UNITS]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     failed = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]

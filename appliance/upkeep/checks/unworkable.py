@@ -173,7 +173,7 @@ def _number(key: str, values: Collection[str]) -> dict[str, str]:
 def _require_secret(name: str, is_provider: bool, known: Known | None) -> None:
     kind = name.partition("/")[0]
     if not is_provider and kind not in HANDED:
-        said = f"secret {name} never leaves the model broker" if kind == "llm" else f"{name!r} is no name of a secret"
+        said = f"secret {name} never leaves the model broker" if kind == "llm" else f"{name!r} is not a name of a secret"
         raise BadInput(said, hint=f"name one of {', '.join(f'{one}/NAME' for one in HANDED)}")
     there = known.list_secrets() if known is not None else None
     if there is not None and name not in there:
@@ -259,18 +259,18 @@ def _require_there(path: str) -> None:
 
 def _require_plugin(home: Home, name: str) -> None:
     if problems := plugin_files.check(home.box, [name]):
-        raise NotFound(problems[0], hint=f"mend it in {home.box}, or take it out")
+        raise NotFound(problems[0], hint=f"fix it in {home.box}, or take it out")
 
 
 def _require_model(home: Home, model: str) -> None:
     if model and catalogue.in_use(home, model) is None:
         hint = f"owlbox model add {model}, when owlbox model list has it; or name one that is installed"
-        raise NotFound(f"{model!r} is no model in {home.models}", hint=hint)
+        raise NotFound(f"{model!r} is not a model in {home.models}", hint=hint)
 
 
 def _require_host(host: str) -> None:
     if host and not HOST.fullmatch(host):
-        raise BadInput(f"{host!r} is no name or address of a host", hint="such as mail.example.org, without https://")
+        raise BadInput(f"{host!r} is not a name or address of a host", hint="such as mail.example.org, without https://")
 
 
 def _require_own_address(host: str) -> None:
@@ -281,7 +281,7 @@ def _require_own_address(host: str) -> None:
             listening.bind(found[0][4])
     except (OSError, UnicodeError):
         hint = "127.0.0.1 for this machine alone, 0.0.0.0 for every network; ip address shows others"
-        raise BadInput(f"{host!r} is no address of this machine", hint=hint) from None
+        raise BadInput(f"{host!r} is not an address of this machine", hint=hint) from None
 
 
 def _require_address(text: str) -> None:
@@ -292,4 +292,4 @@ def _require_address(text: str) -> None:
     except ValueError:
         is_fine = False
     if text and not is_fine:
-        raise BadInput(f"{text!r} is no address of a server", hint="such as https://mail.example.org")
+        raise BadInput(f"{text!r} is not an address of a server", hint="such as https://mail.example.org")

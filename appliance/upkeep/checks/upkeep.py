@@ -49,7 +49,7 @@ def check_prefix(home: Home, settings: Config, *, is_repairing: bool) -> Finding
     if damaged and is_repairing:
         for path in damaged:
             path.unlink(missing_ok=True)
-        return Finding("prefix", "ok", f"{len(damaged)} damaged ones were removed; they are made anew")
+        return Finding("prefix", "ok", f"{len(damaged)} damaged ones were removed; they are made again")
     total = sum(path.stat().st_size for path in files)
     said = f"{len(files)} saved beginnings of prompts, {total // MB} of {settings.models.prefix_mb} MB"
     if damaged:
@@ -93,7 +93,7 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
             "channels",
             "problem",
             "; ".join(broken),
-            "it is tried again; if its table in owlbox.toml is wrong, mend it, then restart the core",
+            "it is tried again; if its table in owlbox.toml is wrong, fix it, then restart the core",
         )
     if status and (closed := [name for name in enabled if states.get(name) is False]):
         return Finding("channels", "warning", f"not open: {', '.join(closed)}", "restart the core; its log says why")

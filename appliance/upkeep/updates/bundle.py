@@ -82,7 +82,7 @@ def read_key(text: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) != 32:
-        raise BadInput("the key for updates is no Ed25519 key in base64", hint="updates.key, or update.pub beside the versions")
+        raise BadInput("the key for updates is not an Ed25519 key in base64", hint="updates.key, or update.pub beside the versions")
     return key
 
 
