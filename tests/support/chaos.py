@@ -42,6 +42,7 @@ from appliance.clock import monotonic_s  # noqa: E402
 
 SABOTAGE_S = 120.0  # in which a broken build has to be noticed
 PR_SET_PDEATHSIG = 1
+FAULTS = 3  # by dice, between two drills
 
 
 def play(arena: Arena, length_s: float, seed: int) -> list[str]:
@@ -73,9 +74,10 @@ def play(arena: Arena, length_s: float, seed: int) -> list[str]:
         arena.is_over.wait(min(4.0, length_s / 4))
         waited_s = arena.wait_for_words()
         while monotonic_s() < begun_s + waited_s + length_s:
+            for _ in range(FAULTS):
+                faults.hurt()
+                arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
             drills.hold()
-            faults.hurt()
-            arena.is_over.wait(arena.dice.uniform(0.5, 3.5))
         arena.note("all is calm")
         arena.is_over.set()
         for thread in threads:
