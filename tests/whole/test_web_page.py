@@ -234,20 +234,26 @@ return (size) => ({
 @pytest.mark.covers("A-179")
 @pytest.mark.parametrize("size", [4800, 100_000])
 def test_no_text_holds_up_the_page(page: Page, size: int) -> None:
-    """A text of four times the length takes about four times as long: `make bench-page` says how long that is."""
-    took: dict[str, list[float]] = page.browser.run(
+    """A text of four times the length takes about four times as long: `make bench-page` says how long that is.
+
+    The best of many tries, as many as a machine needs that does something else as well: work that grows faster has none.
+    """
+    slow: list[str] = page.browser.run(
         f"const made = (() => {{{LONG}}})();"
-        """const {render} = await import("/markdown.js"); const took = {};
+        """const {render} = await import("/markdown.js");
         const [short, long] = [made(arguments[0] / 4), made(arguments[0])];
-        for (const name of Object.keys(long)) took[name] = [short, long].map(texts => {
-            const times = [];
-            for (let n = 0; n < 5; n += 1) { const at = performance.now(); render(texts[name]); times.push(performance.now() - at) }
-            return Math.min(...times);
-        });
-        return took""",
+        const took = text => { const at = performance.now(); render(text); return performance.now() - at };
+        return Object.keys(long).map(name => {
+            let [least, most] = [Infinity, Infinity];
+            for (let n = 0; n < 60 && (n < 3 || most > 8 * least + 10); n += 1) {
+                least = Math.min(least, took(short[name]));
+                most = Math.min(most, took(long[name]));
+            }
+            return most > 8 * least + 10 ? `${name}: ${least} ms, then ${most} ms` : "";
+        })""",
         size,
     )
-    assert len(took) == 24 and {name: ms for name, ms in took.items() if ms[1] > 10 * ms[0] + 10} == {}
+    assert len(slow) == 24 and [one for one in slow if one] == []
 
 
 def test_the_page_draws_what_people_mean_by_links_and_marks(page: Page) -> None:
