@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.language import sentences
-from appliance.language.answer_kinds import Kind, holds_time, kind_of, people
+from appliance.language.answer_kinds import LABEL, Kind, compiled, holds_time, kind_of, people
 from appliance.language.languages import all_words, month_names, says
 from appliance.language.ports import FoundPassage, Notes, NoteSearch, StoredNote
 from appliance.language.support import denies
@@ -501,6 +501,9 @@ class Finder:
             return "held" if any(has_full_name(text, name) for name in asked.names) else "missing"
         if not asked.kind.holds(text):
             return "doubtful" if asked.kind.may_hold(text) else "missing"
+        label = compiled(LABEL).match(text) if asked.kind.name == "place" else None
+        if label is not None and _tells(text[label.end() :]) and not asked.kind.holds(text[label.end() :]):
+            return "missing"  # "Fuse box: hall" says where, "Water: the pump will be switched off" does not
         named = {word for word in asked.words if word in asked.names or is_name(asked.text, word)}
         if asked.kind.name != "place" or not named:
             return "held"
@@ -570,6 +573,11 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 def _names_only(question: str, words: Sequence[str]) -> bool:
     """Whether a question names somebody and nothing else."""
     return bool(words) and all(word in all_words("titles") or is_name(question, word) for word in words)
+
+
+def _tells(text: str) -> bool:
+    """Whether a text has a verb."""
+    return any(match[0].lower() in all_words("verbs") for match in WORD.finditer(text))
 
 
 def _is_held(word: str, hits: Sequence[FoundPassage]) -> bool:

@@ -53,6 +53,27 @@ def test_a_place_that_only_the_question_names_is_no_sure_answer(find: Callable[[
     assert find("Where is Slovenia?").score < find("Which idea is there for Slovenia?").score
 
 
+@pytest.mark.parametrize(
+    ("note", "is_place"),
+    [
+        ("Water: the pump will be switched off on 30 November.", False),
+        ("Water: Ada is ill and has to rest.", False),
+        ("Water: hall, left of the door.", True),
+        ("Water: the stopcock is under the sink.", True),
+        ("Water: boiler room", True),
+    ],
+)
+def test_a_label_with_a_clause_behind_it_says_where_only_if_the_clause_does(tmp_path: Path, note: str, is_place: bool) -> None:
+    store = new_store(tmp_path / "owlbox.db")
+    passages = Passages(store)
+    entries = Entries(store, passages.index)
+    entries.set("box://notes/house.md", note, title="House", writer="folder")
+    languages = Languages()
+    words = languages.function_words(), languages.pointing_words(), languages.alike_words
+    finder = Finder(Search(store, passages), entries, lambda texts: (), *words)
+    assert (finder.find_evidence("Where do I turn off the water?").score > 0) is is_place
+
+
 def test_a_name_is_that_word_and_no_longer_one(find: Callable[[str], Evidence]) -> None:
     assert find("Where is Slov?").best == () or find("Where is Slov?").best[0].coverage == 0
 
