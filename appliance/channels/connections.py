@@ -20,10 +20,9 @@ from msgspec.structs import replace
 
 from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
-from appliance.channels.admissions import Admission
 from appliance.channels.contract import REPEAT, Connection, Running
 from appliance.channels.delivery import Courier
-from appliance.channels.gateway import ChannelChanged, Gateway
+from appliance.channels.gateway import Admission, ChannelChanged, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import CancelToken, now_ms

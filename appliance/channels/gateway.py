@@ -5,6 +5,9 @@ channel's policy, claims an address of a person without proof, is deactivated, w
 deactivated group, or is malformed or too large. A refusal is logged once for a sender and reason, and no model is called. Marks say
 whose words are untrusted: all but those of a person whose address is linked and proven. What cannot be stored now is left to
 the channel, which keeps it for later. Owns no table.
+
+Who might write before counts too: what came under stricter rules is judged by those as well. The only writer of `admissions`, which
+has a row for each change of a channel's rules.
 """
 
 import hashlib
@@ -16,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from appliance.channels.admissions import ASIDE, Admission, note_admission
 from appliance.channels.contract import MAX_ATTACHMENTS, Attached, Received
 from appliance.channels.inbox import MAX_TEXT, UNFIT, Inbox, answer_key
 from appliance.channels.live_answers import LiveAnswers
@@ -49,6 +52,53 @@ MOST_SAID = 20  # messages of one answer, the prompt included
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 FINAL = (BadInput, Conflict, NotFound, Refused, TooLarge)  # errors of the inbox that the same message meets again
+MOST = 20  # changes of one channel that are remembered
+UNLISTED, ASIDE = "the sender is not listed", "it is said among others"
+
+
+class Admission(Struct, frozen=True):
+    """Who may write in a channel, besides persons whose address is linked and proven.
+
+    `policy` "allowlist" takes listed senders, "mention" also everybody in a room who addresses the assistant, "open" everybody.
+
+    `rooms`, where any are given, are the only ones. `folds_case`: addresses that differ in their case alone are the same.
+    """
+
+    policy: str = "allowlist"
+    allow_from: tuple[str, ...] = ()
+    rooms: tuple[str, ...] = ()
+    folds_case: bool = False
+
+    def find_fault(self, received: Received, *, is_linked: bool) -> str:
+        """Why a message is kept out, "" when it is not; ASIDE where people talk among themselves.
+
+        An unknown policy lets nobody in.
+        """
+        if received.room and self.policy == "mention" and not received.is_addressed:
+            return ASIDE
+        if received.room and self.rooms and received.room not in self.rooms:
+            return f"the room {received.room} is not listed"
+        sender, allowed = received.sender, self.allow_from
+        if self.folds_case:
+            sender, allowed = sender.casefold(), tuple(one.casefold() for one in allowed)
+        if self.policy == "open" or (self.policy == "mention" and received.room):
+            return ""
+        return "" if self.policy in ("mention", "allowlist") and (is_linked or sender in allowed) else UNLISTED
+
+
+def note_admission(store: Store, channel: str, admission: Admission) -> tuple[tuple[int, Admission], ...]:
+    """Remember that these are the rules of a channel from now on; those before, each with the moment at which it ended."""
+    rows = store.rows("SELECT since_ms, admission FROM admissions WHERE channel = ? ORDER BY since_ms", (channel,))
+    known = [(int(since_ms), msgspec.json.decode(str(text), type=Admission)) for since_ms, text in rows]
+    if not known or known[-1][1] != admission:
+        now = max(now_ms(), known[-1][0] + 1 if known else 0)
+        with store.write(durable=True) as execute:
+            given = (channel, now, msgspec.json.encode(admission).decode())
+            execute("INSERT INTO admissions (channel, since_ms, admission) VALUES (?, ?, ?)", given)
+            for since_ms, _ in known[: 1 - MOST]:
+                execute("DELETE FROM admissions WHERE channel = ? AND since_ms = ?", (channel, since_ms))
+        known.append((now, admission))
+    return tuple((until_ms, before) for (_, before), (until_ms, _) in zip(known, known[1:], strict=False))
 
 
 class MessageCounted(Struct, frozen=True):

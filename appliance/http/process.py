@@ -16,11 +16,9 @@ from pathlib import Path
 from appliance import __version__
 from appliance.errors import ConfigError, Refused
 from appliance.http.core_link import CoreLink
-from appliance.http.hook_routes import HookRoutes
-from appliance.http.login_routes import LoginRoutes
 from appliance.http.openai_routes import OpenAiRoutes
-from appliance.http.page_routes import PageRoutes
-from appliance.http.program_calls import TokenCalls
+from appliance.http.page_routes import LoginRoutes, PageRoutes
+from appliance.http.program_calls import HookRoutes, TokenCalls
 from appliance.http.server import HttpServer, listen
 from appliance.http.site import build_site, is_loopback
 from appliance.runtime import config, log, paths, sd_notify

@@ -2,15 +2,18 @@
 
 Two ways: in the core's own process for its Unix socket, where the kernel says who asks or a token does; and from the process of
 the HTTP server over the core's socket, where only a token does. Knows nothing about what the programs speak.
+
+Webhooks that come in are read here, bounded, and handed to the core, which judges their signature.
 """
 
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
-from appliance.errors import OwlError, Refused
+from appliance.errors import BadInput, OwlError, Refused
 from appliance.http.core_link import CoreLink
-from appliance.http.message import Request
+from appliance.http.message import Request, Response
+from appliance.http.server import route
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import LocalCall, MethodTable
 from appliance.runtime.rpc_client import Notification
@@ -20,6 +23,9 @@ CLIENT = "program"
 PREFIX = "owl-"  # of the tokens of programs
 Told = Generator[Notification, None, Any]
 Gate = Callable[[Peer, dict[str, Any]], Peer | None]
+MAX_BODY_BYTES = 64 * 1024
+HEADERS = {"message_id": "x-owlbox-id", "timestamp": "x-owlbox-timestamp", "signature": "x-owlbox-signature"}
+PATH = "/hooks/"
 
 
 class ProgramCalls(Protocol):
@@ -141,3 +147,25 @@ def _run_beside(work: Callable[[], Any], call: LocalCall, box: Box[Notification]
     if not done:
         raise OwlError("the request failed inside the core", hint="the log has the details")
     return done[0]
+
+
+class HookRoutes:
+    """The route of webhooks, whatever way there is to the core."""
+
+    def __init__(self, call: Callable[[Request, str, dict[str, Any]], Any]) -> None:
+        self._call = call
+
+    @route("POST", PATH, access="open", max_body=MAX_BODY_BYTES)
+    def receive(self, request: Request) -> Response:
+        """A message of the source that the path names."""
+        given = {name: request.header(header) for name, header in HEADERS.items()}
+        missing = [HEADERS[name] for name, value in given.items() if not value]
+        source = request.path.removeprefix(PATH)
+        if missing or not source or "/" in source:
+            raise BadInput(f"not a signed webhook: {', '.join(missing) or 'no source'} is missing", hint="docs/guides/programs.md")
+        try:
+            body = request.body.decode()
+        except UnicodeDecodeError:
+            raise BadInput("the body is no text", hint="send JSON in UTF-8") from None
+        self._call(request, "webhook.receive", {**given, "source": source, "body": body})
+        return Response.of_json({"is_taken": True}, 202)

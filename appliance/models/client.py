@@ -3,11 +3,15 @@
 Holds no provider key and no model. A broker that is gone or hung before the first piece of an answer is
 waited for, up to a limit counted from that loss, while whoever supervises it brings it back; after the first
 piece, or when it is lost again and again, the answer is lost and the caller is told. Knows nothing about runs.
+
+Vectors of the texts asked for last are kept, of one model, so that a question is embedded once, whoever looks something up for it.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -17,7 +21,6 @@ from msgspec.structs import replace
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
 from appliance.models.failover import denied
-from appliance.models.vector_cache import Embedded, VectorCache
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route, from_plain, to_plain
 from appliance.runtime import log
 from appliance.runtime.events import Events
@@ -36,6 +39,46 @@ RESTING_S = 24 * 3600.0
 SMALLER = "choose a smaller model or window: owlbox model list, models.context in owlbox.toml"
 MAX_LOSSES = 5  # a question that ends every broker is not asked for ever
 LAST_STARTS_S = 15.0  # for a broker that ended at every start to do so once more, or not
+KEPT = 1000  # texts: examples of the router, questions, and sentences that are asked about again
+LONGEST = 2000  # characters of one that is kept
+
+
+class Embedded(Struct, frozen=True):
+    """Unit vectors of some texts, in their order, and the model that made them."""
+
+    model: str
+    vectors: Sequence[Sequence[float]]
+
+
+class VectorCache:
+    """Vectors by their texts."""
+
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._guard = threading.Lock()
+        self._model = ""
+        self._kept: OrderedDict[str, Sequence[float]] = OrderedDict()
+
+    def find(self, texts: Iterable[str]) -> tuple[str, dict[str, Sequence[float]]]:
+        """Those of the texts that are known, with their vectors, and the model of them all."""
+        with self._guard:
+            found = {text: self._kept[text] for text in texts if text in self._kept}
+            for text in found:
+                self._kept.move_to_end(text)
+            return self._model, found
+
+    def keep(self, model: str, vectors: Mapping[str, Sequence[float]]) -> None:
+        """Keep what a model made, and nothing of another one."""
+        with self._guard:
+            if model != self._model:
+                self._model = model
+                self._kept.clear()
+            for text, vector in vectors.items():
+                if len(text) <= LONGEST:
+                    self._kept[text] = array("d", vector)
+                    self._kept.move_to_end(text)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
 
 
 class BrokerMet(Struct, frozen=True):

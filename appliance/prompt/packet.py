@@ -22,7 +22,7 @@ from appliance.language import support
 from appliance.language.languages import all_words, is_greeting
 from appliance.language.request_texts import NOTE, NOTES, QUESTION, strip_notes
 from appliance.language.times.timezones import LOCAL
-from appliance.prompt import message_context, pruning, sections
+from appliance.prompt import pruning, sections
 from appliance.prompt.entry_blocks import Blocks, Item, Seen
 from appliance.prompt.packet_types import Packet, Scene, Stage
 from appliance.prompt.pruning import Strategy
@@ -65,7 +65,7 @@ CALLING = (
 )
 HEADING = re.compile(r"(?<!\S)#{1,6} ")  # a small model goes on in the form of what it is shown
 # Of which notes have nothing to say: that is not looked up, which takes as long as to evaluate three tokens.
-CONTEXT_TOKENS = 60  # that the lines of `message_context` may take beside what is counted
+CONTEXT_TOKENS = 60  # that the lines of `sections` may take beside what is counted
 SKILLS = "Skills. To use one, first read its location, skill://NAME:"
 FIRST = ("SOUL", "IDENTITY")
 SEPARATOR = "\n\n---"
@@ -271,7 +271,7 @@ class Packets:
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
         while True:
             fitted = self._prune_messages(scene, system, spare + CONTEXT_TOKENS)
-            fitted.messages[:] = message_context.dated(fitted.messages, scene.person, self._more.folder, self.zone)
+            fitted.messages[:] = sections.dated(fitted.messages, scene.person, self._more.folder, self.zone)
             spoken = sum(pruning.size_of(m, density) for m in fitted.messages)
             table = Table((tokens.Line("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
             notes = (f"{fitted.dropped} earlier messages were left out",) if fitted.dropped else ()

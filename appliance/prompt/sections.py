@@ -2,19 +2,26 @@
 
 Words and order within a block, no more: which blocks there are and in what order, `prompt.packet` says. What changes with
 every turn (time, figures) is in the last two blocks alone. Pure but for the clock.
+
+A message of a person says when it was written and once for whom, where and on what it runs. Times are those of the messages, in the
+box's zone, so that a conversation stays the same to the byte and what was evaluated of it is used again.
 """
 
 import platform
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
 
 from appliance import __version__
 from appliance.clock import now_ms
-from appliance.prompt import entry_blocks, message_context
+from appliance.language.times import timezones
+from appliance.prompt import entry_blocks
 from appliance.prompt.entry_blocks import Item
 from appliance.prompt.packet_types import Figures, Scene, Stage
 from appliance.prompt.run_log import DONE, Line, Place
-from appliance.records import Part
+from appliance.records import Message, Part
 from appliance.text.fences import fenced, quoted
 from appliance.text.tokens import Table
 
@@ -22,6 +29,25 @@ PROMPT_CHARS = 500  # of a prompt that is too long for now
 TURN = re.compile(r"^[a-z]+://turn_(\d+)/")
 
 Section = Callable[[tuple[Part, ...], Stage], tuple[Part, ...]]
+
+
+def dated(messages: Sequence[Message], person: str, folder: str, zone: str) -> list[Message]:
+    """The messages, those of a person with a line before them; the first of these says more."""
+    about = [f"on {platform.system()}", *([f"notes in {folder}"] if folder else []), *([f"for {quoted(person)}"] if person else [])]
+    found: list[Message] = []
+    for message in messages:
+        if message.role == "user" and message.at_ms:
+            line = ", ".join([tell_time(message.at_ms, zone), *about])
+            message, about = replace(message, content=f"[{line}]\n{message.content}"), []
+        found.append(message)
+    return found
+
+
+def tell_time(at_ms: int, zone: str) -> str:
+    """A moment with its day and its zone: Friday 2026-03-06 09:00 Europe/Berlin."""
+    at = datetime.fromtimestamp(at_ms / 1000, timezones.find(zone))
+    name = zone if zone != timezones.LOCAL else getattr(at.tzinfo, "key", None)
+    return f"{at:%A %Y-%m-%d %H:%M} {name or f'{at:%z}'}"
 
 
 def section(name: str, text: Callable[[Stage], str]) -> Section:
@@ -64,7 +90,7 @@ def instructions(stage: Stage) -> str:
     """Where and when this turn is, and what is to be done now."""
     scene = stage.scene
     where = f", notes in {stage.folder}" if stage.folder else ""
-    now = message_context.tell_time(now_ms(), stage.zone)
+    now = tell_time(now_ms(), stage.zone)
     about = [f"{now}, owlbox {__version__} on {platform.system()}{where}, turn {scene.turn}"]
     about += ["Mode ask: answer, and change no files."] if scene.mode == "ask" else []
     # Tried on the bundled model, which goes on with whatever stands here instead of answering (2026-11-22).

@@ -33,7 +33,7 @@ from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piec
 TITLE = "A short talk"
 OTHERWISE = "I have nothing more to say; my script has ended."
 CHARS_PER_TOKEN = 2
-SENT = re.compile(r"\A\[\w+ \d{4}-\d\d-\d\d \d\d:\d\d [^\n]*\]\n")  # as `prompt.message_context` writes it
+SENT = re.compile(r"\A\[\w+ \d{4}-\d\d-\d\d \d\d:\d\d [^\n]*\]\n")  # as `prompt.sections` writes it
 
 
 class Turn(Struct, frozen=True):

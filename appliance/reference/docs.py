@@ -21,14 +21,13 @@ from appliance.agent.toolbox import read_tool
 from appliance.channels.connections import Connections
 from appliance.channels.interview import Interview
 from appliance.channels.rpc.approvals import ApprovalMethods
-from appliance.channels.rpc.command_output import CommandOutput
+from appliance.channels.rpc.command_output import CommandOutput, ToolMethods
 from appliance.channels.rpc.entries import EntryMethods
 from appliance.channels.rpc.live import Live
 from appliance.channels.rpc.policy import PolicyMethods
 from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
-from appliance.channels.rpc.tools import ToolMethods
 from appliance.channels.rpc.uploads import Uploads
 from appliance.channels.rpc.webhooks import WebhookMethods
 from appliance.channels.session_control import Control

@@ -31,8 +31,7 @@ from appliance.runtime.signals import Signals
 from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
 from appliance.service.core import Core
-from appliance.service.ended_logins import hang_up_on_ended
-from appliance.service.parts.programs import open_programs
+from appliance.service.parts.programs import hang_up_on_ended, open_programs
 from appliance.store import disk_faults, storage_errors
 from appliance.upkeep import home_faults
 from appliance.upkeep.home_lock import Lock

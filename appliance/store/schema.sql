@@ -1016,7 +1016,7 @@ CREATE TABLE wall_clock (
 ) STRICT;
 INSERT INTO wall_clock VALUES (1, '', 0, 0, CAST(unixepoch('subsec') * 1000 AS INTEGER));
 
--- writer: channels/admissions.py
+-- writer: channels/gateway.py
 -- Who might write in a channel since when: what was refused stays so when more are let in.
 CREATE TABLE admissions (
     channel TEXT NOT NULL,

@@ -14,11 +14,10 @@ from stores import new_store
 
 from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.channels import connectors
-from appliance.channels.admissions import Admission
 from appliance.channels.connections import ConfigError, Connections, Runner, connect
 from appliance.channels.contract import REPEAT, UNCERTAIN, Connection, Received, Running
 from appliance.channels.delivery import FINAL, Courier
-from appliance.channels.gateway import Gateway
+from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.live_answers import LiveAnswers, Pace
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import Busy, Lost, OwlError, Refused, Unavailable

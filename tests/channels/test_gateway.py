@@ -10,9 +10,8 @@ import pytest
 from channel_rig import Rig
 from process import until
 
-from appliance.channels.admissions import Admission
 from appliance.channels.contract import Attached, Received
-from appliance.channels.gateway import BURST, MAX_LOGGED, Gateway
+from appliance.channels.gateway import BURST, MAX_LOGGED, Admission, Gateway
 from appliance.clock import new_id, now_ms
 from appliance.errors import Busy
 from appliance.records import Event

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.channels.named_timezones import find_timezone
+from appliance.channels.interview import find_timezone
 
 ANSWERS = {
     "Berlin": "Europe/Berlin",

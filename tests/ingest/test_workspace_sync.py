@@ -12,7 +12,7 @@ from process import Box, a_box  # noqa: F401
 from stores import new_store
 
 from appliance.agent.toolbox import Caller
-from appliance.channels.workspace_control import WorkspaceControl
+from appliance.channels.rpc.entries import WorkspaceControl
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.ingest.file_reader import Gather

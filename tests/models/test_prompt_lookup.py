@@ -9,8 +9,7 @@ from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance.providers.llama import Llama, Options
 from appliance.providers.llama_library import Loaded
-from appliance.providers.prompt_lookup import FIRST_GUESS, LONGEST_GUESS, PAUSE_GUESSES, PromptLookup, find_continuation
-from appliance.providers.sampling import Writing
+from appliance.providers.sampling import FIRST_GUESS, LONGEST_GUESS, PAUSE_GUESSES, PromptLookup, Writing, find_continuation
 from appliance.records import Ask, Message, Part, ToolSpec
 
 NOTE = "The boiler was serviced on the third of March by Ms Okafor, who replaced the valve and left the pressure at 1.6 bar."

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from test_client import broker, models
 
-from appliance.models.vector_cache import LONGEST, VectorCache
+from appliance.models.client import LONGEST, VectorCache
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_server import Call
 

@@ -17,9 +17,8 @@ import pytest
 from process import until
 from test_api import Served, serving
 
-from appliance.channels.admissions import Admission
 from appliance.channels.contract import Received
-from appliance.channels.gateway import Gateway
+from appliance.channels.gateway import Admission, Gateway
 from appliance.clock import monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, OwlError, Refused
 from appliance.language.times.recurrence import interval
@@ -29,8 +28,7 @@ from appliance.runtime.methods import LocalCall
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.users import user_name
 from appliance.service.daemon import build_gate
-from appliance.service.ended_logins import hang_up_on_ended
-from appliance.service.parts.programs import open_programs
+from appliance.service.parts.programs import hang_up_on_ended, open_programs
 from appliance.sessions.outbox import Notification
 from appliance.work.schedules import Action, New
 from appliance.work.tasks import NewTask

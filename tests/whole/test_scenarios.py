@@ -29,7 +29,7 @@ from appliance.agent.dispatch import RECORDING, Recorded, Scene, actor_of
 from appliance.agent.loop import Subscription
 from appliance.agent.toolbox import Caller, tool
 from appliance.channels.inbox import Inbox
-from appliance.channels.workspace_control import WorkspaceControl
+from appliance.channels.rpc.entries import WorkspaceControl
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.verbs import Verbs

@@ -3,7 +3,7 @@
 A signature is `v1=` and the HMAC-SHA256, in hex, of the id, the timestamp (seconds since 1970) and the body with dots between
 them. In: a source has a name and a secret of its own; a signature that is wrong or older than five minutes is refused, and so is
 one that came before. What a source says is untrusted text, whoever it is linked to. Out: each notification is one POST with an
-id that stays the same when it is sent again. Knows nothing about the server that hears requests (`http.hook_routes`).
+id that stays the same when it is sent again. Knows nothing about the server that hears requests (`http.program_calls`).
 """
 
 import hashlib

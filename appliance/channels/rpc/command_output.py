@@ -1,4 +1,4 @@
-"""Commands that run, at the local socket: what they say grows, ends once, and can be stopped.
+"""Tools and commands that run, at the local socket: a tool called for a person; what a command says grows, ends once, is stopped.
 
 For clients that run a command themselves after accepting it, and for whoever wants one to end. Whoever may open the socket
 may do this; no model can.
@@ -8,13 +8,37 @@ from typing import Annotated, Any
 
 from appliance.agent.command_output import Ended, Streams
 from appliance.agent.command_runs import Executions
+from appliance.agent.toolbox import Toolbox
 from appliance.policy.audit_log import Ledger
-from appliance.runtime.methods import method
+from appliance.records import Outcome, ToolCall, to_plain
+from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
+from appliance.runtime.users import caller_session
 from appliance.sessions.runs import Runs
 
 Run = Annotated[str, "its name or id, or the beginning or end of the id"]
 Path = Annotated[str, Range(1, 2048), "a channel, as the command's log entry names it"]
+
+
+class ToolMethods:
+    """The tools of a toolbox."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+
+    @method("tool.list", access="all")
+    def tools(self) -> list[dict[str, Any]]:
+        """Every tool with its schemas."""
+        return [
+            {**state, **to_plain(t.spec), "result_schema": t.result_schema(), "command": t.mark.command, "menu": list(t.mark.menu)}
+            for t, state in zip(self._toolbox.tools(), self._toolbox.registry())
+        ]
+
+    @method("tool.call", access="own")
+    def call_tool(self, name: str, arguments: dict[str, Any], *, call: Call) -> Outcome:
+        """Run one tool on behalf of a person: the same validation and policy as for the model."""
+        asked = ToolCall(call.correlation, name, arguments)
+        return self._toolbox.dispatch(asked, "", call.cancel, caller_session(call))
 
 
 class CommandOutput:

@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from appliance.channels.rpc.command_output import ToolMethods
 from appliance.channels.rpc.threads import ThreadMethods
-from appliance.channels.rpc.tools import ToolMethods
 from appliance.clock import monotonic_s, now_ms, sleep_s
 from appliance.errors import OwlError
 from appliance.runtime.methods import LocalCall

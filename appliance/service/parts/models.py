@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from appliance.agent.loop_events import MessageComing
 from appliance.errors import Lost, OwlError
-from appliance.models.client import BrokerMet, ModelAnswered, Models, RunningBroker
+from appliance.models.client import BrokerMet, ModelAnswered, Models, RunningBroker, VectorCache
 from appliance.models.usage import Accounts
-from appliance.models.vector_cache import VectorCache
 from appliance.runtime import config, paths
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import ConfigReloaded
