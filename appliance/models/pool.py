@@ -295,7 +295,6 @@ def _options_of(models: Models) -> Options:
         memory_mb=models.memory_mb,
         cache_type=models.cache_type,
         prefix_mb=models.prefix_mb,
-        stop_repeats=models.stop_repeats,
     )
 
 

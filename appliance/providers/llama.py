@@ -52,7 +52,6 @@ class Options(Struct, frozen=True):
     memory_mb: int = 0
     cache_type: str = "f16"
     prefix_mb: int = 512
-    stop_repeats: bool = True  # end prose that goes in circles
     is_guessing: bool = True  # evaluate what the prompt says already several tokens at a time
     reclaim_bytes: int = 0  # what other models hold now and will have given back when this one is loaded
     seed: int | None = None
@@ -189,7 +188,6 @@ class Llama:
                 options.seed,
                 end=reading.end,
                 must_call=ask.must_call,
-                is_watched=options.stop_repeats,
                 is_guessing=options.is_guessing,
             )
             yield from writing.pieces(pause)

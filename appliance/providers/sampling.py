@@ -138,8 +138,8 @@ class Writing:
 
     `end`: the numbers that the first token is drawn from, where the prompt was not evaluated.
     `must_call`: the answer is a call from its first token on, without thoughts, whatever the model would rather say.
-    `is_watched`: prose that goes in circles is ended; the reason is then "repetition". `is_guessing`: what the prompt says already
-    is evaluated several tokens at a time.
+    `is_guessing`: what the prompt says already is evaluated several tokens at a time. Prose that goes in circles is ended;
+    the reason is then "repetition".
     """
 
     def __init__(
@@ -151,7 +151,6 @@ class Writing:
         *,
         end: bytes = b"",
         must_call: bool = False,
-        is_watched: bool = True,
         is_guessing: bool = True,
     ) -> None:
         self._ready = ready
@@ -178,7 +177,7 @@ class Writing:
         elif must_call and may_call and family is not None:
             self._answer.begin_call(family.opening)
             self._hold_to_grammar()
-        self._repeats = Repeats() if is_watched else None
+        self._repeats = Repeats()
         # A recurrent model could not forget what was guessed wrong.
         self.lookup = PromptLookup() if is_guessing and not ready.loaded.is_recurrent else None
         self._guess: list[int] = []  # evaluated, and not said so far
@@ -203,7 +202,7 @@ class Writing:
             self.count += len(tokens)
             for piece in self._show_pieces(self._answer.feed(b"".join(map(self._token_bytes, tokens)))):
                 yield piece
-                if self._repeats is not None and self._repeats.feed(piece.text):
+                if self._repeats.feed(piece.text):
                     self.reason = "repetition"
             if self._answer.is_call and not self._sampler.is_constrained and not self._is_free:
                 self._hold_to_grammar()

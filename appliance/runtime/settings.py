@@ -71,7 +71,6 @@ class Models(Keys):
         "How much the program decides in place of a local model: `tiny` most, `able` nothing; auto goes by its size.",
     )
     thinking: bool = setting(False, "Let an able local model think before it answers, where it can; slow on a small computer.")
-    stop_repeats: bool = setting(True, "End an answer of the local model that says the same over and over.", mark="broker")
     local_only: bool = setting(True, "Never ask a remote model, whatever the pools say.", mark="shown broker")
     pool: str = setting("default", "Pool used where none is named.", seed="S default_pool", mark="needed broker")
     failover: bool = setting(
@@ -353,7 +352,6 @@ class Scheduler(Keys):
     )
     max_failures: int = setting(5, "Failures in a row before a schedule pauses.", seed="A 5 consecutive failures", within=(1, 1000))
     timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
-    judge_s: float = setting(3600, "Pause before free words that no rule says are judged again.", within=(1, 7 * DAY_S))
     max_per_person: int = setting(100, "Active schedules one person may have.", within=(1, 100_000))
 
 

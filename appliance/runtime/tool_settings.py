@@ -102,9 +102,6 @@ class Web(Keys):
     private_networks: tuple[str, ...] = setting(
         (), "Networks such as `192.168.1.0/24` that may be reached although they are private."
     )
-    cache_days: int = setting(
-        7, "How long a page is kept to ask whether it has changed; 0 keeps none.", within=(0, 3650), mark="restart"
-    )
 
 
 class WebSearch(Keys):

@@ -54,7 +54,6 @@ class Updates(Keys):
     source: str = setting("", "Where bundles are: an https address, a folder or a file.")
     key: str = setting("", "Public key that must have signed a bundle, in base64; empty means the one that was installed.")
     folder: str = setting("/opt/owlbox", "Where the versions lie, with the link `current`.")
-    check_s: float = setting(5, "Longest time that asking the source may take.", within=(0.1, 600))
 
 
 class Metrics(Keys):

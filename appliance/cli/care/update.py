@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., argparse.ArgumentParser]
 PUBLIC = "update.pub"
+CHECK_S = 5.0  # that asking the source may take
 
 
 def add(command: Command) -> None:
@@ -42,7 +43,7 @@ def check(args: argparse.Namespace, home: Home) -> int:
     keys = settings_of(home.require(), os.environ).updates
     if args.quiet and not (keys.enabled and source.is_due(home, now_ms())):
         return 0
-    found = source.check(home, keys.source, _key(home), __version__, keys.check_s)
+    found = source.check(home, keys.source, _key(home), __version__, CHECK_S)
     if args.quiet:
         return 0
     text = found.problem or (f"version {found.version} is at {found.place}: owlbox update apply" if found.version else "")
@@ -63,7 +64,7 @@ def apply(args: argparse.Namespace, home: Home) -> int:
     if place.startswith(("https://", "http://")):
         progress = terminal.Progress()
         try:
-            path = source.fetch(place, key, folder, progress.show, keys.check_s)
+            path = source.fetch(place, key, folder, progress.show, CHECK_S)
         finally:
             progress.end()
     else:

@@ -180,5 +180,5 @@ def read_bounds(settings: Config) -> Bounds:
 def read_gates(settings: Config) -> Gates:
     """How often and for how long schedules may fire, out of the configuration."""
     keys = settings.scheduler
-    rest_ms, stale_ms, judge_ms = (round(s * 1000) for s in (keys.min_interval_s, keys.claim_stale_s, keys.judge_s))
-    return Gates(rest_ms, stale_ms, judge_ms, keys.max_failures)
+    rest_ms, stale_ms = (round(s * 1000) for s in (keys.min_interval_s, keys.claim_stale_s))
+    return Gates(rest_ms, stale_ms, max_failures=keys.max_failures)
