@@ -144,7 +144,7 @@ def test_what_a_marked_thread_wrote_as_a_file_is_known_though_its_reader_shows_o
         call = ToolCall("c", "write_note", {"title": "Encoded", "text": content})
         assert not border.core.toolbox.dispatch(call, run, CancelToken(), "local:ada").is_error
     assert put(border, "encoded.rtf", table) == ["web"]
-    assert put(border, "encoded.eml", mail) == ["mail"] and put(border, "encoded.txt", mail) == ["web"]
+    assert "web" in put(border, "encoded.txt", mail) and put(border, "encoded.eml", mail) == ["mail"]
 
 
 # -- answers that a person saves -----------------------------------------------------------------------
