@@ -38,6 +38,9 @@ class Rows(OptionList):
 class Dialog(ModalScreen[Answer]):
     """Textual closes whatever screen is on top and gives the answer again when a second Return was on its way already."""
 
+    # That of Textual's own, which a class between it and ours does not hand on: else nothing is seen behind.
+    DEFAULT_CSS = "Dialog { background: $background 60%; &:ansi { background: transparent; } }"
+
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
         """Close with an answer; nothing when it is closed."""
         return super().dismiss(result) if self.is_current else AwaitComplete(sleep(0))
