@@ -358,7 +358,8 @@ class Schedules:
             )
             is_ahead = is_asked and (state.next_ms or 0) > now
             following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now, gates)
-            halt = "completed" if following is None and not is_asked else state.halt
+            is_over = not is_asked and (following is None or current.rule.kind == "once")  # whatever the clock was set to
+            halt = "completed" if is_over else state.halt
             if rows:
                 execute(
                     "UPDATE schedule_state SET next_ms = ?1, last_run_ms = ?2, last_due_ms = ?3, halt = ?4, claimed_by = NULL, "
@@ -425,7 +426,7 @@ class Schedules:
             )
             following = self._following_due(known.rule, due_ms, now, gates)
             self.release(known.id, next_ms=following, said=why, now=now)
-            if following is None:
+            if following is None or known.rule.kind == "once":
                 execute("UPDATE schedule_state SET halt = 'completed' WHERE id = ?", (known.id,))
 
     def left_running(self) -> list[tuple[Schedule, int]]:
