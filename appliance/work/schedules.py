@@ -358,8 +358,7 @@ class Schedules:
             )
             is_ahead = is_asked and (state.next_ms or 0) > now
             following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now, gates)
-            is_over = not is_asked and (following is None or current.rule.kind == "once")  # whatever the clock was set to
-            halt = "completed" if is_over else state.halt
+            halt = state.halt if is_asked or (following and current.rule.kind != "once") else "completed"
             if rows:
                 execute(
                     "UPDATE schedule_state SET next_ms = ?1, last_run_ms = ?2, last_due_ms = ?3, halt = ?4, claimed_by = NULL, "
