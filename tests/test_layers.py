@@ -125,8 +125,6 @@ models.remote_models: models.pool
 models.pool: models.broker
 secrets.vault: models.broker secrets.vault_methods
 """
-# Rooms of more than 45 files.
-LARGE = {"language": 47}
 OPEN = ("providers.gguf",)  # what it says of itself is read from a model's file by anybody: no adapter, no key
 # The logic of the product, and the adapters it must do without.
 CORE = "agent prompt sessions knowledge work policy tools"
@@ -270,9 +268,9 @@ def test_files_are_sized_for_reading():
 
 
 def test_rooms_are_sized_for_finding():
-    """Whole folders count: what lies deeper is in the room too. Those that are still too large may only become smaller."""
+    """Whole folders count: what lies deeper is in the room too."""
     sizes = {room: sum(1 for name in FILES if is_in(name, room)) for room in ROOMS}
-    crowded = {room: n for room, n in sizes.items() if n > LARGE.get(room, 45)}
+    crowded = {room: n for room, n in sizes.items() if n > 45}
     assert not crowded, f"more files than a reader takes in at a glance: {crowded}"
 
 
