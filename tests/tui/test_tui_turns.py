@@ -48,7 +48,7 @@ match = "make two"
 text = "Both are there."
 [[turns]]
 match = "paint it"
-tool_calls = [{name = "set", arguments = {path = "door.txt", body = "green"}}]
+tool_calls = [{name = "set", arguments = {path = "door.md", body = "green"}}]
 [[turns]]
 match = "paint it"
 text = "The door is painted now."
@@ -167,7 +167,7 @@ def test_an_answer_that_goes_on_after_a_card_stands_once(core: Core) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
         await say(seen, "paint it")
-        await seen.shows("? set door.txt", "1 waiting for you")
+        await seen.shows("? set door.md", "1 waiting for you")
         await seen.press("ctrl+o", "a")
         await seen.until(lambda: seen.app.chat.transcript.is_answering, "it is being answered")
         heard = {"seq": 10_000, "kind": "message", "role": "assistant", "content": "Heard beside it.", "correlation": "x"}
