@@ -92,6 +92,7 @@ def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
 TYPED = {  # arguments that a command written by hand calls otherwise
     ("thread search", "max_results"): "limit",
     ("context write", "content"): "text",
+    ("context write", "content_base64"): "file",
     ("context edit", "edits"): "patches",
 }
 
