@@ -4,10 +4,11 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import appliance
 from appliance.reference import docs
 from appliance.runtime.methods import Method, find_marks
 
-APPLIANCE = Path(docs.__file__).parents[2]
+APPLIANCE = Path(appliance.__file__).parent
 CALLS = ("call", "stream", "ask", "once", "_ask_core", "_call_for_run", "_call_broker")
 
 
@@ -29,7 +30,8 @@ def test_screen_and_command_line_call_what_there_is() -> None:
     owners = [owner for _, some in docs.SECTIONS for owner in some]
     methods = [Method(mark, getattr(owner, at)) for owner in owners for at, mark in find_marks(owner).items()]
     known = {one.mark.name: {field.name for field in one.signature.fields} for one in methods}
-    found = [(path, *call) for room in ("tui", "cli") for path in (APPLIANCE / room).rglob("*.py") for call in calls(path)]
+    paths = [path for room in ("tui", "cli", "console") for path in (APPLIANCE / room).rglob("*.py")]
+    found = [(path, *call) for path in paths for call in calls(path)]
     assert len(found) > 100
     wrong = [f"{path.name}: {method} {keys}" for path, method, keys in found if not set(keys) <= known.get(method, {"-"})]
     wrong += [f"{path.name}: {method}" for path, method, _ in found if method not in known]
