@@ -165,7 +165,7 @@ class Folder:
         """Files that came or went before those that stay: one that was renamed is both, and keeps its entry in one batch."""
         known = set(self._entries.attributes(SCHEME)) if len(paths) > BATCH else set()
         refs = {path: _shown_name(self.root, path) for path in paths}
-        return sorted(paths, key=lambda path: (path.is_file() and f"{SCHEME}{refs[path]}" in known, path))
+        return sorted(paths, key=lambda path: (os.path.isfile(path) and f"{SCHEME}{refs[path]}" in known, path))
 
     # -- an undo ------------------------------------------------------------------------------------
 
