@@ -258,7 +258,7 @@ BAD: dict[str, tuple[Call, int, str, list[str]]] = {
     "search without replacement": ({"ref": "known://there", "search": "x"}, 400, "bad_input", ["replacement", "replace"]),
     "regex that never ends": (
         {"ref": "known://**", "body": "", "wanted": r"/^(a|aa)+$/"}, 504, "timeout", ["took longer", "simpler"]),
-    "regex that is none": ({"ref": "known://**", "body": "", "wanted": "/(/"}, 400, "bad_input", ["not valid", "mend"]),
+    "regex that is none": ({"ref": "known://**", "body": "", "wanted": "/(/"}, 400, "bad_input", ["not valid", "fix it"]),
     "attributes too large": (
         {"ref": "known://a", "attributes": {"x": "y" * 70_000}}, 413, "too_large", ["attributes", "65536"]),
     "summary of half a character": ({"ref": "known://there", "summary": "\ud800"}, 400, "bad_input", ["half a character"]),
