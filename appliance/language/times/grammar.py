@@ -194,8 +194,9 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
             (
                 (f"from {BOUND} !dash !until !and", readings.anchor),
                 (f"{BOUND} (dash|until) {BOUND} !unit", readings.window),
-                ("until (the|on)* (date|feast_of|day|weekday|next weekday|month|next unit)", _end),
-                ("until (the|on)* (end_of|start_of) (of|the|this|next)* unit", _end),
+                # "On Sunday to march": a word that joins a deed as well says no end.
+                ("!link until (the|on)* (date|feast_of|day|weekday|next weekday|month|next unit)", _end),
+                ("!link until (the|on)* (end_of|start_of) (of|the|this|next)* unit", _end),
                 ("for [the] next unit", _lasting),
                 ("for (the|next)* length", _lasting),
                 ("length long", _lasting),

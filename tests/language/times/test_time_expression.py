@@ -636,6 +636,15 @@ def test_an_end_is_read_in_each_language(said: str, text: str, until: str) -> No
     assert rules_in_words.words(found.rule).replace(" (Europe/Berlin)", "").endswith(f" every day, until {_day(until)}")
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [("to march on Sunday", "march"), ("on Sunday to march", "march"), ("on Friday to May with the bill", "May with the bill")],
+)
+def test_a_deed_behind_to_ends_nothing(said: str, text: str) -> None:
+    found = time_expression.split(said, LEXICON, NOW, ZONE)
+    assert found.rule is not None and (found.rule.kind, found.text) == ("once", text)
+
+
 def _day(date: str) -> str:
     return datetime.fromisoformat(date).strftime("%a %Y-%m-%d")
 
