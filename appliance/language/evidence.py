@@ -92,11 +92,16 @@ class Sentence(Struct, frozen=True):
     needs_line: bool = False  # whether what is asked about stands in another sentence of its line
 
     @property
+    def spoken(self) -> str:
+        """The sentence, or its whole line where another sentence of that says what it is about."""
+        return self.whole if self.needs_line and len(self.whole.split()) <= LINE_WORDS else self.text
+
+    @property
     def quoted(self) -> str:
         """The sentence as it can stand alone: below its heading, and an item of a list with the title of its note."""
         if self.items:
             return "\n- ".join([f"{self.heading or self.title}:", *self.items])
-        said = self.whole if self.needs_line and len(self.whole.split()) <= LINE_WORDS else self.text
+        said = self.spoken
         said = said if self.is_done is None else f"[{'x' if self.is_done else ' '}] {said}"
         if self.heading and self.heading.lower() not in said.lower():
             return f"{self.heading}: {said}"

@@ -392,7 +392,7 @@ class MessagePlanner:
         asked = [word_forms.stem(word) for word in word_forms.content_words(scene.text, self.ignored)]
         named = [one.title if any(word_forms.has_stem(word, one.title) for word in asked) else "" for one in chosen]
         texts = tuple(f"{title} {one.quoted}".strip() for title, one in zip(named, chosen))
-        return Grounded(chat, scene.text, texts, source, quoted, quote=best.text)
+        return Grounded(chat, scene.text, texts, source, quoted, quote=best.spoken)
 
     # -- lists and the time -----------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """Where sentences end, what of a streamed answer is shown, and whether an answer is supported."""
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.language import sentences
+from appliance.language.evidence import Sentence
 from appliance.language.sentence_stream import SentenceStream
 from appliance.language.support import is_fair_summary, is_supported, keeps_fact, keeps_relations
 
@@ -162,3 +164,10 @@ def test_an_answer_keeps_a_name_that_its_sentence_adds(answer: str, is_kept: boo
 )
 def test_an_answer_keeps_every_number_that_its_sentence_adds(quote: str, question: str, answer: str, is_kept: bool) -> None:
     assert keeps_fact(answer, quote, question, {"it", "is", "the", "for", "at", "on", "and"}) is is_kept
+
+
+def test_a_sentence_that_needs_its_line_is_held_to_the_numbers_of_that() -> None:
+    line = "The fence is broken. Two quotes: Meyer 1,840 €, Olsen 1,610 €. We decided on Olsen."
+    one = Sentence("We decided on Olsen.", "box://notes/meeting.md", "Meeting", whole=line, needs_line=True)
+    assert one.spoken == line and replace(one, needs_line=False).spoken == one.text
+    assert not keeps_fact("We decided on Olsen.", one.spoken, "What did we decide about the fence?", {"we", "on"})
