@@ -146,9 +146,12 @@ def _holds_place(text: str) -> bool:
 
 def _holds_person(text: str) -> bool:
     """Whether a text has a word with a capital letter, or one such as "neighbour"."""
-    rest = compiled(_when()).sub(" ", compiled(_date()).sub(" ", compiled(LABEL).sub("", text)))
     if re.match(NAMED, text):
         return True
+    label = compiled(LABEL).match(text)
+    if label is not None and all_words("verbs").isdisjoint(label[0].lower().split()):  # "Ada keeps the code: 4471" has none
+        text = text[label.end() :]
+    rest = compiled(_when()).sub(" ", compiled(_date()).sub(" ", text))
     capitals = re.findall(r"\b[A-ZÄÖÜÉ][\w'’-]*[a-zäöüéß]", rest)
     return any(word.lower() not in beginnings() for word in capitals) or bool(people(rest))
 

@@ -28,6 +28,7 @@ CAR = "The car is a blue Skoda Fabia from 2019, licence plate KL 48 213."
         ("Where was Jonas born?", "place", "Jonas was born in Graz.", "Jonas: 19 June"),
         ("Who fixes our heating?", "person", "Henrik Olsen, every October.", "2026-10-01: 17,905 kWh."),
         ("Whose birthday is in March?", "owner", "Mum's birthday: 14 March 1958", "It's on 14 March."),
+        ("Who keeps the garage code?", "person", "Ada keeps the garage code: 4471.", "Garage code: 4471."),
         ("Who has the key?", "person", "The neighbour has it.", "The key is on the hook."),
     ],
 )
