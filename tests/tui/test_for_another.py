@@ -67,7 +67,7 @@ def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path
         for command in COMMANDS:
             for argument in (*([""] if command.name != "quit" else []), f" {victim}", f" {tmp_path}/new"):
                 await seen.app.chat.execute(f"/{command.name}{argument}")
-                _close_all(seen)
+                await _close_all(seen)
         for panel in PANELS:
             seen.app.action_panel(panel.LABEL.lower())
             await seen.pilot.pause()
@@ -75,7 +75,7 @@ def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path
                 seen.app.simulate_key(key)
                 await asyncio.sleep(0)
             await seen.pilot.pause()
-            _close_all(seen)
+            await _close_all(seen)
         watch.is_on = False
 
     try:
@@ -86,7 +86,9 @@ def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path
     assert victim.read_text() == "precious = 1\n" and sorted(one.name for one in tmp_path.iterdir()) == ["victim.toml"]
 
 
-def _close_all(seen: Seen) -> None:
+async def _close_all(seen: Seen) -> None:
     while len(seen.app.screen_stack) > 1:
-        seen.app.pop_screen()
+        await seen.pilot.pause()  # what has just come is whole before it goes
+        if len(seen.app.screen_stack) > 1:
+            seen.app.pop_screen()
     seen.app.action_panel("chat")
