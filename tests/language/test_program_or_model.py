@@ -505,6 +505,30 @@ def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: 
     assert [(call.name, call.arguments["text"]) for call in tools.called] == [("remind", one) for one in texts]
 
 
+@pytest.mark.parametrize(
+    ("said", "moments"),
+    [
+        ("remind me tomorrow at 9 to call mum and at 10 to call dad", ["2026-11-24T09:00", "2026-11-24T10:00"]),
+        ("remind me on Friday at 8pm to call mum and at 21:30 to feed the cat", ["2026-11-27T20:00", "2026-11-27T21:30"]),
+        ("remind me to call mum tomorrow at 11 am and call dad at 4 pm", ["2026-11-24T11:00", "2026-11-24T16:00"]),
+        ("remind me on 3 December at 10 to pack and at noon to leave", ["2026-12-03T10:00", "2026-12-03T12:00"]),
+        ("Erinnere mich morgen um 12 Uhr an die Wäsche und um 15 Uhr an den Kuchen", ["2026-11-24T12:00", "2026-11-24T15:00"]),
+        ("remind me at 8pm to call mum and tomorrow at 9 to feed the cat", ["2026-11-23T20:00", "2026-11-24T09:00"]),
+        ("remind me at 8pm to call mum and at 9pm to feed the cat", ["2026-11-23T20:00", "2026-11-23T21:00"]),
+    ],
+)
+def test_the_second_of_two_times_means_the_day_of_the_first(ask: Any, said: str, moments: list[str]) -> None:
+    calls = ask(said)[2].called
+    assert [str(call.arguments["when"])[:16] for call in calls] == moments
+
+
+@pytest.mark.parametrize(
+    "said", ["remind me every Monday at 9 to run and at 10 to rest", "remind me daily at 7 to rise and at 23:00 to sleep"]
+)
+def test_whether_the_second_time_repeats_as_the_first_does_is_asked(ask: Any, said: str) -> None:
+    assert ask(said)[2].called == []
+
+
 def test_two_times_that_belong_to_no_two_things_are_asked_back(ask: Any) -> None:
     for said in ("remind me at 8pm and at 9pm to eat", "remind me on Monday at 9 and Tuesday at 10 to run"):
         assert ask(said)[2].called == []

@@ -104,6 +104,9 @@ class Reminders:
             halves = said[: joint.start()].strip(" .!"), said[joint.end() :].strip(" .!")
             try:
                 read = [self._read(half, intent) for half in halves]
+                first, second = read
+                if first.rule is not None and second.is_clock and not first.is_clock:
+                    read = [first, self._on_day(first.rule, halves[1], second, intent)]
             except BadInput:
                 continue
             is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
@@ -111,6 +114,13 @@ class Reminders:
             if is_whole and any(all(sides) for sides in zip(*ends)):
                 found.append(read)
         return found[0] if len(found) == 1 else ()
+
+    def _on_day(self, rule: Rule, said: str, found: TimeExpression, intent: Intent) -> TimeExpression:
+        """A time of day that stands behind another with its day means that day; BadInput where the other repeats."""
+        if rule.kind != "once":
+            raise BadInput(f"{found.when!r} may be once or again and again", hint="say it with its day, or in a message of its own")
+        day = datetime.fromtimestamp(recurrence.at(rule) / 1000, timezones.find(rule.zone)).date().isoformat()
+        return replace(self._read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
 
     def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
         """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""

@@ -60,6 +60,7 @@ class TimeExpression(Struct, frozen=True):
     rule: Rule | None = None
     shift: tuple[float, int] | None = None  # instead: so many seconds and months before or after what is said around it
     clock: tuple[int, int] = (0, 0)  # and the time of day of it
+    is_clock: bool = False  # a time of day is all it says: neither a day nor how often
 
 
 def split(
@@ -127,7 +128,8 @@ class _Sentence:
             return TimeExpression(self._text() or self._default, self._words(), None, reading.shift, (hour, minute))
         rule = self._rule()
         self._require_understood(rule)
-        return TimeExpression(self._text() or self._default, self._words(), rule)
+        is_clock = all(self._said_by(self._tokens[a:b]) == "T" for a, b in self._when)
+        return TimeExpression(self._text() or self._default, self._words(), rule, is_clock=is_clock)
 
     def _words(self) -> str:
         """The words that say when."""
