@@ -35,10 +35,12 @@ class Reminders:
 
     def set(self, scene: Scene, intent: Intent) -> Plan:
         """A reminder of what the request names, or of what is said around it."""
+        said = _sentence(intent)
+        if both := self._two(said, intent):
+            return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in both])  # type: ignore[misc]
         if "second" in intent.parts:
             ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
             return all_of([lambda one=one: self.set(scene, one) for one in ones])  # type: ignore[misc]
-        said = _sentence(intent)
         try:
             found = self._read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
@@ -47,8 +49,6 @@ class Reminders:
                 found = self._read_context(found, intent)
             rule, about = self._rule(found, scene, intent)
         except BadInput as error:
-            if len(both := self._two(said, intent)) == 2:
-                return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in both])  # type: ignore[misc]
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
         return self._call(text, found.when, rule, intent)
@@ -98,17 +98,21 @@ class Reminders:
 
     def _two(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
         """Two reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
-        links = "|".join(map(re.escape, intent.language.words["links"]))
+        if "second" in intent.parts:
+            pairs = [(intent.parts["when"], intent.parts["second"])]
+        else:
+            links = "|".join(map(re.escape, intent.language.words["links"]))
+            joints = re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE)
+            pairs = [(said[: joint.start()].strip(" .!"), said[joint.end() :].strip(" .!")) for joint in joints]
         found: list[Sequence[TimeExpression]] = []
-        for joint in re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE):
-            halves = said[: joint.start()].strip(" .!"), said[joint.end() :].strip(" .!")
+        for halves in pairs:
             try:
-                read = [self._read(half, intent) for half in halves]
-                first, second = read
+                first, second = (self._read(half, intent) for half in halves)
                 if first.rule is not None and second.is_clock and not first.is_clock:
-                    read = [first, self._on_day(first.rule, halves[1], second, intent)]
+                    second = self._on_day(first.rule, halves[1], second, intent)
             except BadInput:
                 continue
+            read = (first, second)
             is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
             ends = [(half.startswith(one.when), half.endswith(one.when)) for half, one in zip(halves, read)]
             if is_whole and any(all(sides) for sides in zip(*ends)):

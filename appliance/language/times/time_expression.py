@@ -128,7 +128,7 @@ class _Sentence:
             return TimeExpression(self._text() or self._default, self._words(), None, reading.shift, (hour, minute))
         rule = self._rule()
         self._require_understood(rule)
-        is_clock = all(self._said_by(self._tokens[a:b]) == "T" for a, b in self._when)
+        is_clock = all(self._is_clock(self._tokens[a:b]) for a, b in self._when)
         return TimeExpression(self._text() or self._default, self._words(), rule, is_clock=is_clock)
 
     def _words(self) -> str:
@@ -285,6 +285,11 @@ class _Sentence:
         days = reading.days or reading.dates or reading.ordinals or reading.date or reading.month or reading.week
         said = ("T" if reading.times or reading.window else "") + ("D" if days else "")
         return said + ("R" if reading.is_repeated or reading.step else "")
+
+    def _is_clock(self, run: Sequence[Token]) -> bool:
+        """Whether tokens name a time of day, or a part of one, and nothing else."""
+        said = self._said_by(run)
+        return said == "T" or (not said and any(PARTS & token.kinds.keys() for token in run))
 
     def _condition(self) -> tuple[int, int, int] | None:
         """The run behind which a condition or an exception stands, and the tokens of that; None where there is none."""
