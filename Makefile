@@ -141,7 +141,7 @@ chaos: dev ## ten minutes of kills, power cuts, full disks and clock jumps while
 crash-images: dev ## power cuts of a busy home's disk by its recorded writes, mounted and looked at (CUTS=300, SEED=n); as root
 	$(python) tests/support/crash_images.py --cuts $(or $(CUTS),300) $(if $(SEED),--seed $(SEED))
 
-conformance: dev ## the protocol's own suite against our MCP server and client; by hand, needs npm and network
+conformance: dev ## the protocol's own suite against our MCP client; by hand, needs npm and network
 	$(python) tests/conformance/run.py
 
 accessibility: dev ## judge the web page by the rules of axe-core, with pictures of it; by hand, needs npm, network and chromium

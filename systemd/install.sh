@@ -45,7 +45,7 @@ put() { # MODE SOURCE TARGET
 
 for unit in owlbox.service owlbox.socket owlbox-broker.service owlbox-broker.socket \
     owlbox-tool.socket owlbox-tool@.service owlbox-bridge.socket owlbox-bridge.service \
-    owlbox-program.socket owlbox-program@.service owlbox-programs.slice owlbox-server.socket owlbox-server@.service \
+    owlbox-program.socket owlbox-program@.service owlbox-programs.slice \
     owlbox-worker@.service owlbox-worker.service owlbox-worker.timer owlbox-heartbeat.service owlbox-heartbeat.timer \
     owlbox-maintenance.service owlbox-maintenance.timer owlbox-backup.service owlbox-backup.timer \
     owlbox-update.service owlbox-update.timer owlbox-recovery.service owlbox-web.service; do

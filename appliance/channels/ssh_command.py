@@ -32,9 +32,7 @@ ALLOWED: dict[tuple[str, ...], dict[str, bool]] = {
     ("secret", "list"): {},
     ("secret", "set"): {"--expires": True},
     ("prompt-size",): {},
-    ("mcp-serve",): {"--tasks": False},
 }
-TALKING = ("mcp-serve",)  # commands whose caller speaks when it likes: its silence means nothing
 EVERYWHERE = {"--json": False}
 FED_S = 1.0
 

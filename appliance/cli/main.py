@@ -55,8 +55,6 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("role", "job"), ("role",)),
     (("document", "capabilities"), ("knowledge.document",)),
     (("mcp",), ("mcp",)),
-    (("mcp-serve",), ("mcp_serve",)),
-    (("acp",), ("acp",)),
     (("call",), ("call",)),
     (("completion",), ("completion",)),
     (("heartbeat", "mute"), ("heartbeat",)),
@@ -238,7 +236,7 @@ def _serve_ssh(args: argparse.Namespace, home: Home) -> int:
     os.environ.pop(CONTEXT, None)  # said by nobody but us, whatever sshd lets clients send
     os.environ |= {SSH_KEY: "", **ssh_command.read_key(os.environ)}
     words = ssh_command.admit(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    if words and words[0] not in ssh_command.TALKING and not ssh_command.is_fed(sys.stdin.fileno()):
+    if words and not ssh_command.is_fed(sys.stdin.fileno()):
         os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     return main([*(["--home", args.home] if args.home else []), *words])
 

@@ -46,7 +46,7 @@ REST = (
             "web",
         ),
     ),
-    ("For programs", ("completion", "call", "acp", "mcp-serve", "sql", "docs")),
+    ("For programs", ("completion", "call", "sql", "docs")),
 )
 # Names of the designs and of earlier versions that still work, and what says the same.
 OTHER_NAMES = {

@@ -56,7 +56,6 @@ from appliance.runtime.signatures import Field, Signature
 from appliance.secrets.vault_client import VaultClient
 from appliance.service.core import Core
 from appliance.service.local_models import LocalModels
-from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.heartbeat import HeartbeatParts
 from appliance.service.parts.queue import QueueParts
@@ -129,7 +128,6 @@ SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("Core: the vault", (VaultClient,)),
     ("Core: usage and models", (Accounts, Models, RawChat, LocalModels, ModelOffers)),
     ("Core: the queue", (QueueParts, Crew, Outbox)),
-    ("Core: other agents", (Guests,)),
     ("Core: MCP servers", (Hub, McpServers)),
     ("Core: documents", (PromptDocuments, Interview)),
     ("Core: the heartbeat", (HeartbeatParts,)),

@@ -44,7 +44,6 @@ from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
 from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
-from appliance.service.mcp_guests import Guests
 from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
 from appliance.service.parts.base import build_base, merge_services
@@ -159,7 +158,6 @@ class Core:
         self.events.subscribe(WorkStarting, self._refresh)
         self.plugins = Plugins(PluginTargets(home.box, base.hooks, known.schemes, self.toolbox, services), base.settings().plugins)
         self.role_service = RoleService(base, roles, self.outbox, self.loops, self.toolbox)
-        self.guests = Guests(self.store, services, self.policy.rules, self.policy.ledger)
         inbox = self.inbox = build_inbox(base, known, self.packets, queue, tools, self.loops)
         self.connections = build_connections(base, inbox, queue, self.vault, self.commands.bench.folder)
         self.scheduled_messages = build_scheduled_messages(base, self.inbox, self.queue, self.schedules, self.jobs)
@@ -224,7 +222,7 @@ class Core:
                 self.commands.methods,
                 self.servers,
             ),
-            *(self.servers.hub, self.guests, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
+            *(self.servers.hub, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
             *(
                 uploads,
                 ThreadMethods(self.inbox, self.runs, uploads, made.require_model),
@@ -256,7 +254,6 @@ class Core:
             ("courier", self.queue.close),
             ("compactor", self.compactor.close),
             ("titles", self.titles.close),
-            ("guests", self.guests.close),
             ("toolbox", self.toolbox.close),
             ("policy", self.policy.gate.stop),
             ("indexer", self.indexer.stop),

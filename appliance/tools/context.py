@@ -5,7 +5,6 @@ model and sees what the model may see; any other is a person's. Nothing here tou
 what is on `disk:/` is a copy that somebody ingested.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, TypedDict
 
 from appliance.agent.tool_results import MAX_CHARS, Reply
@@ -163,14 +162,9 @@ def context_list(
     found, total = drives.items(folder, is_recursive=recursive, limit=limit, offset=offset, is_model=bool(caller.run))
     if not total and folder and entry is None and locator_of(folder) and not drives.is_folder(folder):
         raise drives.missing(folder, "folder")
-    return show_items(found, total)
-
-
-def show_items(items: Sequence[Item], total: int) -> Reply[Items]:
-    """Some of so many items, one line each."""
-    lines = [f"{i.ref}{f' ({i.title})' if i.title else ''} {'folder' if i.is_folder else formatted(i.size_bytes)}" for i in items]
-    more = f"\n[{len(items)} of {total} shown]" if total > len(items) else ""
-    return Reply({"items": tuple(items), "total": total}, ("\n".join(lines) or "No items.") + more)
+    lines = [f"{i.ref}{f' ({i.title})' if i.title else ''} {'folder' if i.is_folder else formatted(i.size_bytes)}" for i in found]
+    more = f"\n[{len(found)} of {total} shown]" if total > len(found) else ""
+    return Reply({"items": tuple(found), "total": total}, ("\n".join(lines) or "No items.") + more)
 
 
 @tool(group="context", command="context read", is_read_only=True, menu=())

@@ -1,6 +1,5 @@
 """Tools over what the assistant knows: search, read, remember."""
 
-from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
 from appliance.agent.tool_results import MAX_CHARS, Reply
@@ -35,11 +34,7 @@ def search(
     """Find notes by their words."""
     if not words_of(query):
         raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")
-    return show_hits(query, finder.find(query, limit=limit, is_model=bool(caller.run)))
-
-
-def show_hits(query: str, hits: Sequence[Hit]) -> Reply[Found]:
-    """What was found, best first, one line each."""
+    hits = finder.find(query, limit=limit, is_model=bool(caller.run))
     lines = [f"{hit.ref}{f' ({hit.title})' if hit.title else ''}: {hit.snippet}" for hit in hits]
     return Reply({"query": query, "hits": tuple(hits)}, "\n".join(lines) or f"Nothing found for {query!r}.")
 

@@ -198,20 +198,15 @@ def list_tasks(
 ) -> Reply[Listed]:
     """List tasks, newest first."""
     person = person_of(runs, session_of(runs, caller)) if caller.run else ALL
-    if caller.run and not person:
-        return show_tasks([], limit)
-    found = tasks.list_tasks(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
-    return show_tasks(found, limit)
-
-
-def show_tasks(found: Sequence[Task], limit: int) -> Reply[Listed]:
-    """At most `limit` of these tasks, one line each, and whether there are more."""
+    found: Sequence[Task] = ()
+    if person or not caller.run:
+        found = tasks.list_tasks(status=status, priority=priority, person=person, limit=limit + 1, offset=offset)
     shown, has_more = found[:limit], len(found) > limit
     rows = []
     for task in shown:
         waits = f", after {', '.join(map(str, task.blocked_by))}" if task.open_blockers else ""
-        status = "waits for you" if task.status == "waiting" else task.status
-        rows.append(f"{task.id}. {task.name} ({status}, {task.priority}{waits})")
+        state = "waits for you" if task.status == "waiting" else task.status
+        rows.append(f"{task.id}. {task.name} ({state}, {task.priority}{waits})")
     rows += ["What a task waits for: view it."] if any(task.status == "waiting" for task in shown) else []
     text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
     return Reply({"tasks": [cast(Line, _shared_fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")

@@ -21,7 +21,7 @@ runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__
 text.invisible
 """.split()
 # These work without a core, in the process that was started.
-ALONE = {"backup", "restore", "config", "onboard", "model", "usage", "mcp-serve", "acp", "channel"}
+ALONE = {"backup", "restore", "config", "onboard", "model", "usage", "channel"}
 ROOMS_OF_THE_CORE = {"agent", "prompt", "knowledge", "sessions", "work", "tools", "service", "web", "mcp", "ingest", "sandbox"}
 HEAVY = {"msgspec", "apsw", "yaml", "asyncio", "urllib.request", "tomlkit", "appliance.runtime.config"}
 PROGRAM = """

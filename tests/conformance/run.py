@@ -1,4 +1,4 @@
-"""The protocol's own suite against our server and our client: `make conformance`, by hand, with npm and network.
+"""The protocol's own suite against our client: `make conformance`, by hand, with npm and network.
 
 What fails is in `expected.yml` with its reason; anything else that fails, and anything there that passes, ends with 1.
 """
@@ -9,10 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
-import server
 import yaml
 
 HERE = Path(__file__).parent
@@ -48,22 +46,11 @@ def said_by(words: list[str], root: Path) -> "tuple[int, str]":
     return done.returncode, re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
 
 
-def against_server(command: list[str], root: Path) -> int:
-    """Every scenario against our server, behind HTTP."""
-    ours = server.serve()
-    threading.Thread(target=ours.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{ours.server_address[1]}/mcp"
-    code, said = said_by([*command, "server", "--url", url, "--suite", "all", "--expected-failures", str(EXPECTED)], root)
-    ours.shutdown()
-    print(said[said.rfind("=== SUMMARY") :])
-    return code
-
-
 def against_client(command: list[str], root: Path, wanted: list[str]) -> int:
     """Every scenario, one after the other: side by side, the suite starts more processes than a small machine has room for."""
     listed = subprocess.run([*command, "list"], capture_output=True, text=True, check=True).stdout
     names = re.findall(r"^  - (\S+)", listed.partition("Client scenarios")[2], re.MULTILINE)
-    known = set(yaml.safe_load(EXPECTED.read_text())["client"] or ())
+    known = set(yaml.safe_load(EXPECTED.read_text()) or ())
     client = f"{sys.executable} {HERE / 'client.py'}"
     wrong = 0
     for name in wanted or names:
@@ -82,14 +69,9 @@ def against_client(command: list[str], root: Path, wanted: list[str]) -> int:
 
 
 def main() -> int:
-    """Server, then client; with a word only that, with more words after `client` only those scenarios."""
-    root, words = fetched(), sys.argv[1:]
-    command, codes = suite(root), []
-    if words[:1] in ([], ["server"]):
-        codes.append(against_server(command, root))
-    if words[:1] in ([], ["client"]):
-        codes.append(against_client(command, root, words[1:]))
-    return max(codes, default=2)
+    """Every scenario, or those that are named."""
+    root = fetched()
+    return against_client(suite(root), root, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ SILENT = """
 
 # Methods with which a text gets to where a model reads it: marked as what it was made of, or as a document.
 CARRY = """
-    entry.cp entry.mv memory.move_topic run.fork run.jump session.import webhook.receive guest.call ingest.chosen ingest.keep
+    entry.cp entry.mv memory.move_topic run.fork run.jump session.import webhook.receive ingest.chosen ingest.keep
     ingest.known ingest.page ingest.part ingest.piece ingest.tree skill.install skill.fetch skill.offers skill.call skill.prepare
     upload.keep mcp.exec mcp.prompt mcp.resource mcp.task mcp.answer tool.call heartbeat.beat core.reload run.undo
 """.split()
@@ -124,7 +124,7 @@ TOLD = """
     secret.expire secret.list secret.purge secret.remove secret.reveal secret.rotate secret.set secret.unlock
     model.answer_offer model.bench model.fetch_offer model.first_offer model.names model.offer model.plan model.providers
     model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed queue.counts worker.kill
-    worker.list worker.log worker.reap worker.start worker.stop worker.view guest.tools mcp.add mcp.auth mcp.deauth mcp.index
+    worker.list worker.log worker.reap worker.start worker.stop worker.view mcp.add mcp.auth mcp.deauth mcp.index
     mcp.info mcp.ping mcp.remove mcp.search mcp.servers mcp.tools document.list document.view interview.next heartbeat.view
     notify.mute job.list job.stop job.view role.list role.use role.view
 """.split()

@@ -35,7 +35,6 @@ def test_every_method_that_writes_is_durable_when_it_answers(box: Box) -> None:
         "notice.seen",
         "message.send",
         "tool.call",
-        "guest.call",
     } <= wrote and len(wrote) > 30
 
 

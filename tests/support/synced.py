@@ -29,7 +29,7 @@ READS = """
 model.names model.chat model.embed
 channel.devices channel.list channel.test group.rooms login.check login.list call.list event.follow event.publish
 audit.list backup.list core.health core.metrics core.status document.list document.view entry.history entry.list entry.view
-entry.waiting grant.list guest.tools
+entry.waiting grant.list
 group.list heartbeat.view history.list
 history.search ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
 mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
@@ -131,7 +131,6 @@ def main() -> None:
         call(method, ref=waiting["ref"], run=run, **more)
     call("tool.call", name="remember", arguments={"text": "tea is green"})
     call("tool.call", name="create_task", arguments={"name": "pour"})
-    call("guest.call", name="create_task", arguments={"name": "stir"}, may_add=True)
     for method, more in (("append", {"text": "x"}), ("complete", {}), ("abort", {}), ("cancel", {})):
         me = Actor("model", run, *core.runs.moment(run))
         log = core.verbs.record(me, "sh", "echo", "echo").data["proposals"][0]

@@ -28,7 +28,7 @@ BOUND_ONLY = set(
     mcp.add mcp.exec mcp.auth mcp.ping mcp.task mcp.prompt mcp.resource mcp.tools mcp.index mcp.search mcp.servers mcp.info
     mcp.remove mcp.deauth mcp.answer skill.fetch skill.prepare ingest.page ingest.tree heartbeat.beat login.enter
     login.set_password secret.unlock secret.rotate model.remote model.plan model.providers prompt.size run.compact run.packet
-    guest.call policy.reload policy.set""".split()
+    policy.reload policy.set""".split()
 )
 FOLLOWS = ("thread.follow", "event.follow", "notice.follow")
 NESTED: Any = []

@@ -35,7 +35,6 @@ NOT_RUN = {
     "owlbox model": "downloads, removes or measures a model",
     "owlbox mcp add": "wants a program or a server that is not here",
     "owlbox mcp exec": "wants a server that is not here",
-    "owlbox mcp-serve": "serves until its caller hangs up",
     "owlbox context add https://": "wants the network",
     "owlbox secret set": "asks for a secret on a terminal",
     "owlbox secret rotate --to": "asks for a passphrase, or wants systemd",

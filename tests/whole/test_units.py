@@ -405,25 +405,6 @@ def test_group_members_replace_nothing_that_the_core_obeys(owlery: Machine):
     assert owlery.ok("stat", "-c", "%a %U", f"{box}/USER.md") == "600 owlbox"
 
 
-def test_another_agent_is_served_in_the_name_of_who_connected(owlery: Machine):
-    owlery.ok("systemctl", "start", "owlbox-server.socket")
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-    asked = [("initialize", hello), ("tools/call", {"name": "list_tasks", "arguments": {}})]
-    lines = "".join(
-        json.dumps({"jsonrpc": "2.0", "id": number, "method": name, "params": params}) + "\n"
-        for number, (name, params) in enumerate(asked)
-    )
-    talk = (
-        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect('/run/owlbox-server/mcp.sock'); "
-        f"s.sendall({lines!r}.encode()); f = s.makefile(); print(f.readline(), f.readline())"
-    )
-    assert "No tasks." in owlery.ok(machine.PYTHON, "-I", "-c", talk, user="alice")
-    assert "agent:alice" in owlery.ok(LAUNCHER, "policy", "log", "--kind", "guest_call", "--json")
-    refused = owlery.run(machine.PYTHON, "-I", "-c", talk, user="mallory")
-    assert refused.returncode != 0 and "Permission denied" in refused.stderr
-    owlery.ok("systemctl", "stop", "owlbox-server.socket")
-
-
 @pytest.mark.covers("A-179")
 def test_the_web_page_is_served_by_a_user_that_has_no_rights_of_its_own(owlery: Machine):
     unit, user = "owlbox-web.service", "owlbox-web"

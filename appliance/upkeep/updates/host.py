@@ -26,7 +26,7 @@ STEP_S, BUILD_S, READY_S = 7200.0, 1800.0, 120.0
 ANSWER_S, ANSWER_DOCTORS = 600.0, 100  # what a question may take: so long, or on a slow machine so many times what doctor took
 UNITS = "owlbox*"
 # Units that are not to be stopped: ours, and what ends with a call or with its bridge.
-LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-server@", "owlbox-program@")
+LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-program@")
 
 
 class Host:
