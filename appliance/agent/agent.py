@@ -31,7 +31,7 @@ from appliance.language.work_planner import WorkPlanner
 from appliance.models.failover import Chain, Chance, Patience, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
-from appliance.prompt.packet import Packets
+from appliance.prompt.packet import Packets, data_of
 from appliance.prompt.packet_types import Packet, Plain, Scene
 from appliance.prompt.roles import CHAT, DIRECT, HEARTBEAT, Role
 from appliance.records import (
@@ -419,7 +419,7 @@ class Agent:
             said = echo.said.strip()
             return Answer(said, (), ("the answer recited the instructions",), is_malformed=not said)
         is_cut, limit = finish.reason in CUTS, self.limits.max_commands
-        answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others)
+        answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others, data=data_of(ask))
         if answer.warnings:
             LOG.warning("answer mended: %s", "; ".join(answer.warnings))
         if answer.is_malformed:

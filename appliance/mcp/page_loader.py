@@ -27,7 +27,7 @@ from appliance.runtime import log
 from appliance.runtime.signatures import Range, Signature, signature
 from appliance.text import answer_parser
 from appliance.text.answer_parser import Answer
-from appliance.text.fences import foreign
+from appliance.text.fences import foreign, foreign_texts
 
 LOG = logging.getLogger(__name__)
 POOL = ""  # the one that answers people
@@ -291,7 +291,12 @@ class PageLoader:
             elif isinstance(piece, Piece) and not piece.is_reasoning:
                 text += piece.text
         return answer_parser.read(
-            text, finish.tool_calls, SPECS, MAX_CALLS, is_cut=finish.reason in ("length", "repetition", "filtered")
+            text,
+            finish.tool_calls,
+            SPECS,
+            MAX_CALLS,
+            is_cut=finish.reason in ("length", "repetition", "filtered"),
+            data=[one for message in messages for one in foreign_texts(message.content)],
         )
 
 

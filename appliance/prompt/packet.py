@@ -28,13 +28,13 @@ from appliance.prompt.packet_types import Packet, Scene, Stage
 from appliance.prompt.pruning import Strategy
 from appliance.prompt.roles import ASSISTANT, CHAT, WORKER, Role
 from appliance.prompt.run_log import Chronicle, Line
-from appliance.records import Dialect, Message, Part, Route, Skills, ToolSpec
+from appliance.records import Ask, Dialect, Message, Part, Route, Skills, ToolSpec
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.settings import Budget, Prompt
 from appliance.sessions.history import Owner, is_one_of, label
 from appliance.text import tokens
-from appliance.text.fences import foreign, quoted, safe
+from appliance.text.fences import foreign, foreign_texts, quoted, safe
 from appliance.text.tokens import Table
 
 # Wording and order were tried on the bundled model: identity first, short sentences, the note right before
@@ -357,6 +357,12 @@ class More(Struct, frozen=True):
 def _fence_message(message: Message) -> Message:
     """A message whose text strangers may have written, in its fence: made last, so that nothing can cut its end off."""
     return replace(message, content=foreign(message.origin, message.content)) if message.origin else message
+
+
+def data_of(ask: Ask) -> list[str]:
+    """The texts that a model was shown as information: untrusted ones, and what was found for a prompt."""
+    found = [m.content.partition(QUESTION)[0] for m in ask.messages if m.role == "user" and m.content.startswith(NOTES)]
+    return [*found, *(text for message in ask.messages for text in foreign_texts(message.content))]
 
 
 def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:

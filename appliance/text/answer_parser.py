@@ -7,13 +7,14 @@ named in the warnings. Knows tools by their schemas alone, and runs nothing.
 
 A call counts only where the model itself speaks: where it begins a line or follows the end of a sentence, and lies in no code,
 quotation, block quote, table, list item, thought, result, or turn of somebody else. What is shown stays in the text; what
-stands where it may be meant is refused and named, so that the model can write it again on a line of its own.
+stands where it may be meant is refused and named, so that the model can write it again on a line of its own. What stands
+as a call in a text that the model was shown as information is a quotation, wherever the model writes it.
 """
 
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -23,13 +24,17 @@ from appliance.records import ToolCall, ToolSpec
 from appliance.text import code_regions, model_marks, tool_call_formats
 from appliance.text.scanner import CONTAINER, Source
 from appliance.text.tool_call_formats import Found, Written
+from appliance.text.word_hashes import letters_of
 from appliance.text.xml_tags import Close, Tag, Tags, pattern
 
 AS_TEXT = "a tool call was written as text"
 ORDINARY = (AS_TEXT, tool_call_formats.THOUGHTS, tool_call_formats.MARKS)  # warnings that a model needs not be told
 TWICE = "a tool call was also written as text"
+QUOTED = "a tool call that stands in a text of others was not run"
 MAX_TARGET_CHARS = 512
 MAX_DEPTH = 64
+# What formats put between the name of a call, the names of its arguments, and their values, in letters alone.
+BETWEEN = "(?:arguments|parameters?|input|args|argkey|argvalue|body|tool|call|sep|begin|json|string|true|false|null|none|dsml){0,6}"
 
 # Where something may begin that is not prose.
 PATTERN_OF_MARKS = r"`+|^{container}~{{3,}}|{marks}|{tags}|{elements}|\[TOOL_CALLS\]|^[ \t]*[{{\[](?!TOOL_CALLS\])"
@@ -80,14 +85,16 @@ def read(
     *,
     is_cut: bool = False,
     others: Collection[str] = (),
+    data: Sequence[str] = (),
 ) -> Answer:
     """Commands of an answer, at most `limit`. `calls` are the provider's own; with any, none is taken from the text.
 
     With `is_cut` the model was stopped: a tag whose body it never finished is not run. `others` are names of tools that it was
-    not offered: their tags are no words for a person, and no commands either.
+    not offered: their tags are no words for a person, and no commands either. `data` are the texts that it was shown as
+    information: a call that stands in one of them is not run when it comes as text, or behind words.
     """
     names, bare = Names(tools, others), replace_surrogates(text or "").strip()
-    reader = Reader(bare, names, limit=limit, is_cut=is_cut)
+    reader = Reader(bare, names, limit=limit, is_cut=is_cut, shown=Quotable(data))
     reader.read()
     warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
     if calls:
@@ -96,6 +103,8 @@ def read(
         for call in calls:
             if (arguments := _whole_arguments(call.arguments)) is None:
                 warnings.append(tool_call_formats.UNREADABLE)
+            elif bare and reader.shown.has_call(call.name, call.arguments):
+                warnings.append(QUOTED)
             else:
                 made.append(replace(call, arguments=names.renamed(call.name, arguments)))
         count = len(made)
@@ -156,10 +165,59 @@ class Names:
         return arguments if spec is None else {_find_key(spec, key, arguments) or key: value for key, value in arguments.items()}
 
 
+class Quotable:
+    """The texts that a model was shown as information: calls that stand in them are not its own."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._letters: list[str] | None = None
+
+    def has_call(self, name: str, arguments: Mapping[str, Any], body: str | None = None) -> bool:
+        """Whether a call stands in one of the texts, in whatever format: its name, and the letters of its arguments behind it."""
+        if not self._texts:
+            return False
+        inner, given = arguments.get("tool"), arguments.get("arguments")
+        if isinstance(inner, str) and isinstance(given, Mapping) and self.has_call(inner, given):
+            return True
+        if self._letters is None:
+            self._letters = [letters_of(text) for text in self._texts]
+        parts = [letters for part in _parts_of(arguments, body) if (letters := letters_of(part))]
+        if not parts:  # a name alone may be a word: it has to stand as a call
+            small = name.casefold()
+            forms = (f"<{small}", f"{small}(", f'"{small}"', f"={small}>", f":{small}{{")
+            return any(form in text for text in ("".join(text.split()).casefold() for text in self._texts) for form in forms)
+        written = re.compile(BETWEEN.join(map(re.escape, (letters_of(name), *parts))))
+        return any(written.search(text) for text in self._letters)
+
+
+def _parts_of(value: Any, body: str | None = None) -> Iterator[str]:
+    """The names and values of arguments in the order in which they were written."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield key
+            yield from _parts_of(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _parts_of(one)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
+    if body is not None:
+        yield body
+
+
 class Reader:
     """Reads one answer from left to right."""
 
-    def __init__(self, text: str, names: Names, *, limit: int = 99, is_inner: bool = False, is_cut: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        names: Names,
+        *,
+        limit: int = 99,
+        is_inner: bool = False,
+        is_cut: bool = False,
+        shown: "Quotable | None" = None,
+    ) -> None:
         self.calls: list[ToolCall] = []
         self.count = 0  # of calls, with those past the limit, which are not made
         self.warnings: list[str] = []
@@ -170,6 +228,7 @@ class Reader:
         self._limit = limit
         self._is_inner = is_inner
         self._is_cut = is_cut
+        self.shown = shown or Quotable(())
         self._is_unclosed = False  # thoughts or a result began that have no end: nothing is run any more
         self._kept: list[str] = []
         self._kept_to = 0
@@ -288,6 +347,9 @@ class Reader:
             if spec is None:
                 self.warnings.append(f"unknown tool {_clean_name(call.name)}")
                 self.is_malformed = True
+            elif self.shown.has_call(call.name, call.arguments, call.body):
+                self.warnings.append(QUOTED)
+                self.is_malformed = True
             elif self._add_call(call, spec) and not found.is_tag:
                 self.warnings.append(AS_TEXT)
         self.warnings += (*found.problems, *found.notes)
@@ -297,7 +359,7 @@ class Reader:
 
     def _read_block(self, text: str) -> None:
         """The inside of a block that was meant to be run."""
-        inner = Reader(text, self._names, limit=self._limit - len(self.calls), is_inner=True)
+        inner = Reader(text, self._names, limit=self._limit - len(self.calls), is_inner=True, shown=self.shown)
         inner.read()
         self.calls += [replace(call, id=f"call_{len(self.calls) + n}") for n, call in enumerate(inner.calls, 1)]
         self.count += inner.count

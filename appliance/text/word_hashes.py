@@ -43,8 +43,13 @@ def kept(text: str, own: str = "") -> set[int]:
 
 def whole(text: str) -> set[int]:
     """The hash of all of a text, its numbers included; none of a few letters."""
-    letters = "".join(NUMBERED.findall(_plain(text)))
+    letters = letters_of(text)
     return {_hash(letters.encode("utf-16-le", "surrogatepass"))} if len(letters) >= LEAST_WHOLE else set()
+
+
+def letters_of(text: str) -> str:
+    """The letters and digits of a text in a row, as `pieces` has them."""
+    return "".join(NUMBERED.findall(_plain(text)))
 
 
 def number_of(text: str) -> int:
