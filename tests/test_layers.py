@@ -99,6 +99,7 @@ cli: argparse readline
 console: argparse
 reference: argparse
 cli.main: importlib
+reference.docs: importlib
 cli.screen: subprocess
 cli.knowledge.document: subprocess
 cli.knowledge.skill: subprocess

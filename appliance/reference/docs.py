@@ -8,78 +8,31 @@ import argparse
 import ast
 import json
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from inspect import getsource
+from pathlib import Path
 from textwrap import dedent
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, structs, to_builtins
 
+import appliance
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
-from appliance.channels.connections import Connections
-from appliance.channels.interview import Interview
-from appliance.channels.rpc.approvals import ApprovalMethods
-from appliance.channels.rpc.command_output import CommandOutput, ToolMethods
-from appliance.channels.rpc.entries import EntryMethods
-from appliance.channels.rpc.live import Live
-from appliance.channels.rpc.policy import PolicyMethods
-from appliance.channels.rpc.sessions import SessionMethods
-from appliance.channels.rpc.sql import SqlMethods
-from appliance.channels.rpc.threads import ThreadMethods
-from appliance.channels.rpc.uploads import Uploads
-from appliance.channels.rpc.webhooks import WebhookMethods
-from appliance.channels.session_control import Control
 from appliance.console import tool_command
 from appliance.console.tool_command import TABLE, Option, ToolCommand
 from appliance.console.verbs import TOOL
-from appliance.ingest.document_methods import PromptDocuments
-from appliance.ingest.receiver import Intake
-from appliance.matrix.device_book import DeviceBook
-from appliance.mcp.hub import Hub
-from appliance.memory.memory_service import MemoryService
-from appliance.models.broker import Service
-from appliance.models.client import Models
-from appliance.models.raw_chat import RawChat
-from appliance.models.usage import Accounts
-from appliance.policy.audit_log import Ledger
-from appliance.policy.grants import Grants
-from appliance.prompt.inspection import PacketInspector
 from appliance.prompt.packet import tool_line
-from appliance.prompt.static_size import Sizes
 from appliance.runtime import config, hook_points
 from appliance.runtime.methods import Method, find_marks
-from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.rpc.notifications import describe_notifications
 from appliance.runtime.signatures import Field, Signature
-from appliance.secrets.vault_client import VaultClient
-from appliance.service.core import Core
-from appliance.service.local_models import LocalModels
-from appliance.service.model_offers import ModelOffers
-from appliance.service.parts.heartbeat import HeartbeatParts
-from appliance.service.parts.queue import QueueParts
-from appliance.service.parts.roles import RoleService
-from appliance.service.parts.watching import Watching
-from appliance.service.parts.web import McpServers
-from appliance.service.undo import Undo
-from appliance.sessions.branches import Branches
-from appliance.sessions.logins import Logins
-from appliance.sessions.outbox import Outbox
-from appliance.sessions.people import People
-from appliance.sessions.runs import Runs
-from appliance.sessions.ssh_keys import SshKeys
-from appliance.sessions.transcripts import Transcripts
-from appliance.skills.catalog import Skills
-from appliance.skills.environments import SkillEnvironments
-from appliance.skills.skill_service import SkillService
 from appliance.store.migrations import FIRST, LATEST, MIGRATIONS
 from appliance.text import tokens
-from appliance.upkeep.backups import BackupMethods
-from appliance.web.git_fetch import SkillFetch
-from appliance.work.jobs import Jobs
-from appliance.work.worker_control import Crew
 
+PACKAGE = Path(appliance.__file__).parent
 MADE = "<!-- Made by `make docs` from the code; do not edit. -->\n"
 # The four designs' names for what we have; one line a thing, ours first.
 NAMES = (
@@ -93,48 +46,7 @@ NAMES = (
 )
 # Characters per token of tools and their manuals in the bundled model's vocabulary; tests/agent/test_tool_manuals.py measures it.
 DIVISOR = 3.3
-
-
-SECTIONS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    (
-        "Core",
-        (
-            Core,
-            Watching,
-            BackupMethods,
-            CallLog,
-            Sizes,
-            ToolMethods,
-            Skills,
-            SkillService,
-            SkillFetch,
-            SkillEnvironments,
-            SqlMethods,
-        ),
-    ),
-    ("Core: memory", (MemoryService,)),
-    ("Core: threads", (ThreadMethods, Uploads, Undo)),
-    ("Core: sessions and runs", (SessionMethods, Control, Runs, Branches, Transcripts)),
-    ("Core: entries", (EntryMethods,)),
-    ("Core: adding", (Intake,)),
-    ("Core: what happens in threads", (Live, WebhookMethods)),
-    ("Core: decisions", (ApprovalMethods,)),
-    ("Core: packets", (PacketInspector,)),
-    ("Core: people and groups", (People, Logins, SshKeys)),
-    ("Core: channels to people elsewhere", (Connections, DeviceBook)),
-    ("Core: the policy", (PolicyMethods, Ledger)),
-    ("Core: commands that run", (CommandOutput,)),
-    ("Core: grants", (Grants,)),
-    ("Core: the vault", (VaultClient,)),
-    ("Core: usage and models", (Accounts, Models, RawChat, LocalModels, ModelOffers)),
-    ("Core: the queue", (QueueParts, Crew, Outbox)),
-    ("Core: MCP servers", (Hub, McpServers)),
-    ("Core: documents", (PromptDocuments, Interview)),
-    ("Core: the heartbeat", (HeartbeatParts,)),
-    ("Core: roles and the work handed to them", (RoleService, Jobs)),
-    ("Broker", (Service,)),
-)
-
+BROKER = ("appliance.models.broker", "appliance.secrets.vault_methods")  # whose methods are offered at a socket of its own
 
 KINDS = {str: "text", int: "int", float: "float", bool: "bool"}
 RELAYED = ("delta", "thinking", "preparing", "event", "proposal")
@@ -148,35 +60,6 @@ SENT_BY = {
     "look_out": ("published", "stream.cancelled"),
     "_stream_lines": ("line",),
 }
-METHODS = """\
-JSON-RPC 2.0 over Unix sockets, one frame a line, at most 4 MiB a frame; batches are refused.
-
-The core listens on `core.sock`, the broker on `broker.sock`, both in the runtime folder: the first of `RUNTIME_DIRECTORY`,
-`/run/owlbox` on an appliance, `XDG_RUNTIME_DIR/owlbox-TAG`, `/tmp/owlbox-UID-TAG`. `TAG` is the beginning of a hash of the home's
-path. A running core writes the path of its socket into `owlbox.lock` of the home. The kernel tells the core which user calls.
-
-`ping` answers `pid` and `name`; `discover` answers `name`, `version`, `methods` (of each `doc`, JSON schemas of `params` and
-`result`, `access`, `is_long`) and `notifications` (of each `doc` and a schema of `params`). The server's greeting is its answer to
-`hello {"client": NAME, "version": VERSION, "token": TOKEN}`: `name`, `version` and `pid`. These three are answered at once;
-everything else is refused before `hello`, whose `token` only the broker wants. A server refuses a client, and a client a server,
-whose version begins with another number.
-
-A request may carry `correlation` (a UUID that log lines of its work repeat) and `deadline_s`. `cancel {"id": ID}` ends the
-running request with that id of the same connection, and answers `{"cancelled": true}`, or false when there is none. The request
-itself is then answered, with an error of outcome `cancelled` or with what it has so far. An answer goes on
-when nobody listens to it: `run.stop` and `run.abort` end it.
-
-A result is the value of `result`: an object or a list, as said below; the fields of a stored record are columns of its table
-([tables.md](tables.md)). An error has `code`, `message`, and `data` with `status`, `outcome` and `hint`.
-
-A method that streams sends notifications (frames without an `id`) before its result, on the same connection:
-
-{notifications}
-
-With `system.admin_users` set, people who are not admins may call only what is marked *all*, and what is marked *own* about their
-own sessions and threads.
-"""
-
 
 def pages(parser: Any) -> dict[str, str]:
     """Every page by its path in docs/; `parser` is the whole command line."""
@@ -271,15 +154,32 @@ def _manual_lines(manual: tool_manuals.Manual) -> list[str]:
 
 
 def _write_methods() -> str:
-    lines = ["# Methods of the sockets\n", MADE, METHODS.replace("{notifications}", _list_notifications())]
-    for title, owners in SECTIONS:
-        lines.append(f"## {title}\n")
-        found = {mark.name: Method(mark, getattr(one, name)) for one in owners for name, mark in find_marks(one).items()}
-        for name, method in sorted(found.items()):
-            access = {"admin": ""}.get(method.mark.access, f" · {method.mark.access}")
-            lines.append(f"### `{name}`{access}\n\n{method.doc}\n")
-            lines += [*_argument_rows(method.signature), *_describe_answer(method), ""]
+    head = Path(__file__).with_name("methods_head.md").read_text("utf-8")
+    lines = ["# Methods of the sockets\n", MADE, head.replace("{notifications}", _list_notifications())]
+    title = ""
+    rows = [*((name.partition(".")[0], method) for name, method in methods().items())]
+    rows += [("the broker", method) for method in methods(is_broker=True).values()]
+    for section, method in rows:
+        lines += [f"## {section}\n"] if section != title else []
+        title = section
+        access = {"admin": ""}.get(method.mark.access, f" · {method.mark.access}")
+        lines.append(f"### `{method.mark.name}`{access}\n\n{method.doc}\n")
+        lines += [*_argument_rows(method.signature), *_describe_answer(method), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def methods(*, is_broker: bool = False) -> dict[str, Method]:
+    """Every method of the core's socket, or of the broker's, by its name; those of subclasses once.
+
+    Only modules with the mark in their text are imported: all of them take seconds.
+    """
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(("appliance", *path.relative_to(PACKAGE).with_suffix("").parts))
+        if (name in BROKER) is is_broker and "@method" in path.read_text("utf-8"):
+            classes = (one for one in vars(import_module(name)).values() if isinstance(one, type) and one.__module__ == name)
+            found |= {mark.name: Method(mark, getattr(one, at)) for one in classes for at, mark in find_marks(one).items()}
+    return dict(sorted(found.items()))
 
 
 def _list_notifications() -> str:
@@ -381,10 +281,7 @@ def command_rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
 
 def method_rows(called: set[str]) -> list[tuple[str, str, list[Option]]]:
     """What commands call, besides tools that name a command: its name, what it does in a sentence, its arguments."""
-    owners = [owner for _, some in SECTIONS for owner in some]
-    found: dict[str, Any] = {
-        mark.name: Method(mark, getattr(owner, name)) for owner in owners for name, mark in find_marks(owner).items()
-    }
+    found: dict[str, Any] = {**methods()}
     made = [read_tool(function) for function in tools.load()]
     found |= {f"{TOOL}{one.mark.name}": one for one in made if not one.mark.command}
     rows = [(name, found[name]) for name in sorted(called & set(found))]

@@ -2,11 +2,12 @@
 
 The scripts hold all that is fixed, so that completing starts no process; names of threads, tasks and so on are asked of
 `owlbox completion names KIND`, which answers when a core runs. The three differ in their language alone: each walks the words that
-were typed, and looks the place that it comes to up in the same tables. `docs --write` writes them; a test compares them.
+were typed (`completion.bash` and so on, beside this module), and looks the place that it comes to up in the same tables. `docs --write` writes them; a test compares them.
 """
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 FILE = "file"
@@ -114,10 +115,10 @@ def _values(path: str, action: argparse.Action) -> str:
 def scripts(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The script of each shell, by the shell."""
     found = places(parser)
+    tables = {"bash": _bash_tables(found), "zsh": _zsh_tables(found), "fish": _fish_tables(found)}
     return {
-        "bash": BASH.replace("@HEAD@", HEAD).replace("@TABLES@", _bash_tables(found)),
-        "zsh": ZSH.replace("@HEAD@", HEAD).replace("@TABLES@", _zsh_tables(found)),
-        "fish": FISH.replace("@HEAD@", HEAD).replace("@TABLES@", _fish_tables(found)),
+        shell: Path(__file__).with_name(f"completion.{shell}").read_text("utf-8").replace("@TABLES@", tables[shell])
+        for shell in SHELLS
     }
 
 
@@ -163,149 +164,3 @@ def _fish_tables(found: dict[str, Place]) -> str:
     options = ((path or ".", one.options) for path, one in found.items())
     rows = ((f"{path or '.'} {key}", given.split()) for path, one in found.items() for key, given in one.values.items())
     return "\n".join([function("__owlbox_words", words), function("__owlbox_options", options), function("__owlbox_values", rows)])
-
-
-HEAD = "Written by `owlbox completion` from the command line; do not edit."
-BASH = """\
-# Completion of owlbox for bash. @HEAD@
-@TABLES@
-
-_owlbox() {
-    local cur=${COMP_WORDS[COMP_CWORD]} line=${COMP_LINE:0:COMP_POINT} at=. pending= count=0 word given=
-    local -a typed
-    read -ra typed <<<"$line"
-    [[ $line == *[[:space:]] ]] && typed+=("")  # bash itself cuts words at colons, which addresses hold
-    local last=${typed[${#typed[@]}-1]}
-    for word in "${typed[@]:1:${#typed[@]}-2}"; do
-        if [[ -n $pending ]]; then
-            pending=
-        elif [[ $word == -* ]]; then
-            [[ " ${_owlbox_options[$at]-} " == *" $word= "* ]] && pending=$word
-        elif [[ " ${_owlbox_words[$at]-} " == *" $word "* ]]; then
-            [[ $at == . ]] && at=$word || at="$at $word"
-            count=0
-        else
-            count=$((count + 1))
-        fi
-    done
-    if [[ -n $pending ]]; then
-        given=${_owlbox_values["$at $pending"]-}
-    elif [[ $last == -* ]]; then
-        given=${_owlbox_options[$at]-}
-        given=${given//=/}
-    elif [[ -n ${_owlbox_words[$at]-} ]]; then
-        given=${_owlbox_words[$at]}
-    else
-        given=${_owlbox_values["$at $((count + 1))"]-${_owlbox_values["$at +"]-}}
-    fi
-    if [[ $given == @file ]]; then
-        compopt -o filenames 2>/dev/null
-        COMPREPLY=($(compgen -f -- "$cur"))
-        return
-    fi
-    COMPREPLY=()
-    if [[ $given == @* ]]; then  # no compgen -W: it would run what stands in a name
-        while IFS=$'\\t' read -r word _; do
-            [[ $word == "$last"* ]] && printf -v word %q "$word" && COMPREPLY+=("$word")
-        done < <(owlbox completion names "${given#@}" 2>/dev/null)
-    else
-        for word in $given; do
-            [[ $word == "$last"* ]] && COMPREPLY+=("$word")
-        done
-    fi
-    if [[ $last == *:* && $COMP_WORDBREAKS == *:* ]]; then  # what stands before the colon is there already
-        local before=${last%"${last##*:}"}
-        COMPREPLY=("${COMPREPLY[@]#"$before"}")
-    fi
-}
-complete -F _owlbox owlbox
-"""
-ZSH = """\
-#compdef owlbox
-# Completion of owlbox for zsh. @HEAD@
-@TABLES@
-
-_owlbox() {
-    local at=. pending= count=0 word given
-    local -a rows
-    for word in "${(@)words[2,CURRENT-1]}"; do
-        if [[ -n $pending ]]; then
-            pending=
-        elif [[ $word == -* ]]; then
-            [[ " ${_owlbox_options[$at]} " == *" $word= "* ]] && pending=$word
-        elif [[ -n ${(M)${(f)_owlbox_words[$at]}:#${(b)word}:*} ]]; then
-            [[ $at == . ]] && at=$word || at="$at $word"
-            count=0
-        else
-            (( count += 1 ))
-        fi
-    done
-    if [[ -n $pending ]]; then
-        given=${_owlbox_values[$at $pending]}
-    elif [[ $words[CURRENT] == -* ]]; then
-        given=${_owlbox_options[$at]//=/}
-    elif [[ -n ${_owlbox_words[$at]} ]]; then
-        rows=("${(@f)_owlbox_words[$at]}")
-        _describe command rows
-        return
-    else
-        given=${_owlbox_values[$at $((count + 1))]:-${_owlbox_values[$at +]}}
-    fi
-    if [[ $given == @file ]]; then
-        _files
-    elif [[ $given == @* ]]; then
-        rows=("${(@f)$(owlbox completion names ${given#@} 2>/dev/null)}")
-        compadd -- ${${rows%%$'\\t'*}:#}
-    else
-        compadd -- ${=given}
-    fi
-}
-
-if [[ $funcstack[1] == _owlbox ]]; then
-    _owlbox "$@"
-else
-    compdef _owlbox owlbox
-fi
-"""
-FISH = """\
-# Completion of owlbox for fish. @HEAD@
-@TABLES@
-
-function __owlbox_complete
-    set -l at .
-    set -l pending ''
-    set -l count 0
-    set -l last (commandline -ct)
-    for word in (commandline -opc)[2..]
-        if test -n "$pending"
-            set pending ''
-        else if string match -q -- '-*' $word
-            contains -- "$word=" (__owlbox_options $at); and set pending $word
-        else if contains -- $word (__owlbox_words $at | string replace -r '\\t.*' '')
-            test $at = .; and set at $word; or set at "$at $word"
-            set count 0
-        else
-            set count (math $count + 1)
-        end
-    end
-    set -l given
-    if test -n "$pending"
-        set given (__owlbox_values "$at $pending")
-    else if string match -q -- '-*' "$last"
-        set given (__owlbox_options $at | string replace = '')
-    else
-        set given (__owlbox_words $at)
-        test -n "$given"; or set given (__owlbox_values "$at "(math $count + 1))
-        test -n "$given"; or set given (__owlbox_values "$at +")
-    end
-    switch "$given[1]"
-        case @file
-            __fish_complete_path "$last"
-        case '@*'
-            owlbox completion names (string sub -s 2 -- $given[1]) 2>/dev/null
-        case '*'
-            test -n "$given"; and printf '%s\\n' $given
-    end
-end
-complete -c owlbox -f -a '(__owlbox_complete)'
-"""

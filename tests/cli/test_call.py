@@ -36,7 +36,7 @@ def example(schema: dict[str, Any]) -> Any:
 def test_every_method_of_the_socket_is_reached_with_any_of_its_arguments(box: Box) -> None:
     """Words become the arguments that the method declares; the page of methods names the same methods."""
     methods = box.json("call")
-    page = docs.pages(whole_parser())["reference/methods.md"].partition("## Broker")[0]
+    page = docs.pages(whole_parser())["reference/methods.md"].partition("## the broker")[0]
     named = {line.split("`")[1] for line in page.splitlines() if line.startswith("### `")}
     assert named == set(methods)
     for name, one in methods.items():

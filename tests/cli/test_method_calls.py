@@ -6,7 +6,6 @@ from pathlib import Path
 
 import appliance
 from appliance.reference import docs
-from appliance.runtime.methods import Method, find_marks
 
 APPLIANCE = Path(appliance.__file__).parent
 CALLS = ("call", "stream", "ask", "once", "_ask_core", "_call_for_run", "_call_broker")
@@ -27,9 +26,7 @@ def calls(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_screen_and_command_line_call_what_there_is() -> None:
-    owners = [owner for _, some in docs.SECTIONS for owner in some]
-    methods = [Method(mark, getattr(owner, at)) for owner in owners for at, mark in find_marks(owner).items()]
-    known = {one.mark.name: {field.name for field in one.signature.fields} for one in methods}
+    known = {one.mark.name: {field.name for field in one.signature.fields} for one in docs.methods().values()}
     paths = [path for room in ("tui", "cli", "console") for path in (APPLIANCE / room).rglob("*.py")]
     found = [(path, *call) for path in paths for call in calls(path)]
     assert len(found) > 100
