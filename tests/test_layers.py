@@ -109,7 +109,6 @@ agent.command_runs: dataclasses.replace
 language.times.rules: dataclasses.replace
 language.times.time_expression: dataclasses.replace
 language.times.frequencies: dataclasses.replace
-cli.model: dataclasses.replace
 providers.http_provider: dataclasses.replace
 models.spending: dataclasses.fields
 secrets.plaintext_migration: dataclasses.fields
@@ -126,7 +125,8 @@ models.remote_models: models.pool
 models.pool: models.broker
 secrets.vault: models.broker secrets.vault_methods
 """
-OPEN = ("providers.gguf",)  # what it says of itself is read from a model's file by anybody: no adapter, no key
+# What a model's file says of itself, and what memory is free, is read by anybody: no adapter, no key.
+OPEN = ("providers.gguf", "providers.memory_room")
 # The logic of the product, and the adapters it must do without.
 CORE = "agent prompt sessions knowledge work policy tools"
 ADAPTERS = ("providers", "channels", "http", "matrix", "tui")

@@ -94,11 +94,8 @@ def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str
             ]
             terminal.table(rows, ["file", "saved", "size", "version", "holds"], sys.stdout, cut=["holds"])
         return 0
-    progress = terminal.Progress()
-    try:
+    with terminal.Progress() as progress:
         made = backups.make(home, settings, folder, progress.show)
-    finally:
-        progress.end()
     if args.json:
         say_json({**made.backup.plain(), "is_new": made.is_new, "removed": made.removed, "unreadable": made.unreadable})
     elif made.is_new:
@@ -127,8 +124,7 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
         names = sealed_backups.list_files(server) if server else sealed_backups.list_folder(folder)
         return show(args, {"place": place, "files": names}, names or f"no backups in {place}")
     passphrase = _find_passphrase(args, settings, is_new=True) if args.encrypt or settings.backups.key_file else ""
-    progress = terminal.Progress()
-    try:
+    with terminal.Progress() as progress:
         path = backups.make(home, settings, home.backups, progress.show).backup.path
         name = path.name + (sealed_backups.SUFFIX if passphrase else "")
         with staging.stage(home.root) as made:
@@ -139,8 +135,6 @@ def _keep_elsewhere(args: argparse.Namespace, home: Home, settings: "Config", pl
             removed = sealed_backups.send(target, server, settings.backups.keep) if server else []
         if not server:
             removed = sealed_backups.rotate(folder, name, settings.backups.keep)
-    finally:
-        progress.end()
     words = f"saved {name} to {place}" + (", sealed" if passphrase else "") + (f"; removed {len(removed)} old" if removed else "")
     return show(args, {"file": name, "place": place, "is_sealed": bool(passphrase), "removed": removed}, words)
 

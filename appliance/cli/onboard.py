@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.cli import secret, service
+from appliance.cli import secret
 from appliance.console import terminal
-from appliance.console.connect import connected, require_owner
+from appliance.console.connect import connected, reload_core, require_owner
 from appliance.console.terminal import say
 from appliance.errors import BadInput, OwlError
-from appliance.runtime import config, config_edit, paths
+from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import LOCAL, Config
 from appliance.runtime.users import user_name
@@ -51,7 +51,7 @@ def onboard(args: argparse.Namespace, home: Home) -> int:
     _choose_aliases(home, config.load(home, os.environ))
     if not is_fresh:
         _write_documents(home)
-        reload_core(home)
+        _reload(home)
     say(MEMORY)
     if not args.no_test:
         _test_model(home)
@@ -76,20 +76,9 @@ def set_value(home: Home, place: tuple[str, ...], value: Any) -> None:
         say(f"{'.'.join(place)} is set")
 
 
-def reload_core(home: Home) -> None:
-    """Put what was changed in force in a core that runs, and say what waits; silent where none runs."""
-    if not paths.find_core(home, os.environ).exists():
-        return
-    try:
-        with connected(home) as way:
-            done = way.call("core.reload") if way.is_remote else None
-    except OwlError as error:
-        say(f"The running core goes on as before: {error}")
-        return
-    if done is not None and done["changed"]:
-        say(f"The running core uses {done['changed']} from now on.")
-    for line in service.pending_lines(done or {}):
-        say(f"Not in force yet; {line}")
+def _reload(home: Home) -> None:
+    for line in reload_core(home):
+        say(line)
 
 
 def _choose_model(home: Home, settings: Config) -> None:
@@ -161,7 +150,7 @@ def name_owner(home: Home, name: str) -> None:
         ("people", "owner_aliases"),
         [*({"address": one.address, "channel": one.channel} for one in known), {"address": name, "channel": LOCAL}],
     )
-    reload_core(home)
+    _reload(home)
 
 
 def _write_documents(home: Home) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.console import garbage, terminal
-from appliance.console.connect import connected, require_owner
+from appliance.console.connect import connected, pending_lines, require_owner
 from appliance.console.parser import Command
 from appliance.console.terminal import say_json, say_line, show
 from appliance.console.tool_command import once
@@ -170,12 +170,6 @@ def reload(args: argparse.Namespace, home: Home) -> int:
     for line in pending_lines(done):
         say_line(line)
     return 0
-
-
-def pending_lines(given: dict[str, Any]) -> list[str]:
-    """Changed keys that are not in force, and what they wait for, a line each."""
-    waits = (("broker", "when the model process has answered what it is asked now"), ("restart", "after a restart"))
-    return [f"{when}: {given[what]}" for what, when in waits if given.get(what)]
 
 
 def doctor(args: argparse.Namespace, home: Home) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from appliance.clock import monotonic_s, sleep_s, use_zone
 from appliance.console import garbage
-from appliance.errors import DeadlineExceeded, Lost, Refused, Unavailable
+from appliance.errors import DeadlineExceeded, Lost, OwlError, Refused, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import CONTEXT, STARTING_S, Client, read_identity
@@ -165,6 +165,25 @@ def connected(home: Home) -> Iterator[Reach]:
         yield way
     finally:
         way.close()
+
+
+def reload_core(home: Home) -> list[str]:
+    """Put what was changed in owlbox.toml in force in a core that runs; what came of it in words, none where no core runs."""
+    if not paths.find_core(home, os.environ).exists():
+        return []
+    try:
+        with connected(home) as way:
+            done = way.call("core.reload") if way.is_remote else {}
+    except OwlError as error:
+        return [f"The running core goes on as before: {error}"]
+    told = [f"The running core uses {done['changed']} from now on."] if done.get("changed") else []
+    return [*told, *(f"Not in force yet; {line}" for line in pending_lines(done))]
+
+
+def pending_lines(given: Mapping[str, Any]) -> list[str]:
+    """Changed keys that are not in force, and what they wait for, a line each."""
+    waits = (("broker", "when the model process has answered what it is asked now"), ("restart", "after a restart"))
+    return [f"{when}: {given[what]}" for what, when in waits if given.get(what)]
 
 
 def refuse_root(home: Home) -> None:

@@ -384,6 +384,12 @@ class Progress:
         line = f"{self._stage:<10} [{'#' * (part // 5):<20}] {part:3d} % {done // mb}/{-(-total // mb)} MB{speed}{left}"
         return line[:79]
 
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
     def end(self) -> None:
         """The work is over."""
         if self._stage and self._out.isatty():

@@ -39,8 +39,6 @@ WATCH_S = 0.5
 STALE_MS = 24 * 3600 * 1000
 KEPT_MS = 30 * STALE_MS  # a download that can go on
 PART = ".part"
-LARGEST_WINDOW = 8192  # more is used only when models.context asks for it
-BATCH = 256  # tokens the local model reads at a time
 SYSTEM_BYTES = 350 * MB  # what the rest of a small machine needs
 FIRST = "owlbox model add smollm2"
 OWN = "catalogue.toml"  # beside this module, and in models/ of a home that has entries of its own
@@ -262,7 +260,7 @@ def machine_bytes() -> int:
 
 def window(header: gguf.Header) -> int:
     """The usual window of a model: what it was trained for, up to our limit."""
-    return min(header.context_length or 2048, LARGEST_WINDOW)
+    return min(header.context_length or 2048, gguf.LARGEST_WINDOW)
 
 
 def _fit(model: Model, machine: int) -> Fit:
@@ -330,7 +328,7 @@ def described(path: Path) -> Model:
     except OwlError as error:
         size = path.stat().st_size if path.exists() else 0
         return Model(path.stem, "", "", path.name, size, 0, True, error.message)
-    ram_mb = round(header.memory_bytes(window(header), BATCH) / MB)
+    ram_mb = round(header.memory_bytes(window(header), gguf.BATCH) / MB)
     kind: Kind = "embedding" if header.architecture in ENCODERS else "chat"
     return Model(path.stem, header.name, header.licence, path.name, header.file_bytes, ram_mb, True, kind=kind)
 

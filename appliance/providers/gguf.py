@@ -31,6 +31,10 @@ BLOCKS = {
     34: (256, 54), 35: (256, 66), 39: (32, 17),
 }  # fmt: skip
 KV_ITEM_BYTES = 2  # keys and values are kept as f16
+LARGEST_WINDOW = 8192  # more is used only when models.context asks for it
+SMALLEST_WINDOW, WINDOW_STEP = 512, 256
+BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
+CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}  # size of the cache, as a part of 16 bits an item
 DOWNLOAD_AGAIN = "download it again: owlbox model add smollm2"
 
 
@@ -68,6 +72,20 @@ class Header(Struct, frozen=True):
     def memory_bytes(self, context: int, batch: int = 512) -> int:
         """Estimated memory of the loaded model: weights, keys and values for `context` tokens, compute buffer."""
         return self.file_bytes + self.token_bytes * context + self._compute_bytes(context, batch)
+
+    def needed_bytes(self, window: int, cache_type: str) -> int:
+        """The same with the cache kept as `cache_type`, as the local model loads it."""
+        return self.memory_bytes(window, BATCH) - round(self.token_bytes * window * (1 - CACHE_PARTS[cache_type]))
+
+    def choose_window(self, asked: int, cache_type: str, limit_bytes: int) -> int:
+        """The largest window within the model's training, ours and the memory; the asked-for one if given."""
+        trained = self.context_length or LARGEST_WINDOW
+        if asked:
+            return min(asked, trained)
+        window = min(trained, LARGEST_WINDOW)
+        while window > SMALLEST_WINDOW and self.needed_bytes(window, cache_type) > limit_bytes:
+            window -= WINDOW_STEP
+        return max(window, min(trained, SMALLEST_WINDOW))
 
     @property
     def parameters(self) -> int:

@@ -25,21 +25,17 @@ from appliance.providers.chat_template import Template, spoken
 from appliance.providers.family import Family
 from appliance.providers.grammar import call_grammar
 from appliance.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
-from appliance.providers.llama_library import BATCH, Loaded
+from appliance.providers.llama_library import Loaded
 from appliance.providers.prefix_cache import States
 from appliance.providers.sampling import Writing
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Message, Pause, Piece, Route, ToolSpec
 
 LOG = logging.getLogger(__name__)
 MB = 1_000_000
-LARGEST_WINDOW = 8192
-SMALLEST_WINDOW = 512
-WINDOW_STEP = 256
 KEPT_GRAMMARS = 8
 PROBES = ("0", "?")  # two questions that share no letter: what their prompts share is the system text
 WORTH_KEEPING = 64  # tokens; fewer are evaluated as quickly as they are read from disk
 WORTH_READING = 32
-CACHE_PARTS = {"f16": 1.0, "q8_0": 34 / 64}  # size of the cache, as a part of 16 bits an item
 LONG_FACTORS = "rope_factors_long"
 SAMPLES, SAMPLE_BYTES = 64, 4096
 
@@ -210,19 +206,12 @@ class Llama:
     # -- loading -----------------------------------------------------------------------------------
 
     def _choose_window(self) -> int:
-        """The largest window within the model's training, our limit and the memory; the asked-for one if given."""
-        trained = self.header.context_length or LARGEST_WINDOW
-        if self._options.context:
-            return min(self._options.context, trained)
-        window = min(trained, LARGEST_WINDOW)
+        """The largest window that fits; memory that other models hold now will have been given back."""
         limit = self._limit_bytes() + (0 if self._options.memory_mb else self._options.reclaim_bytes)
-        while window > SMALLEST_WINDOW and self._needed_bytes(window) > limit:
-            window -= WINDOW_STEP
-        return max(window, min(trained, SMALLEST_WINDOW))
+        return self.header.choose_window(self._options.context, self._options.cache_type, limit)
 
     def _needed_bytes(self, window: int) -> int:
-        part = CACHE_PARTS[self._options.cache_type]
-        return self.header.memory_bytes(window, BATCH) - round(self.header.token_bytes * window * (1 - part))
+        return self.header.needed_bytes(window, self._options.cache_type)
 
     def _limit_bytes(self) -> int:
         return self._options.memory_mb * MB or memory_room.free_bytes()

@@ -26,13 +26,13 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.errors import Cancelled, Unavailable
+from appliance.providers.gguf import BATCH as BATCH
 
 LOG = logging.getLogger(__name__)
 SEQUENCES = 8  # conversations whose evaluated tokens are kept; a whole state each in recurrent models
 RECURRENT_SEQUENCES = 6
 BACKGROUND_SEQUENCES = 4
 BACKGROUND_BATCH = 64  # one chunk of a prompt is what a person may have to wait for
-BATCH = 256  # the largest prefill chunk; llama.cpp's 512 would reserve twice the memory for nothing
 ROWS_TRIED = (8, 3)  # tokens evaluated at once that may give the same numbers as one after the other
 ROWS_COMPARED = 3
 OURS = "OWLBOX_ATTENTION"  # what `image-build/llama_patch.py` adds to the features that llama.cpp names

@@ -173,7 +173,7 @@ def methods(*, is_broker: bool = False) -> dict[str, Method]:
 
     Only modules with the mark in their text are imported: all of them take seconds.
     """
-    found = {}
+    found: dict[str, Method] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(("appliance", *path.relative_to(PACKAGE).with_suffix("").parts))
         if (name in BROKER) is is_broker and "@method" in path.read_text("utf-8"):

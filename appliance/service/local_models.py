@@ -86,13 +86,16 @@ class LocalModels:
     ) -> dict[str, Any]:
         """Measure a model on this device, put everyday requests to it in a home of their own, judge it, and keep its tier.
 
+        `next` is a sentence about which other one to try, if any.
+
         Streams `progress` {step, done, steps}. Ends when the caller leaves.
         """
 
         def show(step: str, done: int, steps: int) -> None:
             call.notify("progress", {"step": step, "done": done, "steps": steps})
 
-        return self.bench(model, seconds, show, call.cancel)
+        found = self.bench(model, seconds, show, call.cancel)
+        return {**found, "next": suggest_next(found, catalogue.listing(self._home))}
 
     def bench(
         self, model: str, seconds: float, progress: Progress, cancel: CancelToken, *, is_background: bool = False
@@ -167,3 +170,33 @@ def told(found: Everyday, calls: Calls, tier: Tier) -> tuple[str, ...]:
         return ()
     first = f"{found.passed} of {len(found.answers)} everyday requests went well"
     return (f"{first}. It is used as {tier}: {MEANING[tier]}.", *said)
+
+
+def suggest_next(found: dict[str, Any], known: list[catalogue.Model]) -> str:
+    """What to try next, by name: models of one family of formats are about as fast as they are small."""
+    mine = next((m for m in known if m.file == f"{found['model']}.gguf"), None)
+    others = [m for m in known if m.kind == "chat" and m.fits == "yes" and not m.problem and m.size_bytes]
+    if mine is None or found["advice"] == "keep":
+        return ""
+    if found["advice"] == "smaller":
+        less = [m for m in others if m.ram_mb < mine.ram_mb]
+        return (
+            _suggest_model(max(less, key=lambda m: m.ram_mb), "is smaller")
+            if less
+            else "There is no smaller model in the catalogue."
+        )
+    room_mb, speed = found["free_mb"] + mine.ram_mb, found["decode_tokens_per_s"]
+    more = [
+        m
+        for m in others
+        if m.size_bytes > mine.size_bytes and m.ram_mb <= room_mb and speed * mine.size_bytes / m.size_bytes >= model_check.TALKS
+    ]
+    if not more:
+        return ""
+    best = max(more, key=lambda m: m.size_bytes)
+    return _suggest_model(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
+
+
+def _suggest_model(model: catalogue.Model, why: str) -> str:
+    fetch = "" if model.is_installed else f"owlbox model add {model.name}, then "
+    return f"Next: {model.name} {why}: {fetch}owlbox model bench {model.name}"

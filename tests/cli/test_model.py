@@ -12,9 +12,7 @@ from process import Box, a_box, script  # noqa: F401
 from record_tools import replace
 from test_gguf import entry, model, put, text
 
-from appliance.cli import model as shelf
-from appliance.models import catalogue
-from appliance.providers import memory_room
+from appliance.models import catalogue, model_info
 from appliance.providers.llama import Llama, Options
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Models
@@ -102,13 +100,9 @@ def test_the_bundled_model_is_verified(box: Box, model_home: Home) -> None:  # n
 def test_the_window_told_is_the_window_the_model_gets(tmp_path: Path, asked: int, limit_mb: int, cache_type: CacheType) -> None:
     path = put(tmp_path, model())
     taken = Llama(path, Options(context=asked, memory_mb=limit_mb, cache_type=cache_type))
-    settings = replace(Config(), models=replace(Models(), context=asked, cache_type=cache_type))
-    assert shelf.choose_window(taken.header, settings, limit_mb * 1_000_000) == taken.window
-    assert shelf.needed_bytes(taken.header, settings, taken.window) == taken.memory_bytes
-
-
-def test_free_memory_is_what_the_kernel_says() -> None:
-    assert 0.5 < memory_room.free_bytes() / shelf.free_bytes() < 2
+    settings = replace(Config(), models=replace(Models(), context=asked, memory_mb=limit_mb, cache_type=cache_type))
+    found = model_info.describe(Home(tmp_path), settings, str(path), lambda stage, done, total: None)
+    assert found["window"] == taken.window and found["memory_mb"] == round(taken.memory_bytes / 1_000_000)
 
 
 # -- use --------------------------------------------------------------------------------------------
@@ -131,7 +125,7 @@ def test_a_running_core_takes_it_at_once(box: Box) -> None:
     core = box.serve()
     assert [r["model"] for r in core.call("model.plan")] == ["new"]
     done = box.json("model", "use", "old")
-    assert done["is_changed"] and done["core"] == "the running core uses it from now on"
+    assert done["is_changed"] and done["core"] == "The running core uses models.default from now on."
     assert [r["model"] for r in core.call("model.plan")] == ["old"]
 
 

@@ -12,7 +12,6 @@ from test_broker import TOKEN, started
 from test_gguf import entry, model, text
 from test_pool import dropped, scripted
 
-from appliance.cli import model as shelf
 from appliance.clock import CancelToken
 from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.models import catalogue
@@ -24,6 +23,7 @@ from appliance.runtime.settings import Config
 from appliance.service.bench import model_check
 from appliance.service.bench.model_check import Calls, Qualification, advise, counted, judge, unread
 from appliance.service.broker_process import ExternalBroker
+from appliance.service.local_models import suggest_next
 
 GOOD = Qualification(
     "owl-1b", "llama", "local", 4096,
@@ -131,18 +131,17 @@ def test_the_text_begins_with_what_nobody_knows() -> None:
 
 
 def test_the_command_suggests_what_still_reads_along() -> None:
-    assert shelf.TALKS == model_check.TALKS
     found = {"model": "SmolLM2-135M-Instruct.Q4_1", "advice": "larger", "free_mb": 3000, "decode_tokens_per_s": 80.0}
     known = [replace(m, fits="yes") for m in catalogue.listing(Home(Path("/nowhere")))]
-    assert shelf._suggest_next(found, known) == (
+    assert suggest_next(found, known) == (
         "Next: granite-4.0-350m is larger and may still write about 21 tokens/s: "
         "owlbox model add granite-4.0-350m, then owlbox model bench granite-4.0-350m"
     )
-    assert shelf._suggest_next({**found, "decode_tokens_per_s": 12.0}, known) == ""
-    assert shelf._suggest_next({**found, "free_mb": 300}, known) == ""
-    assert shelf._suggest_next({**found, "advice": "smaller"}, known) == "There is no smaller model in the catalogue."
+    assert suggest_next({**found, "decode_tokens_per_s": 12.0}, known) == ""
+    assert suggest_next({**found, "free_mb": 300}, known) == ""
+    assert suggest_next({**found, "advice": "smaller"}, known) == "There is no smaller model in the catalogue."
     slow = {**found, "model": "granite-4.1-3b-Q4_K_M", "advice": "smaller"}
-    assert shelf._suggest_next(slow, known).startswith("Next: granite-4.0-1b is smaller: owlbox model add granite-4.0-1b")
+    assert suggest_next(slow, known).startswith("Next: granite-4.0-1b is smaller: owlbox model add granite-4.0-1b")
 
 
 # -- over a real broker -------------------------------------------------------------------------------

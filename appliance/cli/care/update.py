@@ -62,11 +62,8 @@ def apply(args: argparse.Namespace, home: Home) -> int:
     folder, key, place = Path(keys.folder), _key(home), args.place or keys.source
     host = find_host(home, os.environ, folder)
     if place.startswith(("https://", "http://")):
-        progress = terminal.Progress()
-        try:
+        with terminal.Progress() as progress:
             path = source.fetch(place, key, folder, progress.show, CHECK_S)
-        finally:
-            progress.end()
     else:
         path = Path(place).expanduser().absolute() if place else source.find_plugged(key)
     return _tell(args, Updater(folder, home, host, progress=_say_step(args)).apply(path, key, __version__))
