@@ -1,8 +1,8 @@
 """Completion for bash, zsh and fish, written from the command line: words, options and values of every command as tables.
 
 The scripts hold all that is fixed, so that completing starts no process; names of threads, tasks and so on are asked of
-`owlbox completion names KIND`, which answers when a core runs. The three differ in their language alone: each walks the words that
-were typed (`completion.bash` and so on, beside this module), and looks the place that it comes to up in the same tables. `docs --write` writes them; a test compares them.
+`owlbox completion names KIND`, which answers when a core runs. The three differ in their language alone (`completion.bash` and so
+on, beside this module): each walks the words that were typed, and looks the place that it comes to up in the same tables.
 """
 
 import argparse
