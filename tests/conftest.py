@@ -42,7 +42,7 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "units tui engine tui_turns ssh launcher tui_keys main folder bad_input watcher web_page everyday chaos daemon "
+        "units tui engine tui_turns ssh launcher tui_keys main folder bad_input watcher web_page chaos daemon "
         "task_end_to_end worker owl steps tui_terminal scenarios model_check crash tui_tabs local_only schedules_live "
         "context_tools disk_faults attacks_unit remote_end_to_end taint_server fault_screens tui_live pipeline llama "
         "tui_schedules task grammar secrets first_use real_turns worker_command indexer search first_answer verbs spec "

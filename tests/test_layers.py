@@ -63,7 +63,6 @@ runtime.log: systemd
 runtime.sd_notify: systemd
 service.broker_process: subprocess
 service.web_process: subprocess
-service.bench: subprocess
 upkeep.repair: subprocess
 upkeep.checks: subprocess
 upkeep.updates: subprocess

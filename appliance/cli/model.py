@@ -21,7 +21,6 @@ from appliance.records import to_plain
 from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home
 
-HOW_TO_ANSWER = "owlbox model offer yes downloads it, owlbox model offer no dismisses it."
 FIT_WORDS = {"yes": "yes", "tight": "with a smaller window", "no": "no"}
 NAME = "a name from `model list`"
 ROWS = "model=name kind size=size_bytes memory=ram_mb fits calls_%=score licence state~"
@@ -47,25 +46,6 @@ def fetch(args: argparse.Namespace, home: Home) -> int:
     with terminal.Progress() as progress:
         path = catalogue.add(home, args.model, progress.show)
     return show(args, {"model": path.stem, "path": str(path)}, f"{path.stem} is ready: {path}")
-
-
-def offer(args: argparse.Namespace, home: Home) -> int:
-    """Show what is offered and how far it is, or answer it; without a core that stays the download happens here."""
-    with connected(home) as way, terminal.Progress() as progress:
-        if not args.answer:
-            found = way.call("model.offer")
-            said = found["text"] or "No better model is offered: owlbox model list shows all, owlbox model add NAME fetches one."
-            if found["state"] in ("offered", "declined"):
-                said += " It was declined." if found["state"] == "declined" else f" {HOW_TO_ANSWER}"
-            return show(args, found, said)
-        found = way.call("model.answer_offer", {"is_wanted": args.answer == "yes"})
-        if found["is_left"]:
-            if not args.json:
-                say(found["text"])
-            found = way.call(
-                "model.fetch_offer", {}, lambda name, value: progress.show(value["step"], value["done"], value["steps"])
-            )
-    return show(args, found, str(found["text"]))
 
 
 def remove(args: argparse.Namespace, home: Home) -> int:
@@ -118,12 +98,6 @@ def bench(args: argparse.Namespace, home: Home) -> int:
         )
     if args.json:
         return say_json(found)
-    if found["everyday"]:
-        rows = [
-            [r["category"], f"{r['passed']} of {r['asked']}", f"{r['first_s']:.1f} s", _format_speed(r)] for r in found["everyday"]
-        ]
-        terminal.table(rows, [found["model"], "right", "first word", "words/s"], sys.stdout)
-        say("")
     terminal.table(_measured_rows(found), [found["model"], "", ""], sys.stdout, cut=[""])
     for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
         if sentence:
@@ -142,11 +116,6 @@ def _find_stem(home: Home, name: str) -> str:
         why = model.problem or f"it is an {model.kind} model and cannot talk"
         raise Conflict(f"{model.name}: {why}", hint="owlbox model list shows the others")
     return model.file.removesuffix(".gguf")
-
-
-def _format_speed(row: dict[str, Any]) -> str:
-    """How fast the answers of a category were written; those of the program are there at once."""
-    return f"{row['words_per_s']:g}" if row["words_per_s"] is not None else "at once"
 
 
 def _measured_rows(found: dict[str, Any]) -> list[list[str]]:
@@ -227,21 +196,16 @@ def _add_removal(made: argparse.ArgumentParser) -> None:
     made.add_argument("--cache", action="store_true", help="its copy for other homes of this user too")
 
 
-def _add_answer(made: argparse.ArgumentParser) -> None:
-    made.add_argument("answer", nargs="?", default="", choices=["", "yes", "no"], help="yes downloads it, no dismisses the offer")
-
-
 # fmt: off
 NOUNS = (
     Noun("model", "local and remote models", (
         Verb("list", text="list local models and the catalogue, by memory needed", handler=models),
         Verb("add", text="download a model of the catalogue, or copy a .gguf file", handler=fetch, adds=_add_copy),
         Verb("rm", text="delete a model's file and its download", handler=remove, adds=_add_removal),
-        Verb("offer", text="the better model that fits this computer; accept or decline it", handler=offer, adds=_add_answer),
         Verb("use", text="use this model for answers, or this embedding model for search", handler=use, adds=_add_use),
         Verb("info", text="show everything about one model", handler=info, adds=_add_copy),
         Verb("bench", "model.bench", "model? --seconds", handler=bench,
-             text="test a model on this device: everyday requests, speed, memory, tool calls"),
+             text="test a model on this device: speed, memory, tool calls"),
         *usage.OF_MODELS,
     )),
 )

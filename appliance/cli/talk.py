@@ -59,8 +59,6 @@ def ask_once(args: argparse.Namespace, home: Home) -> int:
         except Lost as lost:
             way = _reach_again(lost, home)
             answer, result = terminal.ask(way, params, out, aside)
-        if not args.json and not args.later and sys.stderr.isatty():
-            terminal.offer(way, sys.stderr)
     if args.json:
         say_json({**result, "answer": answer.text, "notices": told})
     elif args.later:

@@ -213,16 +213,6 @@ def announce(reach: Reach, aside: TextIO | None) -> list[dict[str, Any]]:
     return waiting
 
 
-def offer(reach: Reach, aside: TextIO) -> None:
-    """Say once that a better model fits this computer; whoever may not decide that is not asked."""
-    try:
-        text = reach.call("model.first_offer")["text"]
-    except OwlError:
-        return
-    if text:
-        say(f"* {text} owlbox model offer yes downloads it, owlbox model offer no dismisses it.", aside)
-
-
 def clock(at_ms: int) -> str:
     """The time of day of a moment, with the date when that was another day."""
     then = datetime.fromtimestamp(at_ms / 1000)

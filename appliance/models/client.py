@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, Lost, OwlError
@@ -144,16 +143,12 @@ class Models:
         wait_s: float = 60.0,
         silence_s: float = 30.0,
         health_s: float = HEALTH_S,
-        only: tuple[str, bool] = ("", False),
         is_local_only: Callable[[], bool] = lambda: False,
         events: Events | None = None,
         known: VectorCache | None = None,
     ) -> None:
-        """`only` is the one route of every pool, "" for those of the configuration, and whether all is asked in the background.
-        With `is_local_only` no remote route is asked, whatever the broker thinks. `known` is shared by those who ask one broker.
-        """
+        """With `is_local_only` no remote route is asked. `known` is shared by those who ask one broker."""
         self._vectors = known or VectorCache()
-        self._only, self._is_background = only
         self._broker = broker
         self.wait_s = wait_s
         self.silence_s = silence_s
@@ -173,9 +168,9 @@ class Models:
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""
         # The empty name is the pool that `models.pool` names; what is missing comes as Unavailable.
-        found = None if pool and not self._only else self._read_ahead()
+        found = None if pool else self._read_ahead()
         if found is None:
-            found = self._call_broker("plan", {"pool": self._only or pool})
+            found = self._call_broker("plan", {"pool": pool})
         return tuple(from_plain(Route, r) for r in found)
 
     def plan_ahead(self) -> None:
@@ -188,7 +183,7 @@ class Models:
             return
         try:
             idle = (self._health_s, self._check_broker)
-            read = client.begin("plan", {"pool": self._only}, deadline_s=60, correlation=log.correlation(), idle=idle)
+            read = client.begin("plan", {"pool": ""}, deadline_s=60, correlation=log.correlation(), idle=idle)
         except Lost:
             client.close()
             return
@@ -217,7 +212,6 @@ class Models:
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel) -> Iterator[Piece | Finish]:
         """Pieces as they come, then one Finish. Closing the generator stops the model."""
-        ask = replace(ask, is_background=True) if self._is_background else ask
         end_s = monotonic_s() + ask.deadline_s
         losses = 0
         while True:

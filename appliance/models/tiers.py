@@ -24,8 +24,8 @@ from appliance.records import Route, Tier
 
 LOG = logging.getLogger(__name__)
 FILE = "tiers.json"
-VERSION = 2  # of the prompts that a measurement was made with
-TIERS = ("tiny", "small", "able")
+VERSION = 3  # of the prompts that a measurement was made with
+TIERS: tuple[Tier, ...] = ("tiny", "small", "able")
 # Parameters below which a model is expected to be tiny or small. Of 135 million none followed a menu of tools, of 0.5 billion
 # none used it rightly (2026-11-22); from about three billion on instruct models call tools as they should.
 TINY, SMALL = 300_000_000, 2_500_000_000
@@ -36,13 +36,10 @@ BASES = {"set": "set by models.tier", "measured": "measured on this device", "ex
 
 
 class Measured(Struct, frozen=True):
-    """What a measurement on this device came to. `passed` of `asked` everyday requests, `calls` of function calls in percent."""
+    """What a measurement on this device came to: the tier, and how many of the function calls were right, in percent."""
 
     tier: Tier
-    passed: int = 0
-    asked: int = 0
     calls: int = 0
-    words_per_s: float = 0.0
 
 
 class Tiers:
@@ -61,7 +58,7 @@ class Tiers:
         if route.provider not in ("llama", "scripted") or (route.provider == "scripted" and chosen == "auto"):
             return "able"
         if chosen in TIERS:
-            return chosen  # type: ignore[return-value]
+            return chosen
         path = self.file_of(route)
         return "able" if path is None else self.of_file(path)[0]
 
@@ -69,7 +66,7 @@ class Tiers:
         """The tier of a model's file, and what that rests on."""
         chosen = self._override()
         if chosen in TIERS:
-            return chosen, "set"  # type: ignore[return-value]
+            return chosen, "set"
         measured = self.measured(path)
         return (measured.tier, "measured") if measured is not None else (self.guessed(path), "expected")
 
@@ -86,8 +83,7 @@ class Tiers:
         if kept.get("file") != self._mark(path) or kept.get("tier") not in TIERS:
             return None
         try:
-            passed, asked, calls = (int(kept[name]) for name in ("passed", "asked", "calls"))
-            return Measured(kept["tier"], passed, asked, calls, float(kept["words_per_s"]))
+            return Measured(kept["tier"], int(kept["calls"]))
         except (KeyError, TypeError, ValueError):
             return None
 

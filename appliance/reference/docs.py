@@ -61,6 +61,7 @@ SENT_BY = {
     "_stream_lines": ("line",),
 }
 
+
 def pages(parser: Any) -> dict[str, str]:
     """Every page by its path in docs/; `parser` is the whole command line."""
     return {

@@ -52,17 +52,14 @@ class Keeper(Protocol):
 
 
 class ExternalBroker:
-    """A broker that another process starts, watches and stops: systemd, which asks for no token, or another core."""
+    """A broker that another process starts, watches and stops: systemd, which asks for no token."""
 
     restarts = 0
     last_end = ""
 
-    def __init__(self, socket: Path, token: str = "", route: str = "", *, is_background: bool = False) -> None:
-        """`route` is the only one that it is asked for, whatever the pools say; `is_background` lets others go first."""
+    def __init__(self, socket: Path, token: str = "") -> None:
         self.socket = Path(jsonrpc.check_path(str(socket)))
         self.token = token
-        self.route = route
-        self.is_background = is_background
 
     def is_running(self) -> bool:
         """True: the socket is there, and asking at it starts the broker if need be."""

@@ -42,9 +42,7 @@ from appliance.runtime.rpc.call_log import CallLog
 from appliance.runtime.rpc_client import STARTING_S
 from appliance.runtime.settings import ConfigReloaded
 from appliance.runtime.shutdown import Shutdown
-from appliance.service.broker_process import ExternalBroker
 from appliance.service.callers import Callers
-from appliance.service.model_offers import ModelOffers
 from appliance.service.parts.agent import build_agent
 from appliance.service.parts.base import build_base, merge_services
 from appliance.service.parts.box_folder import BoxFolder
@@ -119,9 +117,8 @@ class Core:
         is_shared: bool = True,
         passed: Passed = nobody,
         live: config.Live | None = None,
-        broker: ExternalBroker | None = None,
     ) -> None:
-        """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker, others use `broker`."""
+        """`is_shared` is for the core that others talk to; `process` "worker" borrows that one's broker."""
         self.home = home.require()
         self._reloading, self.started_ms = threading.Lock(), now_ms()
         self.live = live or config.Live(home, environ)
@@ -129,7 +126,7 @@ class Core:
         self.events, self.hooks, self.redactor, self.runtime = base.events, base.hooks, base.redactor, base.runtime
         self.store, self.leases, self.runs, self.calls = base.store, base.leases, base.runs, CallLog(base.store)
         self.policy = build_policy(base)
-        models = self.model_parts = build_models(base, process, broker)
+        models = self.model_parts = build_models(base, process)
         self.broker, self.models, self.local, self.vault = models.broker, models.models, models.local, models.vault
         known = self.knowledge = build_knowledge(base, self.policy, models)
         self.entries, self.views, self.history, self.skills = known.entries, known.views, known.history, known.skills
@@ -141,7 +138,6 @@ class Core:
         workspace, queue = build_workspace(base, known, web.intake), QueueParts(base, self.broker)
         self.project, self.verbs = workspace.project, workspace.verbs
         self.queue, self.tasks, self.outbox = queue, queue.tasks, queue.outbox
-        self.offers = ModelOffers(base.home, base.settings, self.local, self.queue.tell, is_lasting=is_shared)
         self.commands = CommandParts(base, self.policy, models, known, workspace, self.queue)
         roles = build_roles(base)
         self.roles, self.jobs = roles.roles, roles.jobs
@@ -222,7 +218,7 @@ class Core:
                 self.commands.methods,
                 self.servers,
             ),
-            *(self.servers.hub, self.role_service, self.jobs, self.offers, queue, queue.crew, self.outbox, queue.live),
+            *(self.servers.hub, self.role_service, self.jobs, queue, queue.crew, self.outbox, queue.live),
             *(
                 uploads,
                 ThreadMethods(self.inbox, self.runs, uploads, made.require_model),
@@ -242,7 +238,6 @@ class Core:
         shutdown.component("inbox", lambda: self.inbox.close(shutdown.reason))
         steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("watching", self.model_parts.watching.stop),
-            ("offers", self.offers.close),
             ("heartbeat", self.heartbeat.close),
             ("scheduled messages", self.scheduled_messages.close),
             ("schedules", self.schedules.close),

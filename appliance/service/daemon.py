@@ -159,7 +159,6 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         core.box_folder.watch.start()
         core.skill_rescan.start()
         core.indexer.start()
-        core.offers.start()
         core.model_parts.watching.start()
         if core.web_page is not None:
             core.shutdown.before("web page", core.web_page.stop)

@@ -36,7 +36,7 @@ SOURCES = ("apt", "npm", "pip", "apk")
 # Names of commands: a skill of this name is listed and read, but `/name` is the command.
 RESERVED = frozenset(
     """help skills clear exit quit new threads resume status budget tree fork rename compact waiting approve reject abort stop
-    inject approval theme model offer sessions archive export skill session group
+    inject approval theme model sessions archive export skill session group
     backup copy mouse role channels notices""".split()
 )
 # What strict YAML turns down although other YAML readers take it: flow collections, anchors, aliases, tags, merge keys.

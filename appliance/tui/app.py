@@ -354,7 +354,6 @@ class Face(FrameApp):
             self._active_panel.enter()
             self.weigh()
             self.chat.ask("notice.waiting", {}, self._show_waiting)
-            self.chat.ask("model.first_offer", {}, self._show_offer, failed=lambda error: None)
             if self._is_asking:
                 self.chat.ask("interview.next", {}, self._ask_first, failed=lambda error: None)
             thread, prompt, self._thread, self._prompt = self._thread, self._prompt, "", ""
@@ -420,11 +419,6 @@ class Face(FrameApp):
     def ring(self, text: str) -> None:
         """A banner with a bell, for what nobody asked for just now."""
         self.screen_stack[0].query_one(Banner).ring(text)
-
-    def _show_offer(self, found: dict[str, Any]) -> None:
-        """A better model fits this computer, which this person was not told yet."""
-        if found["text"]:
-            self.ring(f"{found['text']} /offer yes downloads it, /offer no dismisses this.")
 
     def _ask_first(self, asked: dict[str, Any]) -> None:
         """The first questions are open; whoever is typing already is not disturbed."""

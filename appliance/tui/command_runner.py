@@ -200,7 +200,6 @@ class Executor:
             "approval": self._set_approval,
             "model": self._set_model,
             "role": self._set_role,
-            "offer": self._answer_offer,
             "export": self._export_thread,
             "sessions": lambda _: self._ask_core("session.list", {"limit": 100}, self._show_sessions),
             "archive": lambda _: self._ask_core(
@@ -225,7 +224,6 @@ class Executor:
             return tuple(Offer(f"/resume {t['id']}", ago(t["updated_ms"], now_ms()), shown=named(t)) for t in wanted)
         choices = {
             "/approval": APPROVALS,
-            "/offer": {"yes": "fetch it", "no": "do not ask again"},
             "/model": dict.fromkeys(self._pools, ""),
             "/role": {one["name"]: one["description"] for one in self._roles if one.get("may_answer", True)},
             "/theme": dict.fromkeys(CHOICES, ""),
@@ -389,14 +387,6 @@ class Executor:
 
         method, more = ("role.use", {"role": role}) if role else ("run.config", {})
         self._call_for_run(method, tell, **more)
-
-    def _answer_offer(self, answer: str) -> None:
-        if answer in ("yes", "no"):
-            self._ask_core("model.answer_offer", {"is_wanted": answer == "yes"}, lambda done: self._say_line(done["text"]))
-        elif answer:
-            self._say_line(f"/offer {answer[:40]}: there is yes and no", True)
-        else:
-            self._ask_core("model.offer", {}, lambda found: self._say_line(found["text"] or "no better model is offered"))
 
     def _show_sessions(self, found: list[dict[str, Any]]) -> None:
         if not found:

@@ -51,7 +51,6 @@ COMMANDS = (
     Command("approval", "[MODE]", "what this thread may do unasked: ask, review, auto", needs_thread=True),
     Command("model", "[POOL]", "which models answer in this thread", needs_thread=True),
     Command("role", "[NAME]", "who answers in this thread: the assistant, or a role with its tools", needs_thread=True),
-    Command("offer", "[ANSWER]", "the better model that fits this computer: yes downloads it, no dismisses this"),
     Command("sessions", "", "who talks through which channel, and since when not; to go to one"),
     Command("notices", "", "what you were told unasked, also long ago; to go to its thread"),
     Command("channels", "", "ways to people elsewhere, and what is wrong with one"),

@@ -41,7 +41,6 @@ EXCEPTIONS = {  # modules whose expressions read what a program wrote, with word
     "text.patterns": "the language of XPath",
     "channels.mail.reading": "marks that mail programs put into a mail",
     "tui.message_widgets": "the frame that the program puts around a long result",
-    "service.bench.everyday": "a yardstick: it judges answers, and reads no person's text",
 }
 
 

@@ -387,7 +387,7 @@ def test_a_look_at_its_times_in_other_languages_is_put_again(ask: Any, prompt: s
 
 def test_what_cannot_be_looked_up_at_its_times_is_not_taken_on(ask: Any) -> None:
     steps, _, tools = ask("Sag mir jeden Morgen um 8 das Wetter")
-    assert "owlbox model offer" in text_of(steps) and tools.called == []
+    assert "owlbox model list" in text_of(steps) and tools.called == []
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_shipped_skills_come_to_what_the_program_can_do(guide: WorkPlanner) -> N
 def test_a_skill_of_steps_and_tools_says_what_it_takes(guide: WorkPlanner) -> None:
     for skill in (shipped("study-cards"), shipped("research"), own("1. Call `search`.\n2. Answer.")):
         plan = called(guide, skill, "boiler")
-        assert isinstance(plan, Say) and "owlbox model offer" in plan.text
+        assert isinstance(plan, Say) and "owlbox model list" in plan.text
     missing = called(guide, own("x", 'metadata:\n  small: "Say of $ARGUMENTS"\n'), "")
     assert "summarize this conversation so far" in render(shipped("summarize"), "")
     assert isinstance(missing, Say) and missing.text.startswith("Write behind the name")

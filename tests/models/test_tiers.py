@@ -34,10 +34,10 @@ def test_the_bundled_model_is_tiny_until_something_else_was_measured(tmp_path: P
     tiers = Tiers(tmp_path, lambda: "auto")
     assert tiers.of(LOCAL) == "tiny"
     assert tiers.of_file(path) == ("tiny", "expected")
-    tiers.keep(path, Measured("small", 20, 24, 30, 41.5))
+    tiers.keep(path, Measured("small", 30))
     again = Tiers(tmp_path, lambda: "auto")
     assert tiers.of(LOCAL) == again.of(LOCAL) == "small" and again.of_file(path) == ("small", "measured")
-    assert again.measured(path) == Measured("small", 20, 24, 30, 41.5)
+    assert again.measured(path) == Measured("small", 30)
     assert Tiers(tmp_path, lambda: "able").of_file(path) == ("able", "set")
 
 

@@ -122,7 +122,7 @@ TOLD = """
     people.unlink channel.devices channel.list channel.test channel.verify audit.list policy.lift policy.reload policy.set
     policy.show policy.test stream.abort stream.cancel stream.list grant.add grant.list grant.revoke secret.address
     secret.expire secret.list secret.purge secret.remove secret.reveal secret.rotate secret.set secret.unlock
-    model.answer_offer model.bench model.fetch_offer model.first_offer model.names model.offer model.plan model.providers
+    model.bench model.names model.plan model.providers
     model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed queue.counts worker.kill
     worker.list worker.log worker.reap worker.start worker.stop worker.view mcp.add mcp.auth mcp.deauth mcp.index
     mcp.info mcp.ping mcp.remove mcp.search mcp.servers mcp.tools document.list document.view interview.next heartbeat.view
@@ -131,7 +131,7 @@ TOLD = """
 # Commands of the chat: what a person types, and what goes to a file of theirs or to the screen; none shows a text to a model.
 TYPED = """
     help skills new clear threads resume status backup budget tree fork rename compact waiting approve reject abort stop inject
-    approval model role offer sessions notices channels export copy mouse group archive theme quit
+    approval model role sessions notices channels export copy mouse group archive theme quit
 """.split()
 
 

@@ -1,11 +1,12 @@
 """`owlbox model bench`: the verdict by its thresholds, and measuring over a real broker, a real core, a real model."""
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from model_fixtures import model_file, model_home  # noqa: F401
+from model_fixtures import ONE_THREAD, model_file, model_home  # noqa: F401
 from process import Box, a_box, left_over, script, send, until  # noqa: F401
 from record_tools import replace
 from test_broker import TOKEN, started
@@ -17,13 +18,13 @@ from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.models import catalogue
 from appliance.models.client import Models
 from appliance.models.pool import Pool
-from appliance.records import Ask, Finish, Message, Part, ToolCall
+from appliance.records import Ask, Finish, Message, Part, Tier, ToolCall
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.service.bench import model_check
-from appliance.service.bench.model_check import Calls, Qualification, advise, counted, judge, unread
+from appliance.service import model_check
 from appliance.service.broker_process import ExternalBroker
-from appliance.service.local_models import suggest_next
+from appliance.service.local_models import settle, suggest_next
+from appliance.service.model_check import Calls, Qualification, advise, counted, judge, unread
 
 GOOD = Qualification(
     "owl-1b", "llama", "local", 4096,
@@ -242,6 +243,30 @@ def test_a_model_that_cannot_talk_is_no_route(tmp_path: Path) -> None:
 
 def test_a_script_stands_in_for_a_named_model_too(tmp_path: Path) -> None:
     assert scripted(tmp_path, '[[turns]]\ntext = "hoot"\n').plan("local/any")[0].provider == "scripted"
+
+
+@pytest.mark.parametrize(
+    ("expected", "right", "tier"),
+    [
+        ("tiny", 7, "tiny"), ("tiny", 8, "small"), ("small", 0, "small"), ("small", 8, "able"), ("able", 5, "able"),
+        ("able", 4, "small"),
+    ],
+)  # fmt: skip
+def test_a_tier_follows_from_the_calls_and_from_what_was_expected(expected: Tier, right: int, tier: Tier) -> None:
+    assert settle(expected, Calls(10, 10, 10, right)) == tier
+
+
+@pytest.mark.model
+def test_a_tier_that_was_measured_is_kept(box: Box, model_home: Home) -> None:  # noqa: F811
+    del box.environ["OWLBOX__MODELS__SCRIPT"]
+    box.environ.update(ONE_THREAD)
+    file = catalogue.entries()["smollm2"].file
+    (box.home.models / file).hardlink_to(model_home.models / file)
+    found = box.json("model", "bench")
+    assert (found["tier"], found["basis"]) == ("tiny", "measured on this device") and "used as tiny" in found["verdict"][0]
+    assert 0 < found["warm_tokens"] < found["cold_tokens"] / 4 and found["calls"]["asked"] > 4
+    assert json.loads((box.home.models / "tiers.json").read_text())[file]["tier"] == "tiny"
+    assert "tiny, measured on this device: " in box.run("model", "info", "smollm2").stdout
 
 
 # -- the command --------------------------------------------------------------------------------------

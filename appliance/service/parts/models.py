@@ -107,10 +107,10 @@ class ModelParts(Struct, frozen=True):
     watching: Watching
 
 
-def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -> ModelParts:
-    """The keeper that the process needs, or the given broker, with everything that asks it."""
+def build_models(base: BaseParts, process: str) -> ModelParts:
+    """The keeper that the process needs, with everything that asks it."""
     settings, accounts = base.settings(), Accounts(base.store)
-    keeper = broker or choose_keeper(base, process)
+    keeper = choose_keeper(base, process)
 
     def is_local_only() -> bool:
         return base.settings().models.local_only
@@ -120,7 +120,6 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
         keeper,
         wait_s=settings.llm.broker_wait_s,
         silence_s=settings.orchestrator.health_interval_ms / 1000,
-        only=(broker.route, broker.is_background) if broker is not None else ("", False),
         is_local_only=is_local_only,
         events=base.events,
         known=known,
@@ -140,7 +139,7 @@ def build_models(base: BaseParts, process: str, broker: ExternalBroker | None) -
             renewal.begin(key for key in reloaded.keys if config.described(key).is_broker)
 
     base.events.subscribe(ConfigReloaded, use)
-    local = LocalModels(base.home, base.settings, models, keeper)
+    local = LocalModels(base.home, base.settings, models)
     return ModelParts(keeper, models, patient, accounts, local, vault, renewal, Watching(base, keeper, patient))
 
 

@@ -103,12 +103,10 @@ class Bench(Model, Protocol):
     def status(self) -> dict[str, Any]: ...
 
 
-def qualify(
-    model: Bench, route: Route, progress: Progress, cancel: Cancel, *, seconds: float = SECONDS, is_background: bool = False
-) -> Qualification:
+def qualify(model: Bench, route: Route, progress: Progress, cancel: Cancel, *, seconds: float = SECONDS) -> Qualification:
     """Measure a route for at most about `seconds`, and judge it. Cancelled when stopped; `progress(step, done, steps)`."""
     started_s = monotonic_s()
-    trial = Trial(model, route, cancel, seconds, is_background=is_background)
+    trial = Trial(model, route, cancel, seconds)
     found = Qualification(route.model, route.provider, route.name, route.window)
     work: tuple[Callable[[Qualification], Qualification], ...] = (trial.load, trial.cold, trial.warm, trial.write, trial.call)
     for done, (step, measure) in enumerate(zip(STEPS, work, strict=True)):
@@ -148,8 +146,7 @@ class Timed(Struct, frozen=True):
 class Trial:
     """The steps of one qualification, with the text that nobody has read before."""
 
-    def __init__(self, model: Bench, route: Route, cancel: Cancel, seconds: float, *, is_background: bool = False) -> None:
-        self._is_background = is_background
+    def __init__(self, model: Bench, route: Route, cancel: Cancel, seconds: float) -> None:
         self._model = model
         self._route = route
         self._cancel = cancel
@@ -264,7 +261,6 @@ class Trial:
             max_tokens=max_tokens,
             correlation=self._mark,
             person="bench",
-            is_background=self._is_background,
         )
 
     def _left_s(self) -> float:
