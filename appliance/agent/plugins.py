@@ -119,12 +119,15 @@ class Plugin:
         self.handlers.append((name, handler, priority))
 
 
+LOAD_S = 10.0  # longest time that one may take to load
+
+
 class Plugins:
     """The plugins of one core."""
 
-    def __init__(self, targets: PluginTargets, keys: Keys) -> None:
+    def __init__(self, targets: PluginTargets, keys: Keys, *, load_s: float = LOAD_S) -> None:
         self._targets = targets
-        self._load_s = keys.load_s
+        self._load_s = load_s
         self.loaded: list[Loaded] = []
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do

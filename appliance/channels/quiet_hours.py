@@ -10,7 +10,7 @@ from collections.abc import Callable
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.language.times import timezones
-from appliance.runtime.settings import Notifications
+from appliance.runtime.settings import Config
 from appliance.sessions.outbox import Notification, Posting
 from appliance.store.database import Store
 from appliance.store.wall_clock import Leap
@@ -26,7 +26,7 @@ HEAD = "Held back until now:"
 class Quiet:
     """Reads the rules, reads and writes mutes."""
 
-    def __init__(self, store: Store, settings: Callable[[], Notifications]) -> None:
+    def __init__(self, store: Store, settings: Callable[[], Config]) -> None:
         self._store = store
         self._settings = settings
 
@@ -35,8 +35,8 @@ class Quiet:
         notification = posting.notification
         if not is_unasked(notification):
             return None
-        settings = self._settings()
-        zone = timezones.find(settings.timezone)
+        settings = self._settings().notifications
+        zone = timezones.find(self._settings().system.timezone)
         ends = [self.muted_until(notification.context, now)]
         night = day_windows.window(settings.quiet_from, settings.quiet_until)
         if night.has(now, zone):

@@ -27,7 +27,7 @@ from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
 from appliance.sessions.history import History, Owner
 from appliance.sessions.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
-from appliance.sessions.sessions import Rules, Session, Sessions, Wanted, session_data
+from appliance.sessions.sessions import IDLE_S, Rules, Session, Sessions, Wanted, session_data
 from appliance.sessions.transcripts import Transcripts
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
@@ -295,11 +295,11 @@ def owners(people: People) -> tuple[Owner, ...]:
 
 def rules(settings: Config, *, is_full: bool = False) -> Rules:
     """The rules of sessions out of the configuration; while the disk is full, those of archiving what is idle at once."""
-    table, limits = settings.sessions, settings.orchestrator
-    archive_s = table.archival.inactivity_s if table.archival.enabled else 0
+    archival, limits = settings.sessions.archival, settings.orchestrator
+    archive_s = archival.inactivity_s if archival.enabled else 0
     if is_full:
-        archive_s = min(archive_s or table.idle_s, table.idle_s)
-    return Rules(table.idle_s, archive_s, table.max_sessions, table.max_processes, limits.disk_warn, limits.disk_refuse)
+        archive_s = min(archive_s or IDLE_S, IDLE_S)
+    return Rules(archive_s, limits.disk_warn, limits.disk_refuse)
 
 
 def read_settings(given: Mapping[str, Any]) -> RunSettings:

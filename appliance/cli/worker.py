@@ -29,6 +29,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     refuse_root(home)
     with garbage.loading():
         from appliance.clock import new_id
+        from appliance.runtime.shutdown import TOTAL_S
         from appliance.service.core import Core
         from appliance.service.daemon import settle
         from appliance.store.process_registry import STOPPED
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
     post = Post(given or new_id(), mode, args.task_id, path)
     shift = core.shift(post, phases, is_scheduling=args.is_scheduling)
     try:
-        code = shift.run(lambda: _say_ready(ready), grace_s=core.live.current.system.shutdown_s)
+        code = shift.run(lambda: _say_ready(ready), grace_s=TOTAL_S)
     finally:
         core.close(STOPPED)
     if args.json and not given:

@@ -45,7 +45,7 @@ def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, folder: P
     routes: list[object] = [LoginRoutes(site, core), PageRoutes(core)]
     if has_programs:
         routes += [OpenAiRoutes(TokenCalls(core)), HookRoutes(lambda request, method, given: core.call(method, given))]
-    return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls, max_connections=keys.max_connections)
+    return HttpServer(sock, site, routes, check_login=core.check_login, tls=tls)
 
 
 def serve(home: Home, environ: Mapping[str, str]) -> int:
@@ -57,7 +57,7 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
         raise Refused("the web page is switched off", hint="owlbox config set channels.web.enabled true")
     is_service = sd_notify.is_service(environ)
     redactor = log.Redactor(config.secrets(settings))
-    log.start("web", home.logs / "web", settings.system.level, redactor, is_service=is_service, keys=settings.logs)
+    log.start("web", home.logs / "web", settings.system.level, redactor, is_service=is_service)
     logging.getLogger("websockets").setLevel(logging.WARNING)  # it tells of each connection and its end
     notifier = sd_notify.Notifier(environ)
     signals = Signals((signal.SIGTERM, signal.SIGINT))

@@ -190,7 +190,7 @@ def serve(home: Home, environ: MutableMapping[str, str], *, socket_path: Path | 
     settings = config.load(home, environ, path=Path(given_config) if is_child and given_config else None)
     redactor = log.Redactor(config.secrets(settings))
     is_service = sd_notify.is_service(environ) and not is_child
-    log.start("broker", home.logs / "broker", settings.system.level, redactor, is_service=is_service, keys=settings.logs)
+    log.start("broker", home.logs / "broker", settings.system.level, redactor, is_service=is_service)
     harden()
     is_confined = settings.models.local_only and confine()
     safe = Vault(home.vault, credential=vault.credential(environ), learn=redactor.add)

@@ -294,7 +294,6 @@ def _options_of(models: Models) -> Options:
         threads=models.threads,
         memory_mb=models.memory_mb,
         cache_type=models.cache_type,
-        prefix_mb=models.prefix_mb,
     )
 
 

@@ -31,6 +31,7 @@ from appliance.runtime.settings import LOCAL, PROVIDERS, Config, Price, Provider
 from appliance.text.tokens import estimate
 
 LOG = logging.getLogger(__name__)
+AGGREGATORS = frozenset({"openrouter"})  # providers whose names of models begin with who made them: `anthropic/claude`
 ANSWER_PART = 4  # of a window, for the longest answer: the rest is for the question
 DISCOVERY_S, SILENT_S = 5.0, 60.0
 # A refusal says nothing about whether the service works, and one that is only busy says itself when to come back.
@@ -206,7 +207,7 @@ class Remotes:
 
     def _named_at(self, other: str, target: Target) -> str:
         """How another provider calls a model."""
-        here, there = self._config.providers[target.provider].publishers, self._config.providers[other].publishers
+        here, there = (name in AGGREGATORS for name in (target.provider, other))
         if there and not here:
             return f"{target.provider}/{target.model}"
         return target.model.partition("/")[2] or target.model if here and not there else target.model

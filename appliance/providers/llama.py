@@ -33,6 +33,7 @@ from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Message, Pa
 LOG = logging.getLogger(__name__)
 MB = 1_000_000
 KEPT_GRAMMARS = 8
+PREFIX_MB = 512  # of disk that saved beginnings of prompts may take: a dozen of the bundled model
 PROBES = ("0", "?")  # two questions that share no letter: what their prompts share is the system text
 WORTH_KEEPING = 64  # tokens; fewer are evaluated as quickly as they are read from disk
 WORTH_READING = 32
@@ -47,7 +48,7 @@ class Options(Struct, frozen=True):
     threads: int = 0
     memory_mb: int = 0
     cache_type: str = "f16"
-    prefix_mb: int = 512
+    prefix_mb: int = PREFIX_MB
     is_guessing: bool = True  # evaluate what the prompt says already several tokens at a time
     reclaim_bytes: int = 0  # what other models hold now and will have given back when this one is loaded
     seed: int | None = None

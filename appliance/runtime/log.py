@@ -25,7 +25,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from appliance.clock import iso
-from appliance.runtime.upkeep_settings import Logs
 
 ROOT = "appliance"
 LEVELS = {"silent": 100, "error": logging.ERROR, "warn": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
@@ -41,6 +40,8 @@ SHAPES = re.compile(
 )
 SHORTEST = 7  # characters of what one of these shapes can find
 HIDDEN = "[hidden]"
+# A log file is turned over at this size, and so many compressed ones are kept: an SD card of 8 GB has room for 20 MB (A-264).
+FILE_BYTES, FILES = 5_000_000, 3
 HEAD, MARKED = 4, 16  # characters: of a secret that is known by a mark, how many are told, and how many it has at least
 
 _CORRELATION: contextvars.ContextVar[str] = contextvars.ContextVar("correlation", default="")
@@ -168,13 +169,11 @@ class JsonLines(logging.Formatter):
 class QuietFile(logging.handlers.RotatingFileHandler):
     """A log file that opens at the first line and swallows a full disk instead of taking the process down."""
 
-    def __init__(self, path: Path, keys: Logs = Logs()) -> None:
-        size = round(keys.file_mb * 1_000_000)
+    def __init__(self, path: Path, size_bytes: int = FILE_BYTES) -> None:
         self._line: tuple[logging.LogRecord, str] | None = None
-        super().__init__(path, maxBytes=size, backupCount=keys.files, encoding="utf-8", errors="backslashreplace", delay=True)
-        if keys.compress:
-            self.namer = lambda name: f"{name}.gz"
-            self.rotator = compress
+        super().__init__(path, maxBytes=size_bytes, backupCount=FILES, encoding="utf-8", errors="backslashreplace", delay=True)
+        self.namer = lambda name: f"{name}.gz"
+        self.rotator = compress
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; whoever logs has the handler's lock."""
@@ -215,7 +214,7 @@ def compress(source: str, target: str) -> None:
 
 
 def start(
-    process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False, keys: Logs = Logs()
+    process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False
 ) -> None:
     """Send the package's log to `folder/PROCESS.log`, or under systemd to journald, or to stderr (folder None).
 
@@ -230,7 +229,7 @@ def start(
         handler = _journal_handler(process)
     if handler is None and folder is not None and not is_service:
         folder.mkdir(parents=True, exist_ok=True)
-        handler = QuietFile(folder / f"{process}.log", keys)
+        handler = QuietFile(folder / f"{process}.log")
     if handler is None:
         handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(process, redactor))
@@ -246,9 +245,9 @@ def stop() -> None:
     root.addHandler(logging.NullHandler())
 
 
-def beside(path: Path, names: Sequence[str], redactor: Redactor, keys: Logs = Logs()) -> logging.Handler:
+def beside(path: Path, names: Sequence[str], redactor: Redactor) -> logging.Handler:
     """Have what goes wrong in some modules also written to a file of its own, from `error` on; `without` ends that."""
-    handler = QuietFile(path, keys)
+    handler = QuietFile(path)
     handler.setLevel(logging.ERROR)
     handler.setFormatter(JsonLines(path.stem, redactor))
     for name in names:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Skills, Tools
-from appliance.runtime.upkeep_settings import Backups, Logs, Metrics, Retention, Updates
+from appliance.runtime.upkeep_settings import Backups, Metrics, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -31,8 +31,6 @@ class System(Keys):
     log_level: Level = setting("", "How much is logged; empty means info.", seed="B log_level; A log level", mark="broker")
     debug: bool = setting(False, "Log everything, whatever `log_level` says.", seed="R debug", mark="broker")
     admin_users: tuple[str, ...] = setting((), "People who may manage the whole box.", seed="A system.admin_users")
-    shutdown_s: float = setting(30, "Longest time a shutdown may take.", seed="A shutdown timeout", within=(1, 600), mark="restart")
-    hook_s: float = setting(5, "Longest time one shutdown hook may take.", seed="A hook deadline", within=(0.1, 60), mark="restart")
 
     @property
     def level(self) -> str:
@@ -60,9 +58,6 @@ class Models(Keys):
         "f16",
         "How a conversation's evaluated tokens are kept in memory; q8_0 takes half of it and a little accuracy.",
         mark="broker",
-    )
-    prefix_mb: int = setting(
-        512, "Disk that saved beginnings of prompts may take; 0 saves none.", within=(0, 1_048_576), mark="broker"
     )
     temperature: float = setting(0.1, "Randomness of answers.", seed="R temperature", within=(0, 2))
     max_output_tokens: int = setting(512, "Longest answer of the local model.", within=(1, 131_072))
@@ -97,7 +92,6 @@ class Provider(Keys):
     concurrent: int = setting(10, "Requests at a time; more wait.", seed="A concurrent requests", within=(1, 1000))
     priority: int = setting(100, "Lower is asked first when several could answer.", seed="A provider priority", within=(0, 1000))
     fallback: tuple[str, ...] = setting((), "Providers to try when this one fails.", seed="A fallback chains")
-    publishers: bool = setting(False, "Its model names begin with who made them, as in `anthropic/claude`.")
 
     @property
     def is_remote(self) -> bool:
@@ -149,10 +143,10 @@ class Llm(Keys):
     deadline_ms: int = setting(
         600_000, "Longest time a model call may take, retries included.", seed="R LLM deadline", within=(1, DAY_MS)
     )
-    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
     broker_wait_s: float = setting(
         60, "How long requests wait for a broker that restarts.", seed="A broker health wait", within=(0, 3600)
     )
+    max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
 
 
 class Budget(Keys):
@@ -204,20 +198,8 @@ class Agent(Keys):
 class Delegation(Keys):
     """Work that one run hands to another."""
 
-    timeout_s: float = setting(60, "Longest time of an `operation` that names none.", seed="A delegate timeout", within=(1, 3600))
-    max_timeout_s: float = setting(300, "Longest time that may be asked for.", seed="A delegate max timeout", within=(1, DAY_S))
-    attempts: int = setting(3, "Tries when a model cannot be reached.", seed="A delegate retries", within=(1, 20))
     retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
-    retry_max_s: float = setting(10, "Longest such pause.", seed="A max delay", within=(0, 3600))
-    concurrent: int = setting(
-        10,
-        "Pieces of work at a time, 4 in 10 of them in the background.",
-        seed="A concurrent delegations",
-        within=(2, 100),
-        mark="restart",
-    )
     spawn: bool = setting(False, "Offer `spawn` and `spawn_await`.", seed="S spawn.enabled", mark="restart")
-    keep_days: float = setting(31, "Results are kept this long.", within=(0.01, 3650))
 
 
 class Orchestrator(Keys):
@@ -246,7 +228,6 @@ class Matrix(Keys):
     rooms: tuple[str, ...] = setting((), "Only these rooms; none means all.", seed="S matrix.room_ids")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons.", seed="S matrix.allowlist")
     trusted_servers: tuple[str, ...] = setting((), "Servers trusted to say who a sender is, such as yours: docs/guides/matrix.md.")
-    streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
 
 
 class Email(Keys):
@@ -286,7 +267,6 @@ class Workspace(Keys):
     rooms: tuple[str, ...] = setting((), "Only these channels, `C024BE91L`; none means all that it is in.")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
     api_url: str = setting("https://slack.com/api", "Where the API is.")
-    streaming: bool = setting(True, "Show answers while they are written, by edits of one message.")
 
 
 class Slack(Workspace):
@@ -304,9 +284,6 @@ class Web(Keys):
     address: str = setting("", "Where people reach it when a proxy is before it, such as `https://owl.lan`.", mark="restart")
     certificate: str = setting("", "Certificates in PEM, for https; relative to the home.", mark="restart")
     key: str = setting("", "Their private key; empty when it is in the same file.", mark="restart")
-    session_days: float = setting(30, "How long a login holds.", within=(0.01, 366))
-    invite_h: float = setting(24, "How long an invite holds.", within=(0.01, 720))
-    max_connections: int = setting(64, "Connections at a time.", within=(4, 1000), mark="restart")
 
 
 class Programs(Keys):
@@ -337,7 +314,6 @@ class Plugins(Keys):
     """Python of your own in the core: docs/guides/plugins.md."""
 
     enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
-    load_s: float = setting(10, "Longest time that one may take to load.", within=(0.1, 600))
 
 
 class Scheduler(Keys):
@@ -352,7 +328,6 @@ class Scheduler(Keys):
     )
     max_failures: int = setting(5, "Failures in a row before a schedule pauses.", seed="A 5 consecutive failures", within=(1, 1000))
     timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
-    max_per_person: int = setting(100, "Active schedules one person may have.", within=(1, 100_000))
 
 
 class Heartbeat(Keys):
@@ -377,7 +352,6 @@ class Heartbeat(Keys):
     )
     timezone: str = setting("local", "Where these hours hold.", seed="S heartbeat.timezone", mark="needed")
     pool: str = setting("", "A pool; empty means that of role `heartbeat`.", seed="S heartbeat.pool")
-    is_worded: bool = setting(True, "The assistant words what a section came to.", seed="A heartbeat results")
     after_start: bool = setting(False, "Also while nobody has talked since the start.")
 
 
@@ -387,7 +361,6 @@ class Notifications(Keys):
     quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
     quiet_until: str = setting("00:00", "Until then; the same time means no quiet hours.", mark="shown")
     digest: tuple[str, ...] = setting((), "Times of day, HH:MM, at which what came of schedules and tasks is told, all at once.")
-    timezone: str = setting("local", "Where these hours hold.", mark="needed")
 
 
 class Workers(Keys):
@@ -415,10 +388,6 @@ class Outbox(Keys):
 
     retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
     retry_max_s: float = setting(3600, "Longest such pause.", within=(0.05, DAY_S))
-    max_attempts: int = setting(24, "Attempts before a notification counts as failed.", within=(1, 1000))
-    max_waiting: int = setting(
-        1000, "Prompts and notifications that may wait together.", seed="A queue of 1000", within=(1, 1_000_000)
-    )
 
 
 class Archival(Keys):
@@ -434,11 +403,6 @@ class Archival(Keys):
 class Sessions(Keys):
     """Conversations."""
 
-    idle_s: float = setting(600, "Silence after which a session is idle.", seed="A active to idle", within=(1, 365 * DAY_S))
-    max_sessions: int = setting(100, "Open sessions at a time.", seed="A maximum sessions", within=(1, 100_000))
-    max_processes: int = setting(
-        0, "Processes that may work in one session at a time; 0 for any number.", seed="A process cap", within=(0, 1000)
-    )
     archival: Archival = Archival()
 
 
@@ -448,16 +412,12 @@ class Api(Keys):
     rpc_timeout_ms: int = setting(
         30_000, "Longest time of a plain request.", seed="R RPC timeout", within=(1, DAY_MS), mark="restart"
     )
-    max_connections: int = setting(64, "Clients at a time.", within=(1, 10_000), mark="restart")
 
 
 class Store(Keys):
     """The database."""
 
     mmap_mb: int = setting(0, "Part of the file mapped into memory; 0 maps none.", seed="R mmap", within=(0, 1_048_576))
-    busy_delays_ms: tuple[int, ...] = setting(
-        (100, 200, 400, 800, 1600, 3200, 6400, 12800), "Pauses before each new try on a busy file.", within=(0, 600_000)
-    )
 
 
 class Context(Keys):
@@ -493,7 +453,7 @@ PROVIDERS = {
     "anthropic": Provider("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
     "openai": Provider("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
     "gemini": Provider("gemini", "https://generativelanguage.googleapis.com"),
-    "openrouter": Provider("openai", "https://openrouter.ai/api/v1", publishers=True),
+    "openrouter": Provider("openai", "https://openrouter.ai/api/v1"),
     "groq": Provider("openai", "https://api.groq.com/openai/v1"),
     "deepseek": Provider("openai", "https://api.deepseek.com/v1"),
     "xai": Provider("openai", "https://api.x.ai/v1"),
@@ -563,8 +523,6 @@ class Config(Keys):
     api: Api = Api()
     store: Store = setting(Store(), "", mark="restart")
     backups: Backups = Backups()
-    logs: Logs = Logs()
-    retention: Retention = Retention()
     updates: Updates = Updates()
     metrics: Metrics = setting(Metrics(), "", mark="restart")
     context: Context = setting(Context(), "", mark="restart")

@@ -18,10 +18,13 @@ State = Literal["running", "initiated", "stopping", "complete"]
 Step = tuple[str, Callable[[], None]]
 
 
+TOTAL_S, HOOK_S = 30.0, 5.0  # longest time of a shutdown (A-264), and of one of its hooks
+
+
 class Shutdown:
     """Runs `before` hooks, closes components, runs `after` hooks; each list in the order of registration."""
 
-    def __init__(self, total_s: float = 30.0, hook_s: float = 5.0) -> None:
+    def __init__(self, total_s: float = TOTAL_S, hook_s: float = HOOK_S) -> None:
         self.state: State = "running"
         self.reason = ""
         self._total_s = total_s

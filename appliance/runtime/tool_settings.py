@@ -42,9 +42,7 @@ class Sandbox(Keys):
     disk_mb: int = setting(
         1024, "Disk that the writable folder may take.", seed="A container.resource_limits.disk", within=(1, 1_048_576)
     )
-    tmp_mb: int = setting(64, "Size of its own /tmp, which is gone afterwards.", seed="A tmpfs", within=(1, 65_536))
     pids: int = setting(64, "Processes and threads.", seed="A container.resource_limits.pids", within=(1, 4_194_304))
-    output_kb: int = setting(1024, "Output that is kept; the rest is cut.", within=(1, 1_048_576))
     max_concurrent: int = setting(
         10, "Sandboxes at a time; more wait.", seed="A container.max_concurrent", within=(1, 1000), mark="restart"
     )
@@ -75,8 +73,6 @@ class PolicyKeys(Keys):
 class Audit(Keys):
     """What is written down about verdicts, mounts, commands and fetches."""
 
-    keep_days: int = setting(31, "How long it is kept.", seed="R retention; A audit", within=(1, 36_500))
-    max_rows: int = setting(100_000, "Newest rows kept whatever their age.", within=(100, 100_000_000))
     file: str = setting(
         "", "File, relative to the home, that gets each row as a line of JSON, too; empty for none.", seed="A audit log file"
     )
@@ -89,14 +85,9 @@ class Web(Keys):
     timeout_s: float = setting(
         20, "Longest time of one fetch.", seed="S fetch_url.timeout_seconds", within=(1, 300), mark="restart"
     )
-    max_bytes: int = setting(
-        1_048_576, "Longest body that is read.", seed="A 1 MB content", within=(1024, 1_073_741_824), mark="restart"
-    )
-    max_redirects: int = setting(5, "Redirects followed.", seed="A 5 redirects", within=(0, 20), mark="restart")
     requests_per_minute: int = setting(
         60, "Fetches of one session in a minute.", seed="A 60 per minute", within=(1, 100_000), mark="restart"
     )
-    max_concurrent: int = setting(10, "Fetches at a time.", within=(1, 1000), mark="restart")
     allow_hosts: tuple[str, ...] = setting((), "Only these hosts and those below them; none means all.", seed="A URL allow list")
     block_hosts: tuple[str, ...] = setting((), "Never these hosts and those below them.", seed="A URL block list")
     private_networks: tuple[str, ...] = setting(
@@ -139,6 +130,7 @@ class McpServer(Keys):
     enabled: bool = setting(True, "Offer it.")
 
 
+# What calls of a tool, or of a group of tools, may use at most: as the design measured them (A-070).
 LIMITS = {
     "files": Bounds(cpus=0.1, memory_mb=64, pids=10),
     "grep": Bounds(cpus=0.2, memory_mb=128, pids=20),
@@ -157,8 +149,6 @@ class Tools(Keys):
         seed="A tools.timeouts",
         within=(0.1, 3600),
     )
-    limits: Mapping[str, Bounds] = setting(LIMITS, "What calls of a tool, or of a group of tools, may use.", seed="A tool limits")
-    parallel: int = setting(4, "Read-only calls at a time.", within=(1, 64), mark="restart")
     blocked_patterns: tuple[str, ...] = setting((), "Commands refused beside the built-in ones.", seed="A tools.blocked_patterns")
     disabled: tuple[str, ...] = setting((), "Tools or groups of tools that are not offered.", seed="A tool enabled flag")
     shell: bool = setting(True, "Offer the shell.", seed="S tools.shell.enabled")
@@ -194,9 +184,9 @@ def groups_of(sandbox: Sandbox, person: str) -> tuple[str, ...]:
     return tuple(name for name, people in sandbox.groups.items() if person in people)
 
 
-def bounds_of(sandbox: Sandbox, tools: Tools, tool: str, group: str, role: str = "") -> Sandbox:
+def bounds_of(sandbox: Sandbox, tool: str, group: str, role: str = "") -> Sandbox:
     """What one call may use: what is set for the tool, else for its group, else for the role, else for all."""
-    chain = (sandbox.roles.get(role), tools.limits.get(group), tools.limits.get(tool))
+    chain = (sandbox.roles.get(role), LIMITS.get(group), LIMITS.get(tool))
     found = sandbox
     for bounds in filter(None, chain):
         given = {item.name: getattr(bounds, item.name) for item in fields(bounds)}
@@ -217,7 +207,4 @@ class Skills(Keys):
         "Pause between looks at `skills.folders`, which nobody watches; box/skills is watched.",
         seed="A re-scan interval",
         within=(1, DAY_S),
-    )
-    max_per_owner: int = setting(
-        100, "Skills one person or group may have.", seed="A skills per owner", within=(1, 100_000), mark="restart"
     )

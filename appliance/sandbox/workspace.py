@@ -448,15 +448,13 @@ class Workbench:
 
     def _limits_of(self, job: Job) -> Limits:
         settings = self._settings()
-        found = tool_settings.bounds_of(settings.sandbox, settings.tools, job.tool, job.group, job.terms.role)
+        found = tool_settings.bounds_of(settings.sandbox, job.tool, job.group, job.terms.role)
         return Limits(
             found.cpus,
             found.memory_mb * MB,
             found.pids,
             found.disk_mb * MB,
-            found.tmp_mb * MB,
-            job.timeout_s,
-            found.output_kb << 10,
+            timeout_s=job.timeout_s,
         )
 
     def _caller_of(self, job: Job) -> Who:

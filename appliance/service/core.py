@@ -233,8 +233,7 @@ class Core:
 
     def _order_shutdown(self) -> Shutdown:
         """What ends before what."""
-        keys = self.live.current.system
-        shutdown = Shutdown(keys.shutdown_s, keys.hook_s)
+        shutdown = Shutdown()
         shutdown.component("inbox", lambda: self.inbox.close(shutdown.reason))
         steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("watching", self.model_parts.watching.stop),

@@ -284,7 +284,6 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
         calls=core.calls,
         alarms=Alarms(),
         deadline_s=settings.api.rpc_timeout_ms / 1000,
-        max_connections=settings.api.max_connections,
         is_given=given is not None,
         zone=lambda: timezones.resolve_local(core.live.current.system.timezone),
     )

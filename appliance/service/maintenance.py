@@ -32,8 +32,6 @@ from appliance.prompt.sent_copies import Copies
 from appliance.runtime import config, paths
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
-from appliance.runtime.tool_settings import Audit
-from appliance.runtime.upkeep_settings import Retention
 from appliance.service.parts.base import person_rules
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.people import People
@@ -45,6 +43,9 @@ from appliance.store.process_registry import Leases
 from appliance.upkeep import backups, staging
 
 LOG = logging.getLogger(__name__)
+LOGS_DAYS = 28  # turned-over logs are removed then (A-264)
+UNDO_DAYS = 90  # what `owlbox undo` needs of a thread is kept so long after its last change
+HISTORY_DAYS = 365  # changes of entries are listed so long, the newest of each entry always
 CHECK_EVERY_MS = DAY_MS
 LONGEST_OUTPUT = 5_000_000  # bytes of what a child says outside of its log
 OF_A_WORKER = "????????-????-7???-????-????????????.log"  # named by its id
@@ -106,7 +107,7 @@ def maintain(
             if problems:
                 return Round(True, problems, leftovers=leftovers)
             aged = wall_clock.advance(store, now)
-            logs = (*_prune_logs(home.logs, aged, settings.logs.keep_days), *_prune_audit(home, aged, settings.audit))
+            logs = (*_prune_logs(home.logs, aged), *_prune_audit(home, aged, settings))
             if used >= settings.orchestrator.disk_warn:
                 LOG.warning("the disk is %.0f %% full", used * 100, extra={"disk_used": round(used, 3)})
             known = People(store, lambda: person_rules(settings))
@@ -120,8 +121,8 @@ def maintain(
                 sessions=idle + archived,
                 memories=remembered,
                 records=_expire(store, settings.runs.retention_days, aged),
-                changes=_expire_changes(store, settings.retention, aged),
-                audits=Ledger(store, keep=lambda: Keep(settings.audit.keep_days, settings.audit.max_rows)).sweep(aged),
+                changes=_expire_changes(store, aged),
+                audits=Ledger(store, keep=lambda: Keep(settings.runs.retention_days)).sweep(aged),
                 statistics=tuple(store.optimize()),
                 log_bytes=store.checkpoint(),
                 disk_used=used if used >= settings.orchestrator.disk_warn else 0.0,
@@ -159,10 +160,9 @@ def _expire(store: Store, days: int, now: int) -> int:
     return pages + Copies(store).expire(days)
 
 
-def _expire_changes(store: Store, keep: Retention, now: int) -> int:
+def _expire_changes(store: Store, now: int) -> int:
     """Forget who changed what, and what undoing needs, once both are old; how many changes and runs."""
-    changes = Changes(store).expire(now - keep.history_days * DAY_MS) if keep.history_days else 0
-    return changes + (clearing.expire_changesets(store, now - keep.undo_days * DAY_MS) if keep.undo_days else 0)
+    return Changes(store).expire(now - HISTORY_DAYS * DAY_MS) + clearing.expire_changesets(store, now - UNDO_DAYS * DAY_MS)
 
 
 @contextmanager
@@ -178,20 +178,20 @@ def _alone(home: Home) -> Iterator[None]:
         os.close(folder)
 
 
-def _prune_audit(home: Home, now: int, keys: Audit) -> Iterator[str]:
+def _prune_audit(home: Home, now: int, settings: Config) -> Iterator[str]:
     """Remove turned-over audit files that are older than rows are kept."""
-    if keys.file:
-        path = home.root / keys.file
+    if settings.audit.file:
+        path = home.root / settings.audit.file
         for older in sorted(path.parent.glob(f"{glob.escape(path.name)}.[0-9]*")):
-            if now - _at_ms(older) > keys.keep_days * DAY_MS:
+            if now - _at_ms(older) > settings.runs.retention_days * DAY_MS:
                 older.unlink(missing_ok=True)
                 yield older.name
 
 
-def _prune_logs(folder: Path, now: int, keep_days: int) -> Iterator[str]:
+def _prune_logs(folder: Path, now: int) -> Iterator[str]:
     """Remove turned-over logs that are old enough; turn over what a child's output has grown to."""
     for path in sorted((*folder.rglob("*.log.[0-9]"), *folder.rglob("*.log.[0-9].gz"), *folder.glob(OF_A_WORKER))):
-        if keep_days and now - _at_ms(path) > keep_days * DAY_MS:
+        if now - _at_ms(path) > LOGS_DAYS * DAY_MS:
             path.unlink(missing_ok=True)
             yield str(path.relative_to(folder))
     for path in sorted(folder.rglob("output.log")):

@@ -26,7 +26,6 @@ def build_skills(home: Home, chosen: SkillKeys, store: Store, entries: Entries, 
         extra=[home.root / folder for folder in chosen.folders],
         trusted=chosen.trusted,
         is_enabled=chosen.enabled,
-        most=chosen.max_per_owner,
     )
 
 

@@ -89,9 +89,9 @@ class Invite(Struct, frozen=True):
 class Validity(Struct, frozen=True):
     """How long invites and sessions hold, and the address of the page."""
 
+    address: str = ""
     invite_h: float = 24
     session_days: float = 30
-    address: str = ""
 
 
 class Logins:

@@ -89,7 +89,7 @@ class Patience(Struct, frozen=True):
 
     retry_s: float = 5
     retry_max_s: float = 3600
-    max_attempts: int = 8
+    max_attempts: int = 24  # a day, as the pauses grow to an hour
     max_waiting: int = 1000
     keep_days: float = 31
 

@@ -35,15 +35,18 @@ COLUMNS = "id, channel, sender_id, person, context, status, process, created_ms,
 NO_DOOR = "task"  # the channel of sessions that the queue opens: they do not count as somebody's
 
 
+IDLE_S = 600.0  # silence after which a session is idle (A-223)
+
+
 class Rules(Struct, frozen=True):
     """How long silence may last and how much is open at a time; 0 for no limit."""
 
-    idle_s: float = 600
     archive_s: float = 24 * 3600
-    max_sessions: int = 100
-    max_processes: int = 0
     disk_warn: float = 0.90
     disk_refuse: float = 0.95
+    idle_s: float = IDLE_S
+    max_sessions: int = 100  # open at a time (A-223)
+    max_processes: int = 0  # that may work in one session at a time
 
 
 class Session(Struct, frozen=True):

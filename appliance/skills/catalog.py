@@ -200,7 +200,7 @@ class Skills:
                         continue
                     count += root not in (self._ships, *self._extra)
                     if count > self.most:
-                        said = f"{owner or 'box/skills'} has {self.most} skills already, the most that skills.max_per_owner allows"
+                        said = f"{owner or 'box/skills'} has {self.most} skills already, the most that there may be"
                         self._files[path] = (self._files[path][0], said)
                         continue
                     key = (owner, skill.name)
@@ -434,7 +434,7 @@ class Skills:
         if not self._is_enabled:
             raise Refused("skills are switched off", hint="set skills.enabled = true")
         if count >= self.most:
-            raise Refused(f"{owner or 'the box'} has {count} skills already", hint="delete one, or raise skills.max_per_owner")
+            raise Refused(f"{owner or 'the box'} has {count} skills already", hint="remove one: owlbox skill remove NAME")
 
     # -- inside -----------------------------------------------------------------------------------
 

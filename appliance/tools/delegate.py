@@ -13,12 +13,12 @@ from appliance.errors import BadInput, Cancelled
 from appliance.policy import modes
 from appliance.prompt.roles import CHILD, Roles
 from appliance.records import Outcome
-from appliance.runtime.settings import Delegation
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.work.jobs import DONE, USUAL, Job, Jobs, JobTerms, Order
 
 GROUP = "delegation"
+TIMEOUT_S, MAX_TIMEOUT_S = 60.0, 300.0  # of an operation that names none, and the longest that may be asked for
 WAITS = Needs(deadline_s=24 * 3600, is_waiting=True)  # its own bounds are those of the work
 SETTLE_S = 1.5  # for work that is stopped to end
 ALL = "*"
@@ -64,7 +64,6 @@ def delegate(
     *,
     jobs: Jobs,
     roles: Roles,
-    bounds: Delegation,
     runs: Runs,
     caller: Caller,
 ) -> Outcome:
@@ -79,10 +78,10 @@ def delegate(
         raise _invalid_arguments(f"{agent} has no operation {operation}", f"it supports {supported}")
     if not task.strip() and not operation:
         raise _invalid_arguments("task: is required", "say what is to be done")
-    if timeout < 0 or timeout > bounds.max_timeout_s:
-        raise _invalid_arguments(f"timeout {timeout:g}", f"at most {bounds.max_timeout_s:g} seconds")
+    if timeout < 0 or timeout > MAX_TIMEOUT_S:
+        raise _invalid_arguments(f"timeout {timeout:g}", f"at most {MAX_TIMEOUT_S:g} seconds")
     if operation:
-        timeout = timeout or bounds.timeout_s
+        timeout = timeout or TIMEOUT_S
         if not task.strip() and (missing := _missing_parameters(operations[operation], parameters or {})):
             raise _invalid_arguments(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
         task = "\n".join(part for part in (f"Operation: {operation}", _parameters_line(parameters), task.strip()) if part)

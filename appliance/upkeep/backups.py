@@ -46,6 +46,7 @@ PIECE = 1 << 20
 LARGEST_MANIFEST = 64 << 20  # bytes: half a million files
 LATEST_MS = 253_370_764_800_000  # the year 9999, after which there are no dates
 # What zipfile raises for an archive that is damaged, encrypted or compressed in a way it does not know.
+KEEP_DAYS = 60  # older backups are removed, but for the newest
 UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
 DEEPEST = 100  # folders in each other
 # Folders of a home that belong to one of its parts: no backup holds anything of them, whatever it says.
@@ -373,10 +374,9 @@ def _rotate(home: Home, settings: Config, folder: Path, existing: list[Backup]) 
 
     So it is with copies from before a migration: the home has backups of its new version then.
     """
-    keys, newest_ms = settings.backups, existing[0].made_ms
-    oldest_ms = newest_ms - keys.keep_days * DAY_MS if keys.keep_days else -1
+    oldest_ms = existing[0].made_ms - KEEP_DAYS * DAY_MS
     last = existing[-1]
-    gone = [last.path] if len(existing) >= keys.keep or last.made_ms < oldest_ms else []
+    gone = [last.path] if len(existing) >= settings.backups.keep or last.made_ms < oldest_ms else []
     gone += [path for made_ms, path in database_copy.migration_copies(home.backups)[-1:] if made_ms < oldest_ms]
     for path in gone:
         path.unlink(missing_ok=True)

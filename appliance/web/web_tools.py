@@ -45,7 +45,7 @@ class Web:
     def __init__(self, given: WebContext, tools: Tools) -> None:
         """ConfigError for a search engine that cannot be asked and for hosts and networks that are none."""
         keys = tools.web
-        caps = Caps(keys.requests_per_minute, keys.max_concurrent, keys.max_redirects, keys.max_bytes, max_s=keys.timeout_s)
+        caps = Caps(keys.requests_per_minute, max_s=keys.timeout_s)
         cache = Visits(given.store)
         self.fetch = Fetch(rules(tools), caps=caps, note=given.note, cache=cache, resolve=given.resolve)
         self.skills = SkillFetch(self.fetch)

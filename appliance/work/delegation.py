@@ -36,7 +36,8 @@ from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Job, 
 LOG = logging.getLogger(__name__)
 TITLE_CHARS = 60
 MAX_NAMED = 12  # completed calls that a failure names
-BACKGROUND_SHARE = 0.4  # of the threads, so that long work leaves room for what somebody waits for
+FRONT, BEHIND = 6, 4  # pieces of work at a time (A-094: 10): long work leaves room for what somebody waits for
+ATTEMPTS, RETRY_MAX_S = 3, 10.0  # tries when a model cannot be reached, and the longest pause between two
 # Through no fault of the work: worth another try, unless something has been changed by then.
 PASSING = ("connection_lost", "provider_timeout", "stream_error", "busy", "unavailable", "upstream_error", "rate_limited", OFFLINE)
 TOO_LONG = "timeout"
@@ -123,10 +124,8 @@ class Delegation:
         self._loops: dict[int, _Attempt] = {}
         self._alarms = Alarms()
         self._is_closing = False
-        most = bounds().concurrent
-        behind = max(1, int(most * BACKGROUND_SHARE))
-        self._front = _Line(max(1, most - behind), "job")
-        self._behind = _Line(behind, "job-behind")
+        self._front = _Line(FRONT, "job")
+        self._behind = _Line(BEHIND, "job-behind")
         loops.events.subscribe(JobAdded, lambda added: self.start(added.job))
         loops.events.subscribe(JobStopping, lambda stopping: self.stop(stopping.job))
         loops.events.subscribe(LoopStored, self._loop_stored)
@@ -233,14 +232,13 @@ class Delegation:
                     self._alarms.cancel(alarm)
 
     def _repeat_attempts(self, attempt: _Attempt) -> None:
-        bounds = self._bounds()
-        for number in range(1, bounds.attempts + 1):
+        for number in range(1, ATTEMPTS + 1):
             if self._is_put_off(attempt):
                 return
-            self._run_attempt(attempt, is_last=number == bounds.attempts)
+            self._run_attempt(attempt, is_last=number == ATTEMPTS)
             if attempt.is_last:
                 return
-            pause_s = min(bounds.retry_max_s, bounds.retry_s * 2.0 ** (number - 1))
+            pause_s = min(RETRY_MAX_S, self._bounds().retry_s * 2.0 ** (number - 1))
             LOG.warning("job %s is tried again in %g s", attempt.job.id, pause_s)
             attempt.cancel.wait(pause_s)
         self._is_put_off(attempt)

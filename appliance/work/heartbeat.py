@@ -244,7 +244,7 @@ class Heartbeat:
 
     def _reword_result(self, job: Job, session: Session) -> Job:
         """The same result in the assistant's words; as it is when its model is not fit for that."""
-        if not (self._settings().is_worded and self._is_able()):
+        if not self._is_able():
             return job
         given = JobTerms(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
         done = self._run_order(Order("assistant", WORDING + job.result, given, session.id, is_told=True))

@@ -340,7 +340,7 @@ def test_one_that_hangs_while_it_is_loaded_holds_nothing_up_and_adds_nothing_lat
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "hanging.py").write_text(hanging)
     (tmp_path / "plugins" / "next.py").write_text("def register(plugin):\n    plugin.on('run.created', print)\n")
-    plugins = Plugins(PluginTargets(tmp_path, Hooks(), Schemes(), stage.core.toolbox), Keys(("hanging", "next"), load_s=0.5))
+    plugins = Plugins(PluginTargets(tmp_path, Hooks(), Schemes(), stage.core.toolbox), Keys(("hanging", "next")), load_s=0.5)
     (hanging_one, _) = plugins.loaded  # the next one had its turn
     assert (hanging_one.state, hanging_one.problem) == ("failed", "it took longer than 0.5 s to load")
     assert plugins.problems[0] == "plugin hanging: it took longer than 0.5 s to load"

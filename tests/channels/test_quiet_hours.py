@@ -13,7 +13,7 @@ from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
 from appliance.language.times.timezones import find
-from appliance.runtime.settings import Notifications
+from appliance.runtime.settings import Config, Notifications, System
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import Notification, Posting
 from appliance.work.day_windows import minutes, next_ms
@@ -27,7 +27,7 @@ class Night:
 
     def __init__(self, folder: Path, **rules: object) -> None:
         self.post = Post(folder / "owlbox.db", QUICK)
-        self.rules = Notifications(timezone="UTC", **rules)  # type: ignore[arg-type]
+        self.rules = Config(system=System(timezone="UTC"), notifications=Notifications(**rules))  # type: ignore[arg-type]
         self.quiet = Quiet(self.post.store, lambda: self.rules)
 
     def put(self, key: str, **more: object) -> Posting:

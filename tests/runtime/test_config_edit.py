@@ -131,7 +131,7 @@ path = "/a"   # first
 [[sandbox.mounts]]
 path = "/b"
 
-[tools.limits.exec]
+[sandbox.roles.exec]
 memory_mb = 99 # more
 # end, no newline"""
 
@@ -141,7 +141,7 @@ memory_mb = 99 # more
     [
         (("channels", "email", "enabled"), True, "  enabled   =  true"),
         (("channels", "email", "user"), "ada", 'user = "ada"'),
-        (("tools", "limits", "exec", "memory_mb"), 7, "memory_mb = 7 # more"),
+        (("sandbox", "roles", "exec", "memory_mb"), 7, "memory_mb = 7 # more"),
         (("channels", "email", "password"), "p", 'password = "p"'),
         (("channels", "email", "tls"), False, "tls = false"),
         (("title", "x"), 2, "title.x = 2            # odd spacing,  kept"),

@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from appliance.policy import audit_file
-from appliance.runtime import log
+from appliance.runtime import log, shutdown
 from appliance.runtime.log import HIDDEN, JsonLines, QuietFile, Redactor
 from appliance.runtime.settings import Config
-from appliance.runtime.upkeep_settings import Logs
+from appliance.service import maintenance
+from appliance.sessions import sessions
 
 ROOT = Path(__file__).parents[2]
 LOG = logging.getLogger("appliance.test")
@@ -196,8 +197,7 @@ def test_a_log_that_cannot_be_opened_is_swallowed(tmp_path: Path) -> None:
 
 def test_files_are_rotated_and_bounded(folder: Path) -> None:
     folder.mkdir()
-    keys = Logs(file_mb=0.02, files=3)
-    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log", keys)
+    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log", 20_000)
     logger.addHandler(handler)
     for number in range(600):
         logger.error('{"number": %d, "x": "%s"}', number, "x" * 200)
@@ -227,7 +227,7 @@ def grow(path: Path, size: int) -> None:
 
 @pytest.mark.covers("A-264")
 def test_a_log_is_turned_over_and_compressed_at_the_default_size_and_three_are_kept(folder: Path) -> None:
-    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log", Config().logs)
+    logger, handler = logging.Logger("much"), QuietFile(folder / "core.log")
     logger.addHandler(handler)
     grow(folder / "core.log", 4_999_000)
     logger.error("there is room for this")
@@ -238,7 +238,7 @@ def test_a_log_is_turned_over_and_compressed_at_the_default_size_and_three_are_k
         logger.error("and none for this")
     handler.close()
     assert sorted(f.name for f in folder.iterdir()) == ["core.log", *(f"core.log.{n}.gz" for n in (1, 2, 3))]
-    assert Config().logs.keep_days == 28
+    assert maintenance.LOGS_DAYS == 28
 
 
 @pytest.mark.covers("A-264")
@@ -254,17 +254,17 @@ def test_the_audit_file_is_turned_over_at_100_mb_and_ten_are_kept(folder: Path) 
 @pytest.mark.covers("A-264")
 def test_each_other_default_is_the_usual_one_or_the_documents_say_why_not() -> None:
     keys = Config()
-    assert keys.system.shutdown_s == 30
+    assert shutdown.TOTAL_S == 30
     page = (ROOT / "docs/guides/watching.md").read_text().partition("## Defaults that differ")[2]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")][1:]
     usual = {row[0]: (row[1], row[2]) for row in rows}
     for what, here, elsewhere in (
-        ("a silent conversation", f"{keys.sessions.idle_s / 60:g} minutes", "30 minutes"),
+        ("a silent conversation", f"{sessions.IDLE_S / 60:g} minutes", "30 minutes"),
         ("cleaning up", "once a day", "5 minutes"),
         ("events", "rows of the database", "10,000 in memory, 4 workers, 3 tries"),
         ("figures", "no port" if keys.metrics.port == 0 else "", "port 9090, every 15 s"),
         ("a new key for the vault", "owlbox secret rotate", "90 days"),
-        ("a row of the audit", f"{keys.audit.keep_days} days", "30 days"),
+        ("a row of the audit", f"{keys.runs.retention_days} days", "30 days"),
     ):
         assert here and here in usual[what][0] and elsewhere in usual[what][1], what
     assert keys.sessions.archival.inactivity_s == 86_400 and "archived after a day" in usual["a silent conversation"][0]

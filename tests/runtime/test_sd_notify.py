@@ -168,7 +168,6 @@ def test_a_stopped_core_sends_no_pulse(box: Box, manager: Listening):
 
 
 def test_a_full_house_still_answers_its_watchdog(box: Box, manager: Listening):
-    box.environ["OWLBOX__API__MAX_CONNECTIONS"] = "1"
     core = box.serve(NOTIFY_SOCKET=manager.path, WATCHDOG_USEC="2000000")
     kept: list[Client] = []
 

@@ -9,11 +9,12 @@ from appliance.runtime import config, config_reference, settings
 from appliance.runtime.config_keys import About, about
 from appliance.runtime.settings import Config
 from appliance.runtime.tool_settings import Bounds, Sandbox, Tools, WebSearch, bounds_of
+from appliance.web.fetch import Caps
 
 
 @pytest.mark.covers("A-069")
 def test_limits_of_a_call_by_default():
-    found = bounds_of(Sandbox(), Tools(), "exec", "shell")
+    found = bounds_of(Sandbox(), "exec", "shell")
     assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (1.0, 512, 1024, 64) and found == Sandbox()
 
 
@@ -29,17 +30,17 @@ def test_limits_of_a_call_by_default():
     ],
 )
 def test_limits_of_single_tools(tool, group, limits):
-    found = bounds_of(Sandbox(), Tools(), tool, group)
+    found = bounds_of(Sandbox(), tool, group)
     assert (found.cpus, found.memory_mb, found.pids, Tools().deadline_of(tool, group)) == limits
 
 
 @pytest.mark.covers("A-069")
 def test_role_tool_and_group_override_key_by_key():
-    sandbox = Sandbox(roles={"coder": Bounds(memory_mb=2048, pids=500)})
-    tools = Tools(limits={"exec": Bounds(pids=9), "shell": Bounds(cpus=2, pids=8)})
-    found = bounds_of(sandbox, tools, "exec", "shell", "coder")
-    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (2, 2048, 1024, 9)
-    assert bounds_of(sandbox, tools, "other", "none", "chat") == sandbox
+    sandbox = Sandbox(roles={"coder": Bounds(memory_mb=2048, cpus=2)})
+    found = bounds_of(sandbox, "grep", "files", "coder")
+    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (0.2, 128, 1024, 20)
+    assert bounds_of(sandbox, "exec", "shell", "coder").memory_mb == 2048
+    assert bounds_of(sandbox, "other", "none", "chat") == sandbox
 
 
 @pytest.mark.covers("A-071")
@@ -70,20 +71,19 @@ def test_switches_name_tools_and_groups():
 def test_defaults_of_containment():
     found = Config()
     web, search = found.tools.web, found.tools.web_search
-    assert (found.sandbox.max_concurrent, found.sandbox.tmp_mb, found.audit.keep_days) == (10, 64, 31)
-    assert (web.requests_per_minute, web.max_redirects, web.max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
+    assert (found.sandbox.max_concurrent, found.runs.retention_days) == (10, 31)
+    assert (web.requests_per_minute, Caps().max_redirects, Caps().max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
     assert (search.provider, search.enabled) == ("searxng", False)
 
 
 @pytest.mark.covers("S-084")
 def test_keys_of_containment_can_be_set(home):
     home.config.write_text(
-        '[tools.limits.exec]\nmemory_mb = 2048\n[sandbox.roles.coder]\npids = 200\n[tools.web]\nprivate_networks = ["10.0.0.0/8"]\n'
-        '[tools.web_search]\nenabled = true\nprovider = "brave"\nkey = "secret:brave"\n[audit]\nmax_rows = 500\n'
+        '[sandbox.roles.coder]\npids = 200\n[tools.web]\nprivate_networks = ["10.0.0.0/8"]\n'
+        '[tools.web_search]\nenabled = true\nprovider = "brave"\nkey = "secret:brave"\n'
     )
-    found = config.load(home, {"OWLBOX__TOOLS__LIMITS__EXEC__PIDS": "7"})
-    assert found.tools.limits["exec"] == Bounds(memory_mb=2048, pids=7) and found.tools.limits["grep"].pids == 20
-    assert (found.sandbox.roles["coder"].pids, found.audit.max_rows, found.tools.web_search.provider) == (200, 500, "brave")
+    found = config.load(home, {"OWLBOX__SANDBOX__ROLES__CODER__MEMORY_MB": "70"})
+    assert found.sandbox.roles["coder"] == Bounds(memory_mb=70, pids=200) and found.tools.web_search.provider == "brave"
 
 
 def test_names_moved_out_of_settings_are_found_there_too():

@@ -22,7 +22,7 @@ TOKEN = "owl-token-5f3c1b7a9d"
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("shell")
-    for made in opened(folder, TOOLS__BLOCKED_PATTERNS='["git push"]', SANDBOX__OUTPUT_KB="64"):
+    for made in opened(folder, TOOLS__BLOCKED_PATTERNS='["git push"]'):
         made.core.redactor.add(TOKEN)
         yield made
 
@@ -161,7 +161,7 @@ def test_env_looks_and_changes_nothing(desk: Desk) -> None:
 
 def test_endless_output_is_cut_and_says_so(desk: Desk) -> None:
     found = desk.do("exec", command="head -c 3000000 /dev/zero | tr '\\0' a")
-    assert found.data["is_cut"] and len(found.data["stdout"]) == 65536
+    assert found.data["is_cut"] and len(found.data["stdout"]) == 1 << 20
 
 
 @pytest.mark.covers("A-131", "A-140")

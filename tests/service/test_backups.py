@@ -131,7 +131,7 @@ def test_a_copy_is_of_one_moment_while_others_write(box: Box) -> None:
 
 
 def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
-    settings, folder = Config(backups=Backups(keep=2, keep_days=30)), box.home.backups
+    settings, folder = Config(backups=Backups(keep=2)), box.home.backups
     folder.mkdir(exist_ok=True)
     others = [folder / "before-repair.db", folder / "before-update-0.0.9-20250101T120000Z.db"]
     for path in others:
@@ -144,7 +144,7 @@ def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
     newest, oldest = backups.listing(folder)
     _age(oldest.path, now_ms() - 40 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")
-    made = backups.make(box.home, Config(backups=Backups(keep=9, keep_days=30)), folder, backups.unheard)
+    made = backups.make(box.home, Config(backups=Backups(keep=9)), folder, backups.unheard)
     assert [one.path for one in backups.listing(folder)] == [made.backup.path, newest.path]
 
 

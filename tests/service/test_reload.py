@@ -17,7 +17,6 @@ from appliance.service.core import Core
 
 SERVED = (
     "api.rpc_timeout_ms",
-    "api.max_connections",
     "channels.connectors",
     "channels.web.enabled",
 )  # the daemon reads them when it begins to serve

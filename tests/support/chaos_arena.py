@@ -32,7 +32,7 @@ from appliance.store.database import Row, Store
 
 EMBEDDING = Path("~/.cache/owlbox/models/all-MiniLM-L6-v2.Q8_0.gguf").expanduser()
 COMMAND_S = 240.0  # as long no command lasts, whatever is killed meanwhile, on a machine with other work, too
-SETTING, SET_FROM = "outbox.max_waiting", 1000  # the key that is set, and from where it is counted
+SETTING, SET_FROM = "budget.history_messages", 1000  # the key that is set, and from where it is counted
 CALM_S = 150.0  # for so long nothing may move before all is done: a loaded machine is slow, not stuck
 BACKLOG = 12  # tasks that wait; more are not asked for then, so that calm comes soon
 WORKERS = 3

@@ -176,7 +176,7 @@ def kill_broker(core: Core) -> None:
 
 
 def test_a_broker_that_dies_while_the_database_is_kept_is_started_again(box: Box) -> None:
-    core = box.serve(OWLBOX__STORE__BUSY_DELAYS_MS="[50]")
+    core = box.serve()
     first = core.broker_pid()
     with box.store() as store, store.write():
         send(first, signal.SIGKILL)

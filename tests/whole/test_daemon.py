@@ -290,7 +290,7 @@ def test_sighup_takes_a_changed_value_and_keeps_the_old_one_when_the_file_is_bro
 
 
 def test_a_reload_that_finds_the_database_busy_does_not_end_the_core(box: Box, tmp_path: Path) -> None:
-    box.home.config.write_text(f'[skills]\nfolders = ["{tmp_path}/more"]\n[store]\nbusy_delays_ms = [10]\n')
+    box.home.config.write_text(f'[skills]\nfolders = ["{tmp_path}/more"]\n')
     core = box.serve()
     with box.store() as store, store.write():  # before there is anything to read: nobody else gets it done
         (tmp_path / "more/fly").mkdir(parents=True)
@@ -304,11 +304,11 @@ def test_a_reload_takes_effect_at_once_and_says_what_waits_for_a_restart(box: Bo
     core = box.serve()
     first = core.broker_pid()
     (box.home.root / "rules.toml").write_text('[tools]\ndeny = ["search"]\n')
-    box.home.config.write_text('[policy]\npath = "rules.toml"\n[api]\nmax_connections = 9\n[models]\ncontext = 4096\n')
+    box.home.config.write_text('[policy]\npath = "rules.toml"\n[store]\nmmap_mb = 9\n[models]\ncontext = 4096\n')
     told = box.run("reload").stdout
-    assert told == "changed: models.context, policy.path\nafter a restart: api.max_connections\n"
-    assert box.run("reload").stdout == "changed: nothing\nafter a restart: api.max_connections\n", "it still waits"
-    assert "pending      after a restart: api.max_connections" in box.run("status").stdout
+    assert told == "changed: models.context, policy.path\nafter a restart: store.mmap_mb\n"
+    assert box.run("reload").stdout == "changed: nothing\nafter a restart: store.mmap_mb\n", "it still waits"
+    assert "pending      after a restart: store.mmap_mb" in box.run("status").stdout
     assert core.call("tool.call", name="search", arguments={"query": "owl"})["status"] == 403
     until(lambda: core.broker_pid() != first, "another broker")
     (box.home.root / "rules.toml").write_text("[tools\n")

@@ -51,13 +51,12 @@ FINAL = (BadInput, NotFound, Refused, TooLarge)  # errors that the same event me
 class MatrixChannel(Connection):
     """An account at a homeserver."""
 
-    is_idempotent = True
+    is_idempotent = is_streaming = True
 
     def __init__(
         self, settings: Matrix, server: Homeserver, encryption: EncryptionSetup, data_folder: Callable[[str], Path]
     ) -> None:
         self._settings = settings
-        self.is_streaming = settings.streaming
         self._server = server
         self._encryption = encryption
         self._data_folder = data_folder

@@ -116,9 +116,10 @@ class Backlog:
 class SlackChannel(Connection):
     """An app in a workspace."""
 
+    is_streaming = True
+
     def __init__(self, settings: Workspace, secret: Callable[[str], str], data_folder: Callable[[str], Path]) -> None:
         self._settings = settings
-        self.is_streaming = settings.streaming
         self._secret = secret
         self._data_folder = data_folder
         self._api = SlackApi(settings.api_url)

@@ -56,7 +56,7 @@ class HasServices(Protocol):
 
 def merge_services(base: BaseParts, *parts: HasServices) -> dict[str, Any]:
     """What tools may ask for by name."""
-    services: dict[str, Any] = {"runs": base.runs, "bounds": base.settings().delegation}
+    services: dict[str, Any] = {"runs": base.runs}
     for part in parts:
         services |= part.services()
     return services
@@ -68,9 +68,9 @@ def build_base(
     """Open the log and the database of a home."""
     settings = live.current
     redactor = log.Redactor(config.secrets(settings))
-    log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ), keys=settings.logs)
+    log.start(process, home.logs, settings.system.level, redactor, is_service=sd_notify.is_service(environ))
     runtime = paths.runtime_folder(home, environ, make=True)
-    store = Store.open(home.database, busy_delays_ms=settings.store.busy_delays_ms, mmap_mb=settings.store.mmap_mb)
+    store = Store.open(home.database, mmap_mb=settings.store.mmap_mb)
     events = Events()
     people = People(store, lambda: person_rules(live.current), events)
     uploads = UploadFiles(home.root / "sessions")

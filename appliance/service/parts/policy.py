@@ -36,11 +36,11 @@ def build_policy(base: BaseParts) -> PolicyParts:
 
     def read_validity() -> Validity:
         keys = settings().channels.web
-        return Validity(keys.invite_h, keys.session_days, page_address(keys) if keys.enabled else "")
+        return Validity(page_address(keys) if keys.enabled else "")
 
     def read_keep() -> Keep:
-        keys = settings().audit
-        return Keep(keys.keep_days, keys.max_rows, base.home.root / keys.file if keys.file else None, keys.sync)
+        keys, days = settings().audit, settings().runs.retention_days
+        return Keep(days, file=base.home.root / keys.file if keys.file else None, is_synced=keys.sync)
 
     ledger = Ledger(base.store, base.redactor.clean_all, read_keep)
     base.events.subscribe(PersonActivated, lambda decided: _note_decision(ledger, decided))

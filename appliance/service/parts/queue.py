@@ -6,7 +6,6 @@ table, waits for nothing.
 
 import logging
 import os
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from appliance.agent.loop_events import TaskReady
@@ -50,7 +49,7 @@ class QueueParts:
         store, runs, settings = base.store, base.runs, base.settings
         self._base = base
         self._broker = broker
-        self.outbox = Outbox(store, runs.process, Patience(**asdict(settings().outbox)), base.events)
+        self.outbox = Outbox(store, runs.process, Patience(settings().outbox.retry_s, settings().outbox.retry_max_s), base.events)
         self.notices = Notices()
         look_s = lambda: settings().orchestrator.result_poll_ms / 1000  # noqa: E731
         self.live = Live(runs, self.notices, self.outbox, self._deliver, look_s)
@@ -59,7 +58,7 @@ class QueueParts:
         self.roster = Roster(store, base.leases, base.runtime / "workers")
         self.crew = Crew(base.home, base.environ, store, self.roster, self.tasks, self._pace)
         self.channel = Local(self.outbox, runs, self.notices)
-        self.quiet = Quiet(store, lambda: settings().notifications)
+        self.quiet = Quiet(store, settings)
         preferred = PreferredChannel(base.home.box).find
         self.courier = Courier(
             self.outbox,

@@ -81,7 +81,7 @@ class RoleService:
     def recover(self) -> None:
         """Resume or end jobs of processes that are gone, and forget those that are too old to be asked for."""
         self.delegation.recover()
-        self.jobs.forget(self._base.settings().delegation.keep_days)
+        self.jobs.forget(self._base.settings().runs.retention_days)
 
     def close(self) -> None:
         """Stop all work."""

@@ -159,7 +159,7 @@ class ScheduleParts:
         self.task_notices = TaskNotices(runs, outbox, self.outcomes, base.events)
         base.events.subscribe(OthersWrote, lambda wrote: self.runner.wake())
         base.events.subscribe(RemindersWanted, lambda wanted: self.runner.remind())
-        self._log = log.beside(base.home.logs / ERRORS, LOGGERS, base.redactor, settings().logs)
+        self._log = log.beside(base.home.logs / ERRORS, LOGGERS, base.redactor)
 
     def services(self) -> dict[str, Any]:
         """What tools may ask for by name."""
@@ -174,7 +174,7 @@ class ScheduleParts:
 
 def read_bounds(settings: Config) -> Bounds:
     """What the timetable allows, out of the configuration."""
-    return Bounds(settings.system.timezone, settings.scheduler.max_per_person, settings.system.admin_users)
+    return Bounds(settings.system.timezone, admins=settings.system.admin_users)
 
 
 def read_gates(settings: Config) -> Gates:

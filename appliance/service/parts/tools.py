@@ -42,7 +42,6 @@ def build_toolbox(base: BaseParts, policy: PolicyParts, taint: TaintParts, hub: 
         guard=taint.checkpoint,
         runs=base.runs,
         store=base.store,
-        threads=settings().tools.parallel,
     )
     policy.gate.tell(toolbox.use)
     DirectTools(hub, toolbox, lambda: settings().tools.mcp_direct, base.events)

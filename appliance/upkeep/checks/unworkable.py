@@ -65,7 +65,7 @@ def require_workable(home: Home, settings: Config, keys: Collection[str], known:
 
 def _list_named(settings: Config, known: Known | None) -> Iterator[Check]:
     """Zones, secrets, persons, groups and channels."""
-    for table in ("system", "heartbeat", "notifications"):
+    for table in ("system", "heartbeat"):
         yield f"{table}.timezone", timezones.require, (getattr(settings, table).timezone,)
     for key, secret in config.named_secrets(settings):
         yield key, _require_secret, (secret, key.startswith("providers."), known)

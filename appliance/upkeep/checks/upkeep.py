@@ -23,6 +23,7 @@ from appliance.upkeep.updates.journal import JournalFile, Step
 from appliance.upkeep.updates.last_check import order, read_check
 
 MB = 1_000_000
+WARN_DAYS = 7  # a newest backup that is older is warned about
 PAGE_S, PAGE_BYTES = 2.0, 20_000
 STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `providers.prefix_cache`
 
@@ -51,7 +52,7 @@ def check_prefix(home: Home, settings: Config, *, is_repairing: bool) -> Finding
             path.unlink(missing_ok=True)
         return Finding("prefix", "ok", f"{len(damaged)} damaged ones were removed; they are made again")
     total = sum(path.stat().st_size for path in files)
-    said = f"{len(files)} saved beginnings of prompts, {total // MB} of {settings.models.prefix_mb} MB"
+    said = f"{len(files)} saved beginnings of prompts, {total // MB} MB"
     if damaged:
         return Finding("prefix", "warning", f"{said}; {len(damaged)} are damaged", "owlbox doctor --repair removes them")
     return Finding("prefix", "ok", said)
@@ -148,8 +149,6 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         hint = "the clock was wrong then, or is now: look at it (timedatectl), then make a new one: owlbox backup"
         return Finding("backups", "warning", said, hint)
     sent = backup_target.read(home, keys.target) if keys.target else None
-    if not keys.warn_days:
-        return Finding("backups", "ok", f"{len(known)} in {home.backups}; backups.warn_days = 0 asks for none")
     hint = "owlbox backup --to /media/STICK; the timer owlbox-backup.timer makes one each night"
     what, made_ms = f"no backup in {home.backups}", known[0].made_ms if known else 0
     if keys.target:
@@ -163,7 +162,7 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         if keys.target
         else f"the newest of {len(known)} backups is {days:.1f} days old"
     )
-    if days > keys.warn_days or days < -1:
+    if days > WARN_DAYS or days < -1:
         return Finding("backups", "warning", said, hint)
     if keys.target and not sealed_backups.is_remote(keys.target) and backup_target.is_same_disk(home, keys.target):
         return Finding(
