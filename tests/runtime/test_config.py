@@ -594,7 +594,6 @@ def test_reference_says_which_seed_key_it_stands_for(key):
             "agents.NAME.temperature",
             "number 0 to 2 | unset | Unset means `models.temperature`. | A agents.ROLE.temperature",
         ),
-        ("store.busy_delays_ms", "list of whole number 0 to 600000 | `[100, 200, 400, 800, 1600, 3200, 6400, 12800]`"),
     ],
 )
 def test_reference_row_has_type_range_default_and_meaning(key, cells):

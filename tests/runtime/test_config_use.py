@@ -18,6 +18,7 @@ DEFINING = ("settings.py", "tool_settings.py", "config_reference.py")
 # Tables that are handed on whole: to the parameters of a function or the fields of a record in this place.
 HANDED = {
     "Outbox": "sessions/outbox.py",
+    "Bounds": "sandbox/workspace.py",
     "McpServer": "mcp/tools.py",
     **dict.fromkeys(("Matrix", "Email", "Slack", "Workspace"), "channels"),
 }

@@ -142,7 +142,7 @@ def test_too_many_and_too_old_ones_go_and_the_newest_stays(box: Box) -> None:
         assert len(made.removed) == (1 if number > 1 else 0)
     assert len(backups.listing(folder)) == 2 and all(path.exists() for path in others)
     newest, oldest = backups.listing(folder)
-    _age(oldest.path, now_ms() - 40 * 24 * 3600 * 1000)
+    _age(oldest.path, now_ms() - 70 * 24 * 3600 * 1000)
     (box.home.box / "notes/n.md").write_text("once more")
     made = backups.make(box.home, Config(backups=Backups(keep=9)), folder, backups.unheard)
     assert [one.path for one in backups.listing(folder)] == [made.backup.path, newest.path]

@@ -33,7 +33,6 @@ WORKSPACE = "[channels.slack.workspaces.birds]\n"
 VALUES: list[tuple[str, str, Any]] = [
     ("system.timezone", "", "Mars/Base"),
     ("heartbeat.timezone", "", "Mars/Base"),
-    ("notifications.timezone", "", "Europe/Nowhere"),
     ("system.admin_users", "", ["nobody-here"]),
     ("sandbox.groups", "", {"birds": ["nobody-here"]}),
     ("sandbox.mounts.user", "", [{"path": "/tmp", "user": "nobody-here"}]),
@@ -217,11 +216,11 @@ def test_values_that_work_are_taken(home: Home, tmp_path: Path) -> None:
 
 def test_reload_and_doctor_refuse_it_too_and_a_core_starts_with_it(box: Box) -> None:
     core = box.serve()
-    config_edit.set_value(box.home, {}, ["notifications", "timezone"], "Mars/Base")
+    config_edit.set_value(box.home, {}, ["heartbeat", "timezone"], "Mars/Base")
     done = box.run("reload")
-    assert done.returncode != 0 and "notifications.timezone" in done.stderr and "the old one stays" in done.stderr
+    assert done.returncode != 0 and "heartbeat.timezone" in done.stderr and "the old one stays" in done.stderr
     done = box.run("doctor", "configuration")
-    assert done.returncode == 1 and "notifications.timezone" in done.stdout
+    assert done.returncode == 1 and "heartbeat.timezone" in done.stdout
     assert core.stop() == 0
     assert box.serve().stop() == 0
 
