@@ -100,8 +100,7 @@ reference: argparse
 cli.main: importlib
 reference.docs: importlib
 cli.screen: subprocess
-cli.knowledge.document: subprocess
-cli.knowledge.skill: subprocess
+console.inputs: subprocess
 sandbox: dataclasses.replace dataclasses.asdict
 runtime: dataclasses.replace dataclasses.fields
 agent.command_runs: dataclasses.replace

@@ -3,16 +3,22 @@
 import argparse
 import re
 from datetime import datetime
+from typing import Any
 
 from appliance.clock import now_ms
 from appliance.console.connect import connected
 from appliance.console.parser import Command
-from appliance.console.terminal import say, say_json, say_line, show
+from appliance.console.terminal import Table, show
+from appliance.console.verbs import table
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
 UNITS_S = {"m": 60, "min": 60, "h": 3600, "d": 86_400}
 LENGTH = re.compile(r"(\d{1,5})\s*(m|min|h|d)")
+CELLS = {
+    "next_ms": lambda one: _format_moment(one["next_ms"]) if one["next_ms"] else "never",
+    "name": lambda one: one["name"].removeprefix("Heartbeat: "),
+}
 
 
 def add(command: Command) -> None:
@@ -28,32 +34,19 @@ def heartbeat(args: argparse.Namespace, home: Home) -> int:
     with connected(home) as way:
         method, params = ("heartbeat.view", {}) if args.list else ("heartbeat.beat", {"is_now": args.now})
         found = way.call(method, params, lambda name, value: None)  # listened to, because it may take long
-    if args.json:
-        say_json(found)
-    elif args.list:
-        _list_schedules(found)
-    elif not found["beats"]:
-        say("nothing to check")
-    else:
-        for beat in found["beats"]:
-            say(f"{beat['section'] or 'heartbeat'}: {beat['outcome']}" + (f"\n{beat['text']}" if beat["text"] else ""))
+    if args.list:
+        return show(args, found, _tell_schedules(found))
+    told = (f"{beat['section'] or 'heartbeat'}: {beat['outcome']}\n{beat['text']}".rstrip() for beat in found["beats"])
+    show(args, found, "\n".join(told) or "nothing to check")
     return 1 if any(beat["outcome"] == "failed" for beat in found.get("beats", ())) else 0
 
 
-def _list_schedules(found: dict[str, object]) -> None:
-    schedules = found["schedules"]
-    assert isinstance(schedules, list)
-    if not found["enabled"]:
-        say("the heartbeat is off (heartbeat.enabled)")
-    for one in schedules:
-        when = _format_moment(one["next_ms"]) if one["next_ms"] else "never"
-        say_line(f"{one['id']}  {when}  {one['name'].removeprefix('Heartbeat: ')} ({one['frequency']})")
-    if found["enabled"] and not schedules:
-        say("nothing to check: write it into HEARTBEAT.md")
-    problems = found["problems"]
-    assert isinstance(problems, list)
-    for problem in problems:
-        say_line(f"problem: {problem}")
+def _tell_schedules(found: dict[str, Any]) -> Table:
+    """What is checked when, and what is wrong with the file."""
+    empty = "nothing to check: write it into HEARTBEAT.md" if found["enabled"] else ""
+    rows = table(found["schedules"], "id next=next_ms check=name~ when=frequency", CELLS, empty)
+    lead = [] if found["enabled"] else ["the heartbeat is off (heartbeat.enabled)"]
+    return rows._replace(lead=lead, foot=[f"problem: {one}" for one in found["problems"]])
 
 
 def mute(args: argparse.Namespace, home: Home) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from appliance.console import terminal
 from appliance.console.connect import connected
+from appliance.console.inputs import read_object
 from appliance.console.terminal import say, say_json, say_line, show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, parameters, table
@@ -21,7 +22,6 @@ from appliance.errors import BadInput, NotFound, OwlError, from_outcome
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
-MAX_BYTES = 4_000_000
 # Where other programs keep theirs, below the person's home folder.
 ELSEWHERE = (".config/mcpx/servers.json", ".mcpx/servers.json", ".config/Claude/claude_desktop_config.json", ".claude.json",
              ".cursor/mcp.json", ".config/Code/User/mcp.json")  # fmt: skip
@@ -299,20 +299,8 @@ def _print_offers(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], 
     return 0
 
 
-def _parse_object(text: str) -> dict[str, Any]:
-    if text == "-":
-        text = sys.stdin.buffer.read(MAX_BYTES).decode("utf-8", "replace")
-    try:
-        found = json.loads(text or "{}")
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"the arguments are not JSON: {error}", hint='such as \'{"timezone": "UTC"}\'') from None
-    if not isinstance(found, dict):
-        raise BadInput("the arguments must be an object", hint='such as \'{"timezone": "UTC"}\'')
-    return found
-
-
 def _parse_texts(text: str) -> dict[str, str]:
-    return {name: str(value) for name, value in _parse_object(text).items()}
+    return {name: str(value) for name, value in read_object(text).items()}
 
 
 def _split_list(text: str) -> list[str]:
@@ -385,7 +373,7 @@ NOUNS = (
         Verb("info", "mcp.info", "server tool?", text="show a tool with its arguments, or a server with its resources and prompts",
              says=_tell_info, helps=WORDS),
         Verb("exec", "mcp.exec", "server tool arguments?", text="call a tool of a server", handler=execute,
-             reads={"arguments": _parse_object},
+             reads={"arguments": read_object},
              helps={"tool": "its name there, as `mcp list` shows it", "arguments": "a JSON object; - reads it from a pipe"}),
         Verb("import-global", text="import servers from another program's configuration", handler=import_servers, adds=_add_import),
         Verb("index", "mcp.index", text="refresh the index of tools", says=_tell_index),

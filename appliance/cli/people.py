@@ -5,14 +5,15 @@ import sys
 from typing import Any
 
 from appliance.cli.secret import read_value
+from appliance.console.inputs import read_text
 from appliance.console.terminal import show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, call, cell, parameters, table
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
 PERSON = "the name of a person; a user of this machine is the person of the same name"
-MAX_KEY_CHARS = 16_384
+MAX_KEY_BYTES = 16_384
 ADDRESS = "address=identity"
 
 
@@ -23,17 +24,9 @@ def tell_person(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     return [*lines, *(f"address: {one}" for one in found["identities"])]
 
 
-def _read_key(path: str) -> str:
-    """The text of a key's file, as long as one may be; a fingerprint as it is."""
-    if path.startswith("SHA256:"):
-        return path
-    if path == "-":
-        return sys.stdin.read(MAX_KEY_CHARS)
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MAX_KEY_CHARS)
-    except FileNotFoundError:
-        raise NotFound(f"no file {path}", hint="it is the .pub file on the computer that they come from") from None
+def _read_key(place: str) -> str:
+    """The text of a key's file; a fingerprint as it is."""
+    return place if place.startswith("SHA256:") else read_text(place, MAX_KEY_BYTES)
 
 
 def _tell_invite(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:

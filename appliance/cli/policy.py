@@ -11,12 +11,12 @@ from typing import Any
 
 from appliance.clock import local_time
 from appliance.console import terminal
+from appliance.console.inputs import read_text
 from appliance.console.terminal import say, show
 from appliance.console.verbs import Noun, Verb, call
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home
 
-MAX_BYTES = 1_000_000
 MODES = {True: "writable", False: "read-only"}
 LONG = 120  # columns of one value of an audit row
 
@@ -41,29 +41,25 @@ def _add_test_options(made: argparse.ArgumentParser) -> None:
 
 def _tell_policy(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     """The policy, a line for each key that says something."""
-    session, lines = args.session, []
     rules = found["policy"]
-    lines.append(f"mode: {rules['mode']}{f' (in session {session})' if session else ''}, {found['state']}")
-    lines.append(f"tools: {_format_lists({'allow': rules['tools_allow'], 'deny': rules['tools_deny']})}")
-    for role, lists in rules["roles"].items():
-        lines.append(f"role {role}: {_format_lists(lists)}")
+    whose = f" (in session {args.session})" if args.session else ""
+    folders = (*rules["mounts"]["rules"], *rules["ground"]["rules"])
+    kinds = {"binds": rules["has_binds"], "volumes": rules["mounts"]["volumes"], "tmpfs": rules["mounts"]["tmpfs"]}
+    lists = {"tools": {"allow": rules["tools_allow"], "deny": rules["tools_deny"]}}
+    lists |= {f"role {role}": given for role, given in rules["roles"].items()}
+    lists |= {"messages beside the person of the conversation": rules["ipc"]} if any(rules["ipc"].values()) else {}
     quotas = ", ".join(f"{name} {_format_amount(name, value)}" for name, value in rules["quotas"].items() if value != 0)
-    lines += _fold(f"quotas: {quotas}")
-    kinds = [name for name, is_on in (("binds", rules["has_binds"]), ("volumes", rules["mounts"]["volumes"])) if is_on]
-    lines.append(f"mounts: {', '.join([*kinds, *(['tmpfs'] if rules['mounts']['tmpfs'] else [])]) or 'none'}")
-    for rule in (*rules["mounts"]["rules"], *rules["ground"]["rules"]):
-        whose = f", only {rule['user'] or rule['group']}" if rule["user"] or rule["group"] else ""
-        lines.append(f"  {rule['path']}: {rule['mode']}, {rule['kind']}{whose}")
-    lines.append(f"network: {', '.join(name for name, is_on in rules['network'].items() if is_on) or 'none'}")
-    also = f"; {_format_lists(rules['ipc'])}" if rules["ipc"]["allow"] or rules["ipc"]["deny"] else ""
-    lines.append(f"messages: the person of the conversation{also}")
-    lines += _fold(f"blocked commands: {', '.join(rules['blocked'])}")
-    security = {name: _format_switch(is_on) for name, is_on in rules["security"].items()}
-    lines.append(f"root: {security['root']}, privileged: {security['privileged']}")
-    lines.append(f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}")
-    for own in found["sessions"]:
-        lines.append(f"session {own['session']} has its own, set by {own['set_by']} at {local_time(own['set_ms'])[:16]}")
-    return lines
+    switches = {"mounts": kinds, "network": rules["network"], "extra rights": rules["security"]}
+    told = [f"mode: {rules['mode']}{whose}, {found['state']}"]
+    told += [f"{name}: {_format_lists(given)}" for name, given in lists.items()] + [f"quotas: {quotas}"]
+    told += [f"{name}: {', '.join(one for one, is_on in given.items() if is_on) or 'none'}" for name, given in switches.items()]
+    told += [f"  {one['path']}: {one['mode']}, {one['kind']} {one['user'] or one['group']}".rstrip() for one in folders]
+    told += [f"blocked commands: {', '.join(rules['blocked'])}"]
+    told += [f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}"]
+    told += [
+        f"session {one['session']} has its own, set by {one['set_by']} at {local_time(one['set_ms'])[:16]}" for one in found["sessions"]
+    ]
+    return [line for text in told for line in _fold(text)]
 
 
 def check_file(args: argparse.Namespace, home: Home) -> int:
@@ -131,21 +127,6 @@ def _build_request(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _read_policy(path: str) -> str:
-    """The text of a policy file, whole."""
-    try:
-        with sys.stdin.buffer if path == "-" else open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}", hint="owlbox policy check FILE") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8 text", hint="owlbox policy check FILE") from None
-    if len(data) > MAX_BYTES:  # a part of a policy would be another policy
-        raise BadInput(f"{path} has more than {MAX_BYTES} bytes", hint="shorten it")
-    return text
-
-
 def _tell_set(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
     if not done["is_known"]:
         say(f"nobody has talked in {args.session} yet: it holds from the first word (owlbox session list)", sys.stderr)
@@ -180,10 +161,6 @@ def _format_amount(name: str, value: Any) -> str:
     return str(value)
 
 
-def _format_switch(is_on: bool) -> str:
-    return "yes" if is_on else "no"
-
-
 def _row_details(row: dict[str, Any]) -> str:
     """What an audit row says beside its heading: the rule and all values, each cut where it is long."""
     said = {name: " ".join(str(value).split()) for name, value in row["detail"].items() if value not in ("", None, [])}
@@ -208,7 +185,7 @@ NOUNS = (
         Verb("reload", "policy.reload", text="reload the policy of the running core", says="policy {result}",
              alone="the policy is read at every start; owlbox policy check tests it"),
         Verb("set", "policy.set", "session file=document", text="set a policy for one conversation",
-             reads={"file": _read_policy}, says=_tell_set, helps=SESSION),
+             reads={"file": read_text}, says=_tell_set, helps=SESSION),
         Verb("unset", "policy.lift", text="remove the policy of a conversation", helps=SESSION,
              says="session {session} has the policy for all again"),
         Verb("test", "policy.test", "-", text="show what the policy would decide; nothing is started",

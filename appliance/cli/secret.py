@@ -13,32 +13,26 @@ from typing import Any
 
 from appliance.clock import local_time, now_ms
 from appliance.console.connect import Reach, connected
-from appliance.console.terminal import Table, say_json, say_line, show
+from appliance.console.terminal import Table, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, table
+from appliance.console.verbs import Noun, Verb, lines, table
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home
 
 NAME = "its name, as `secret list` shows it"
 MAX_BYTES = 65_536
 HIDDEN = "[hidden]"
+SHOWN = "name value set=created_ms ends=expires_ms last_used=used_ms uses"
 SPAN = re.compile(r"(\d{1,5})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
 HOUR_MS = 3_600_000
 UNTIL = "90d, 12h or 2w from now, a date such as 2027-01-31, or never"
 
 
-def list_secrets(args: argparse.Namespace, home: Home) -> int:
-    """Secrets without values."""
-    found = once(home, "secret.list", {})
-    found["secrets"] = [{**secret, "value": HIDDEN} for secret in found["secrets"]]
-    return show(args, found, _tell_secrets(found))
-
-
-def _tell_secrets(found: dict[str, Any]) -> Table:
+def _tell_secrets(args: argparse.Namespace, found: dict[str, Any]) -> Table:
     """Secrets as a table, without values."""
     lead = ["the vault is locked: owlbox secret unlock"] if found["is_locked"] else []
-    columns = "name value set=created_ms ends=expires_ms last_used=used_ms uses"
+    columns = "name set=created_ms ends=expires_ms last_used=used_ms uses"
     rows = table(found["secrets"], columns, {"expires_ms": _describe_end}, "")
     return rows._replace(lead=lead, empty="no secrets; owlbox secret set llm/openai keeps one")
 
@@ -64,19 +58,11 @@ def show_secret(args: argparse.Namespace, home: Home) -> int:
         if secret is None:
             raise NotFound(f"no secret {args.name}", hint="owlbox secret list")
         secret = {**secret, "value": _reveal_secret(way, args.name) if args.yes else HIDDEN}
-    if args.json:
-        return say_json(secret)
-    lines = [
-        ("name", secret["name"]),
-        ("value", secret["value"]),
-        ("set", _format_date(secret["created_ms"])),
-        ("ends", _describe_end(secret)),
-        ("last used", _format_date(secret["used_ms"]) or "never"),
-        ("uses", secret["uses"]),
-    ]
-    for name, value in lines:
-        say_line(f"{name:<10} {value}")
-    return 0
+    return show(
+        args,
+        secret,
+        lines(secret, SHOWN, {"expires_ms": _describe_end, "used_ms": lambda one: _format_date(one["used_ms"]) or "never"}),
+    )
 
 
 def rotate(args: argparse.Namespace, home: Home) -> int:
@@ -202,7 +188,7 @@ def _add_kind(made: argparse.ArgumentParser) -> None:
 # fmt: off
 NOUNS = (
     Noun("secret", "encrypted keys and passwords", (
-        Verb("list", text="list names, never values", handler=list_secrets),
+        Verb("list", "secret.list", text="list names, never values", says=_tell_secrets),
         Verb("set", text="store a secret; the value comes from a prompt or a pipe",
              handler=store_secret, adds=_add_value),
         Verb("show", text="show one, without its value", handler=show_secret, adds=_add_shown),

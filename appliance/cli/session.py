@@ -234,21 +234,6 @@ def _tell_session(args: argparse.Namespace, found: dict[str, Any]) -> terminal.T
 # -- runs -------------------------------------------------------------------------------------------
 
 
-def _tell_run(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
-    """What a run is set to, and what waits in it."""
-    run = found["run"]
-    told = [
-        f"{run['alias']} ({run['id']}) {terminal.state(run)}: {run['title'] or '(untitled)'}",
-        f"session {run['session']}, {run['last_seq']} events, turn {found['turn']}",
-        f"forked off {run['parent']}" if run["parent"] else "",
-        f"it was shown texts from {origins}, which strangers may have written" if (origins := terminal.strangers(run)) else "",
-        _format_settings(run["settings"]),
-        *(f"prompt {loop['seq']} {STATES[loop['status']]}" for loop in found["queue"]),
-        *(f"fork {fork['alias']} ({fork['id']})" for fork in found["forks"]),
-    ]
-    return [line for line in told if line]
-
-
 def _format_settings(settings: dict[str, Any]) -> str:
     given = {name: value for name, value in settings.items() if value not in (None, "", False)}
     return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in given.items())
@@ -320,6 +305,17 @@ def _add_paths(made: argparse.ArgumentParser) -> None:
     made.add_argument("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")
 
 
+RUN_FIELDS = (
+    "thread=run.alias id=run.id state title=run.title session=run.session events=run.last_seq turn forked_off=run.parent "
+    "untrusted_text=origins settings waiting=queue forks"
+)
+RUN_CELLS = {
+    "state": lambda found: terminal.state(found["run"]),
+    "origins": lambda found: terminal.strangers(found["run"]),
+    "settings": lambda found: _format_settings(found["run"]["settings"]),
+    "queue": lambda found: ", ".join(f"prompt {one['seq']} {STATES[one['status']]}" for one in found["queue"]),
+    "forks": lambda found: ", ".join(f"{one['alias']} ({one['id']})" for one in found["forks"]),
+}
 THREADS = "id started=created_ms type=kind state title~"
 CELLS = {"state": terminal.state}
 SEARCH = Verb("search", "tool search_history", "query+ --days --limit=max_results",
@@ -368,7 +364,8 @@ NOUNS = (
     )),
     Noun("run", "the same as thread, with settings", (
         Verb("list", "thread.list", "--limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads"),
-        Verb("view", "run.view", text="show the settings of a thread, and what waits in it", says=_tell_run),
+        Verb("view", "run.view", text="show the settings of a thread, and what waits in it",
+             fields=RUN_FIELDS, cells=RUN_CELLS),
         *WORK,
     )),
 )

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from appliance.clock import local_time
-from appliance.console.terminal import Table, show
+from appliance.console.terminal import show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Verb, table
 from appliance.runtime.paths import Home
@@ -29,16 +29,9 @@ def usage(args: argparse.Namespace, home: Home) -> int:
     if args.requests:
         return _show_requests(args, home)
     found = once(home, "usage.sums", {"by": args.by, "days": args.days, "person": args.person, "session": args.session})
-    heads = [args.by, "requests", "prompt", "cached", "output", "cost"]
-    rows = [_usage_row(one, one["name"] or OWN) for one in found]
-    if len(found) > 1:
-        total = {name: sum(one[name] for one in found) for name in found[0] if name != "name"}
-        rows.append(_usage_row(total, "together"))
-    return show(args, found, Table(rows, heads, empty="no requests"))
-
-
-def _usage_row(one: dict[str, Any], name: str) -> list[str]:
-    return [name, *(str(one[key]) for key in ("requests", "prompt", "cached", "output")), _format_cost(one)]
+    total = {"name": "together"} | {name: sum(one[name] for one in found) for name in (found[0] if found else ()) if name != "name"}
+    rows = [*found, total] if len(found) > 1 else found
+    return show(args, found, table(rows, f"{args.by}=name requests prompt cached output cost", SUM_CELLS, "no requests"))
 
 
 def _format_cost(one: dict[str, Any]) -> str:
@@ -48,13 +41,9 @@ def _format_cost(one: dict[str, Any]) -> str:
 
 def _show_requests(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "usage.requests", {"person": args.person or None, "limit": max(1, min(args.limit, LATELY * 2))})
-    rows = []
-    for one in found:
-        cost = "?" if one["cost_micros"] is None else dollars(one["cost_micros"])
-        tokens = f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}"
-        answered = f"{one['provider']}/{one['model']}"
-        rows.append([local_time(one["at_ms"])[:19], one["person"] or OWN, one["purpose"], answered, tokens, cost])
-    return show(args, found, Table(rows, ["at", "person", "for", "answered by", "tokens", "cost"], ["person", "answered by"]))
+    return show(
+        args, found, table(found, "at=at_ms person~ for=purpose answered_by=model~ tokens cost", REQUEST_CELLS, "no requests")
+    )
 
 
 def _tell_providers(args: argparse.Namespace, found: dict[str, Any]) -> Any:
@@ -103,6 +92,14 @@ def _format_price(usd: float | None) -> str:
     return "?" if usd is None else f"{usd:g}"
 
 
+SUM_CELLS = {"name": lambda one: one["name"] or OWN, "cost": _format_cost}
+REQUEST_CELLS = {
+    "at_ms": lambda one: local_time(one["at_ms"])[:19],
+    "person": lambda one: one["person"] or OWN,
+    "model": lambda one: f"{one['provider']}/{one['model']}",
+    "tokens": lambda one: f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}",
+    "cost": lambda one: "?" if one["cost_micros"] is None else dollars(one["cost_micros"]),
+}
 PROVIDER_CELLS = {"state": state, "minute": lambda one: f"{one['minute']} of {one['per_minute']}"}
 MODEL_CELLS = {
     "window": lambda one: str(one["window"] or "?"),

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from appliance.clock import local_time
 from appliance.console.connect import connected
+from appliance.console.inputs import says_yes
 from appliance.console.parser import Command
 from appliance.console.terminal import Table, say, say_json, show
 from appliance.console.tool_command import Option, ask, method_options, once
@@ -245,7 +246,7 @@ def _ask(args: argparse.Namespace, home: Home, params: dict[str, Any]) -> None:
     found = once(home, method, params)
     if args.yes or args.json:
         return
-    if not sys.stdin.isatty() or input(f"{question.format_map(found)} [y/N] ").strip().lower() not in ("y", "yes"):
+    if not says_yes(question.format_map(found)):
         raise BadInput("nothing was done", hint="--yes does it without asking")
 
 

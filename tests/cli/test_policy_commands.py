@@ -11,6 +11,7 @@ import pytest
 from needs import needs
 from process import Box, Core, a_shared_box, boxed, until  # noqa: F401
 
+from appliance.errors import TooLarge
 from appliance.policy import policy_file
 
 
@@ -39,7 +40,7 @@ def test_the_core_makes_the_policy_file_and_shows_it(core: Core) -> None:
     told = said(core.box, "policy", "show")
     assert "mode: strict" in told and "max_memory 8g" in told and "mounts: volumes, tmpfs" in told and "git push" in told
     plain = core.box.json("policy", "show")
-    assert "messages: the person of the conversation\n" in told
+    assert "network: proxy\n" in told
     narrow = core.box.run("policy", "show", COLUMNS="80").stdout.splitlines()
     assert all(len(line) <= 80 for line in narrow) and "printenv, env" in " ".join(narrow)
     assert (plain["policy"]["quotas"]["max_pids"], plain["policy"]["has_binds"], plain["state"]) == (1024, False, "idle")
@@ -128,8 +129,8 @@ def test_policy_of_one_session_is_set_and_removed(core: Core, tmp_path: Path) ->
         assert words.removeprefix("the ") in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
     none = str(tmp_path / "none.toml")
     assert f"{none} cannot be read: No such file" in said(box, "policy", "set", session, none, code=3)
-    (tmp_path / "own.toml").write_text('mode = "strict"\n' + "#" * 1_000_000)
-    assert "more than 1000000 bytes" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=2)
+    (tmp_path / "own.toml").write_text('mode = "strict"\n' + "#" * 4_000_000)
+    assert "more than 4000000 bytes" in said(box, "policy", "set", session, str(tmp_path / "own.toml"), code=TooLarge.exit_code)
     (tmp_path / "own.toml").write_text('mode = "strict"\n')
     assert "without a conversation" in said(box, "policy", "set", "", str(tmp_path / "own.toml"), code=2)
     assert "has the policy for all again" in said(box, "policy", "unset", session)

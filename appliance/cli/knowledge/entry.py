@@ -1,15 +1,15 @@
 """The commands about entries by their addresses: `owlbox entry`, made from the definitions of their methods."""
 
 import argparse
-import json
 import sys
 from typing import Any
 
 from appliance.console.connect import connected
+from appliance.console.inputs import read_object, read_text
 from appliance.console.terminal import say, show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, call, parameters
-from appliance.errors import BadInput, NotFound, TooLarge
+from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
@@ -74,29 +74,13 @@ def decide(args: argparse.Namespace, home: Home) -> int:
     return show(args, done, done["message"])
 
 
-def _read_text(text: str) -> str:
-    """The text of an entry, `-` for standard input as it is; what is not text, or too much, is refused before it is sent."""
-    if text != "-":
-        return text
-    data = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-    if len(data) > MAX_TEXT_BYTES:
-        raise TooLarge(f"standard input has more than {MAX_TEXT_BYTES} bytes", hint="an entry holds no more: split it")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"standard input is not UTF-8 at byte {error.start}", hint="convert it first") from None
+def _read_body(text: str) -> str:
+    """The text of an entry, `-` for standard input."""
+    return read_text("-", MAX_TEXT_BYTES) if text == "-" else text
 
 
-def _parse_object(text: str) -> dict[str, Any]:
-    """A JSON object in an argument."""
-    hint = 'give an object such as {"tags": ["garden"]}'
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"--attributes {text[:60]} is not JSON: {error}", hint=hint) from None
-    if not isinstance(found, dict):
-        raise BadInput(f"--attributes {text[:60]} is not a JSON object", hint=hint)
-    return found
+def _read_attributes(text: str) -> dict[str, Any]:
+    return read_object(text, '{"tags": ["garden"]}')
 
 
 def _add_yes(made: argparse.ArgumentParser) -> None:
@@ -138,7 +122,7 @@ NOUNS = (
         Verb("view", "entry.view", text="the text of one entry", says=_tell_view,
              helps={"ref": "its reference, as `entry list` or `search` shows it"}),
         Verb("set", "entry.set", SET, text="write or edit an entry, or every entry of a pattern", handler=change, says=_tell_done,
-             reads={"text": _read_text, "attributes": _parse_object}, helps=WORDS, adds=_add_yes),
+             reads={"text": _read_body, "attributes": _read_attributes}, helps=WORDS, adds=_add_yes),
         Verb("get", "entry.get", "ref --line --limit --persist --preview=is_preview --wanted --thread=run", says=_tell_done,
              text="the text of an entry; of a pattern a list of what matches", helps=PATTERN),
         Verb("rm", "entry.rm", "ref --preview=is_preview --wanted --thread=run", handler=change, says=_tell_done,

@@ -9,6 +9,7 @@ from typing import Any
 
 from appliance.clock import local_time
 from appliance.console import terminal
+from appliance.console.inputs import read_text
 from appliance.console.terminal import Table, say, say_json
 from appliance.console.tool_command import once
 from appliance.console.verbs import Verb
@@ -75,7 +76,7 @@ def sql(args: argparse.Namespace, home: Home) -> int:
     """Ask the database; a single column is printed as it is, more as a table, JSON as one object a row."""
     query = " ".join(args.query)
     if query == "-":
-        query = sys.stdin.buffer.read(MAX_SQL).decode("utf-8", "replace")
+        query = read_text("-", MAX_SQL)
         if not query.strip():
             raise BadInput("there is no query on standard input", hint="owlbox sql, without -, lists tables and columns")
     found = once(home, "sql.query", {"sql": query, "limit": args.limit})

@@ -5,19 +5,17 @@ shown, and sent to it after a yes.
 """
 
 import argparse
-import os
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from appliance.console.connect import connected
-from appliance.console.terminal import complain, say_line, show
+from appliance.console.inputs import edit_text, read_text, says_yes
+from appliance.console.terminal import say_line, show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, call, parameters
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
@@ -67,15 +65,10 @@ def _tell_skill(args: argparse.Namespace, found: dict[str, Any]) -> str:
 def create(args: argparse.Namespace, home: Home) -> int:
     """Write a skill from a file, a pipe, or an editor."""
     body = TEMPLATE
-    if args.file == "-" or (not args.file and not sys.stdin.isatty()):
-        body = sys.stdin.read()
-    elif args.file:
-        try:
-            body = Path(args.file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{args.file} cannot be read: {error}", hint="name a text file, or - for standard input") from None
+    if args.file or not sys.stdin.isatty():
+        body = read_text(args.file or "-")
     elif not args.json:
-        body = _edit_text(body)
+        body = edit_text(body, f"{args.name}.md")
     given = {
         "name": args.name,
         "description": args.description or f"Do {args.name} as it is done here.",
@@ -117,7 +110,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
     found = once(home, "skill.review", given)
     if not args.json:
         _print_review(found)
-    if not args.yes and not _says_yes(f"Install {found['name']}{' and trust it' if args.trust else ''}?"):
+    if not args.yes and not says_yes(f"Install {found['name']}{' and trust it' if args.trust else ''}?"):
         raise BadInput("nothing was installed", hint="--yes installs it without asking")
     given |= {"source": source, "owner": _owner_of(args), "is_overwriting": args.force, "is_trusted": args.trust}
     one = once(home, "skill.install", given)
@@ -178,27 +171,6 @@ def _owner_of(args: argparse.Namespace) -> str:
     if args.user and args.group:
         raise BadInput("it is either a person's or a group's", hint="give --user or --group, not both")
     return f"user:{args.user}" if args.user else f"group:{args.group}" if args.group else ""
-
-
-def _says_yes(question: str) -> bool:
-    if not sys.stdin.isatty():
-        return False
-    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-
-
-def _edit_text(text: str) -> str:
-    """What the person makes of a text in an editor."""
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "nano"
-    with tempfile.NamedTemporaryFile("w+", suffix=".md", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        try:
-            code = subprocess.run([*editor.split(), file.name], check=False).returncode
-        except OSError as error:
-            raise NotFound(f"{editor} cannot be started: {error.strerror}", hint="set EDITOR, or give --file") from None
-        if code:
-            complain(f"{editor} ended with {code}; what was written is taken")
-        return Path(file.name).read_text(encoding="utf-8")
 
 
 def _add_creating(made: argparse.ArgumentParser) -> None:
