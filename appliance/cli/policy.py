@@ -56,9 +56,8 @@ def _tell_policy(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     told += [f"  {one['path']}: {one['mode']}, {one['kind']} {one['user'] or one['group']}".rstrip() for one in folders]
     told += [f"blocked commands: {', '.join(rules['blocked'])}"]
     told += [f"runtimes: {'pinned' if rules['runtime']['pinned'] else 'any'}"]
-    told += [
-        f"session {one['session']} has its own, set by {one['set_by']} at {local_time(one['set_ms'])[:16]}" for one in found["sessions"]
-    ]
+    own = "session {session} has its own, set by {set_by} at {at}"
+    told += [own.format(**one, at=local_time(one["set_ms"])[:16]) for one in found["sessions"]]
     return [line for text in told for line in _fold(text)]
 
 
