@@ -160,6 +160,10 @@ class Models:
         self._spare: tuple[Client, float] | None = None  # the connection of the last request, and when that ended
         self._ahead: tuple[Client, Callable[[], Any], float] | None = None  # what `plan_ahead` asked, how to read it, and when
 
+    def configure(self, wait_s: float, silence_s: float) -> None:
+        """Wait so long for a broker from now on, and take it for hung after so long a silence."""
+        self.wait_s, self.silence_s = wait_s, silence_s
+
     @method("model.plan", access="all")
     def plan(self, pool: str = "") -> tuple[Route, ...]:
         """The routes of a pool that could answer now, best first; what is missing when there is none. Loads nothing."""

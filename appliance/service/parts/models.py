@@ -134,7 +134,7 @@ def build_models(base: BaseParts, process: str) -> ModelParts:
 
     def use(reloaded: ConfigReloaded) -> None:
         settings = reloaded.settings
-        models.wait_s, models.silence_s = settings.llm.broker_wait_s, settings.orchestrator.health_interval_ms / 1000
+        models.configure(settings.llm.broker_wait_s, settings.orchestrator.health_interval_ms / 1000)
         if not (isinstance(keeper, Lender) and keeper.is_borrowed):
             renewal.begin(key for key in reloaded.keys if config.described(key).is_broker)
 
