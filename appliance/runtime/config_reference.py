@@ -9,50 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass
 from inspect import cleandoc
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from appliance.runtime.config_keys import About, about, default_of
 from appliance.runtime.settings import Config
-
-INTRO = """\
-# Configuration
-
-<!-- Written by appliance/runtime/config_reference.py from appliance/runtime/settings.py;
-run `python -m appliance.runtime.config_reference` after a change. -->
-
-One file, `owlbox.toml`, in the home folder. No file, or no key: the default holds. A key that is not
-listed here is an error that names the nearest one. `owlbox config list` shows every key with its value, and
-`owlbox config set KEY VALUE` changes one; the rest of the file, comments above all, stays as it is.
-
-- `OWLBOX__SECTION__KEY=value` in the environment overrides one key (`OWLBOX__MODELS__THREADS=2`,
-  `OWLBOX__CHANNELS__EMAIL__USER=owl`). A list or a table is given as a whole, as JSON
-  (`OWLBOX__SYSTEM__ADMIN_USERS='["ada"]'`). Names chosen by you are looked up in any case of letters.
-  Variables with a single underscore (`OWLBOX_HOME`) are not configuration.
-- `${NAME}` in a text of the file is replaced from the environment, `${NAME:-text}` has a fallback,
-  `$${` stands for `${` itself. Values from `OWLBOX__` variables are taken as they are.
-- A key marked *needed* may not be empty; in a table with `enabled`, only when that is true. A remote
-  provider needs its `key` as soon as a pool or a role names it. Better than the key itself is
-  `secret:NAME`, the name of a secret in the vault.
-- `owlbox reload` puts a changed key in force at once, and says which are. One marked *by the next broker* waits until the
-  model process has answered what it is being asked, one marked *after a restart* for the next start of the core; until then
-  `owlbox status` names it as pending.
-- Relative paths start at the home folder.
-- The last column names the key of the design it stands for: B botholomew, R rummy, A baaaht, S squidbot.
-"""
-HEADER = """\
-# What people change first. Every key is at its default: take away the # and change it.
-# All keys with their values: owlbox config list. One of them: owlbox config set KEY VALUE.
-# ${NAME} is replaced from the environment. Then: owlbox reload
-"""
-EXAMPLES = """\
-# A service with models; it also needs models.local_only = false and its place in a pool.
-# [providers.anthropic]
-# key = "secret:llm/anthropic"  # owlbox secret set llm/anthropic
-
-# A server of tools that speaks MCP; NAME is yours to choose.
-# [tools.mcp.NAME]
-# command = "program"
-"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +30,7 @@ class Table:
 
 def reference() -> str:
     """docs/reference/configuration.md: every key with type, default, meaning and the seed's name."""
-    parts = [INTRO]
+    parts = [_read("configuration_head.md")]
     for table in tables(Config, ""):
         heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"
         parts.append(f"## `{heading}`\n\n{table.doc}\n")
@@ -84,14 +45,19 @@ def reference() -> str:
 
 def default_toml() -> str:
     """A commented owlbox.toml with the keys a person would change; loading it gives the defaults."""
-    parts = [HEADER]
+    parts = [_read("new_home_head.toml")]
     for table in tables(Config, ""):
         if "NAME" in table.name or table.is_list:
             continue
         lines = [line for item in table.items if about(item).is_shown for line in _comment_lines(item)]
         if lines:
             parts.append(f"[{table.name}]\n" + "\n".join(lines) + "\n")
-    return "\n".join([*parts, EXAMPLES])
+    return "\n".join([*parts, _read("new_home_examples.toml")])
+
+
+def _read(name: str) -> str:
+    """A text that is written by hand, beside this module."""
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:

@@ -21,7 +21,6 @@ from appliance.errors import BadInput, Busy, Cancelled, NotFound, OwlError, Stor
 from appliance.knowledge.entries import By, Entries
 from appliance.records import Event, Inbound
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config
 from appliance.sessions.runs import Runs
 from appliance.store.database import BUSY_DELAYS_MS, MOST_IDLE, Store
 from appliance.store.migrations import APPLICATION_ID, LATEST, MIGRATIONS
@@ -389,7 +388,6 @@ def test_row_is_seen_by_another_process_as_soon_as_it_is_written(store: Store) -
 @pytest.mark.covers("B-003")
 def test_busy_schedule_is_eight_doubling_delays() -> None:
     assert BUSY_DELAYS_MS == (100, 200, 400, 800, 1600, 3200, 6400, 12800)
-    assert Config().store.busy_delays_ms == BUSY_DELAYS_MS
 
 
 @pytest.mark.covers("B-003", "E-164")

