@@ -25,6 +25,7 @@ from appliance.knowledge.vss_index import Vss
 from appliance.models import failover
 from appliance.models.client import Models
 from appliance.records import Ask, Message, Part, Piece
+from appliance.runtime.settings import Context
 
 LOG = logging.getLogger(__name__)
 BATCH = 32  # texts embedded at once (B-094)
@@ -52,13 +53,6 @@ Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[floa
 Answer = Callable[[str, str], str]  # what a model says to instructions and a text
 
 
-class Options(Struct, frozen=True):
-    """What a model is asked for beside vectors."""
-
-    chunker: str = "structure"
-    describe: bool = False
-
-
 class Status(Struct, frozen=True):
     """What the index holds and what its thread is doing: parked, working, or why it cannot."""
 
@@ -79,7 +73,7 @@ class Indexer:
         entries: Entries,
         embed: Embed,
         answer: Answer | None = None,
-        options: Options = Options(),
+        keys: Context = Context(),
         beside: Vss | None = None,
         patient_embed: Embed | None = None,
     ) -> None:
@@ -93,7 +87,7 @@ class Indexer:
         self._entries = entries
         self._embed = embed
         self._answer = answer
-        self._options = options
+        self._keys = keys
         self._bell = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -258,18 +252,18 @@ class Indexer:
 
     def _ask_models(self, is_stopped: Callable[[], bool]) -> None:
         """Chunks and descriptions by a model, where that is wanted."""
-        if self._answer is None or not (self._options.describe or self._options.chunker == "model"):
+        if self._answer is None or not (self._keys.describe or self._keys.chunker == "model"):
             return
         self._silence = ""
         try:
-            while self._options.chunker == "model" and not is_stopped():
+            while self._keys.chunker == "model" and not is_stopped():
                 found = self._passages.to_propose("model", AT_ONCE)
                 if not found:
                     break
                 for entry in found:
                     made, how = chunking.by_model(entry.body, self._propose_ranges, is_prose=is_prose(entry))
                     self._passages.replace(entry, made, how if how == "model" else "fallback")
-            if self._options.describe:
+            if self._keys.describe:
                 self._describe_texts(is_stopped)
         except Lost:
             raise

@@ -27,7 +27,7 @@ from appliance.policy.taint_marks import CARRIED
 from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings
 from appliance.runtime import log
-from appliance.runtime.settings import Delegation as Bounds
+from appliance.runtime.settings import Delegation as Keys
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start
@@ -107,7 +107,7 @@ class Delegation:
         roles: Roles,
         loops: Loops,
         outbox: Outbox,
-        bounds: Callable[[], Bounds],
+        keys: Callable[[], Keys],
         *,
         is_lasting: bool = True,
     ) -> None:
@@ -117,7 +117,7 @@ class Delegation:
         self._roles = roles
         self._driver = loops
         self._outbox = outbox
-        self._bounds = bounds
+        self._keys = keys
         self._is_lasting = is_lasting
         self._guard = threading.Lock()
         self._mine: dict[str, _Attempt] = {}  # by job, from the moment it is ours
@@ -238,7 +238,7 @@ class Delegation:
             self._run_attempt(attempt, is_last=number == ATTEMPTS)
             if attempt.is_last:
                 return
-            pause_s = min(RETRY_MAX_S, self._bounds().retry_s * 2.0 ** (number - 1))
+            pause_s = min(RETRY_MAX_S, self._keys().retry_s * 2.0 ** (number - 1))
             LOG.warning("job %s is tried again in %g s", attempt.job.id, pause_s)
             attempt.cancel.wait(pause_s)
         self._is_put_off(attempt)

@@ -18,9 +18,9 @@ from appliance.language.times import frequencies, recurrence, time_expression
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
-from appliance.language.times.timezones import LOCAL
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.events import Events
+from appliance.runtime.settings import System
 from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.work import rules_in_words, schedules
@@ -29,6 +29,7 @@ from appliance.work.schedules import New, Schedule, Schedules
 from appliance.work.work_events import ScheduleChanged
 
 Found = TypeVar("Found", Rule, TimeExpression)
+MAX_PER_PERSON = 100  # active schedules of one person
 EVERYBODY = ""  # whose schedules somebody outside of every thread sees
 NEXT = 5
 MOST = 1_000_000
@@ -77,14 +78,6 @@ class View(Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Bounds(Struct, frozen=True):
-    """The time zone of schedules that name none, how many a person may have, and who manages everybody's."""
-
-    zone: str = LOCAL
-    max_per_person: int = 100
-    admins: tuple[str, ...] = ()
-
-
 class Timetable:
     """Makes, shows and changes schedules. Publishes `ScheduleChanged` after each change."""
 
@@ -93,7 +86,7 @@ class Timetable:
         store: Store,
         rows: Schedules,
         marks: Marks,
-        bounds: Callable[[], Bounds] = Bounds,
+        system: Callable[[], System] = System,
         trigger: Callable[[Schedule], str] | None = None,
         events: Events | None = None,
         languages: Callable[[], Languages] = Languages,
@@ -105,7 +98,7 @@ class Timetable:
         self._store = store
         self.rows = rows
         self._marks = marks
-        self._bounds = bounds
+        self._system = system
         self.lineage = Lineage(store)
         self._trigger = trigger
         self._events = events or Events()
@@ -120,14 +113,14 @@ class Timetable:
 
     def read(self, text: str, zone: str = "", *, is_frequency: bool = True, now: int | None = None) -> Rule:
         """What a text about time means, or a rule as `recurrence.written` writes it."""
-        at, zone = now_ms() if now is None else now, zone or self._bounds().zone
+        at, zone = now_ms() if now is None else now, zone or self._system().timezone
         if (rule := recurrence.read_written(text, zone)) is not None:
             return rule
         return self._in_languages(text, lambda one: frequencies.read(text, one, at, zone, is_frequency=is_frequency))
 
     def split(self, text: str, zone: str = "", *, now: int | None = None) -> TimeExpression:
         """What a sentence is about and when that is to be; no rule where it names no time."""
-        at, zone = now_ms() if now is None else now, zone or self._bounds().zone
+        at, zone = now_ms() if now is None else now, zone or self._system().timezone
         return self._in_languages(text, lambda one: time_expression.split(text, one, at, zone))
 
     def _in_languages(self, text: str, read: Callable[[Lexicon], Found]) -> Found:
@@ -148,7 +141,7 @@ class Timetable:
 
     def simple(self, text: str, zone: str = "") -> Rule:
         """Five fields of cron, or `every N`."""
-        return recurrence.simple(text, zone or self._bounds().zone)
+        return recurrence.simple(text, zone or self._system().timezone)
 
     # -- looking ------------------------------------------------------------------------------------
 
@@ -207,7 +200,7 @@ class Timetable:
     def add(self, new: New, who: Who) -> Schedule:
         """A new schedule; Refused when a schedule wants to make one, Exhausted for one too many."""
         self._require_free(who)
-        limit = self._bounds().max_per_person
+        limit = MAX_PER_PERSON
         with self._store.write(run=new.run, durable=True):
             if new.created_by == "user" and self.rows.count(new.person) >= limit:
                 raise Exhausted(f"{new.person or 'nobody'} has {limit} schedules already", hint="delete one that is not needed")
@@ -277,7 +270,7 @@ class Timetable:
 
     def sees_all(self, who: Who) -> bool:
         """Whether everybody's schedules are theirs to see and change."""
-        return visibility.asking() is None and (not who.run or who.person in self._bounds().admins)
+        return visibility.asking() is None and (not who.run or who.person in self._system().admin_users)
 
     # -- inside -------------------------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from appliance.errors import BadInput, DeadlineExceeded, Lost, OwlError, Unavail
 from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
-from appliance.knowledge.indexer import AT_A_TIME, Indexer, Options, answering, ranges_of
+from appliance.knowledge.indexer import AT_A_TIME, Indexer, answering, ranges_of
 from appliance.knowledge.search import Search
 from appliance.models import catalogue
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Finish, Piece
+from appliance.runtime.settings import Context
 
 PAGE = "\n".join(f"line {n} about owls and what they eat" for n in range(1, 61))
 
@@ -72,7 +73,7 @@ class Desk:
         self.indexer = self.working()
 
     def working(self, **options: object) -> Indexer:
-        self.indexer = Indexer(self.passages, self.entries, self.encoder, self.say, Options(**options))  # type: ignore[arg-type]
+        self.indexer = Indexer(self.passages, self.entries, self.encoder, self.say, Context(**options))  # type: ignore[arg-type]
         return self.indexer
 
     def say(self, instructions: str, text: str) -> str:

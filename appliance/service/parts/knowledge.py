@@ -17,7 +17,7 @@ from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.grep import Texts
 from appliance.knowledge.index import Passages
-from appliance.knowledge.indexer import BRIEF_S, Indexer, Options, answering, embedding
+from appliance.knowledge.indexer import BRIEF_S, Indexer, answering, embedding
 from appliance.knowledge.known_names import Familiar
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
@@ -76,7 +76,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
         entries,
         embedding(models.models, models.patient, lambda: False),
         answering(models.models, lambda: "small"),
-        Options(settings.context.chunker, settings.context.describe),
+        settings.context,
         second,
         patient_embed=embedding(models.models, models.patient, lambda: True),
     )

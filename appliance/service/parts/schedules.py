@@ -26,7 +26,7 @@ from appliance.work.conditions import Judge
 from appliance.work.effects import Effects, SystemJobs
 from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
 from appliance.work.outcomes import ScheduleOutcomes, TaskNotices
-from appliance.work.schedule_service import Bounds, Timetable
+from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import Act, Gates, Schedule, Schedules
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import OthersWrote, RemindersWanted, ScheduleChanged
@@ -152,8 +152,8 @@ class ScheduleParts:
         self.system_jobs = SystemJobs(self.firing)
         self.firing.register("system", Effect(self.system_jobs.begin, is_inside=False))
         self.runner = ScheduleRunner(base.home, base.environ, self.firing, self.system_jobs, settings, base.events)
-        bounds = lambda: read_bounds(settings())  # noqa: E731
-        self.timetable = Timetable(base.store, self.rows, runs.marks, bounds, self.runner.trigger, base.events)
+        system = lambda: settings().system  # noqa: E731
+        self.timetable = Timetable(base.store, self.rows, runs.marks, system, self.runner.trigger, base.events)
         lineage = self.timetable.lineage
         self.outcomes = ScheduleOutcomes(self.firing, self.effects, lineage, lambda: settings().system, base.events)
         self.task_notices = TaskNotices(runs, outbox, self.outcomes, base.events)
@@ -170,11 +170,6 @@ class ScheduleParts:
         self.judge.close()
         self.runner.close()
         log.without(self._log, LOGGERS)
-
-
-def read_bounds(settings: Config) -> Bounds:
-    """What the timetable allows, out of the configuration."""
-    return Bounds(settings.system.timezone, admins=settings.system.admin_users)
 
 
 def read_gates(settings: Config) -> Gates:
