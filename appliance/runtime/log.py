@@ -213,9 +213,7 @@ def compress(source: str, target: str) -> None:
         os.replace(source, target.removesuffix(".gz"))
 
 
-def start(
-    process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False
-) -> None:
+def start(process: str, folder: Path | None, level: str, redactor: Redactor, *, is_service: bool = False) -> None:
     """Send the package's log to `folder/PROCESS.log`, or under systemd to journald, or to stderr (folder None).
 
     Without systemd-python a service writes to stderr, which systemd puts into the journal.
