@@ -1,4 +1,4 @@
-"""What a command is given beside its arguments: texts of files and pipes, JSON, what a person writes in an editor, a yes."""
+"""What a command is given beside its arguments: texts of files and pipes, JSON, what a person writes in an editor."""
 
 import json
 import os
@@ -53,8 +53,3 @@ def edit_text(text: str, name: str) -> str:
         if done.returncode:
             raise BadInput(f"{editor} ended with {done.returncode}: nothing is changed", hint="set EDITOR, or give a file")
         return path.read_text(encoding="utf-8", errors="replace")
-
-
-def says_yes(question: str) -> bool:
-    """Whether the person at the terminal agrees; nobody does where there is none."""
-    return sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

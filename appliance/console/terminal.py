@@ -38,6 +38,11 @@ def say(text: str, out: TextIO | None = None) -> None:
     print(fitting(text, stream), file=stream, flush=True)
 
 
+def says_yes(question: str) -> bool:
+    """Whether the person at the terminal agrees; nobody does where there is none."""
+    return sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
 def say_json(data: object) -> int:
     """Print data for programs, on one line; the exit code 0."""
     say(json.dumps(data, ensure_ascii=False))

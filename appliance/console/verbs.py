@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 
 from appliance.clock import local_time
 from appliance.console.connect import connected
-from appliance.console.inputs import says_yes
 from appliance.console.parser import Command
-from appliance.console.terminal import Table, say, say_json, show
+from appliance.console.terminal import Table, say, say_json, says_yes, show
 from appliance.console.tool_command import Option, ask, method_options, once
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home

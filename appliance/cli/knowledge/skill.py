@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.console.connect import connected
-from appliance.console.inputs import edit_text, read_text, says_yes
-from appliance.console.terminal import say_line, show
+from appliance.console.inputs import edit_text, read_text
+from appliance.console.terminal import say_line, says_yes, show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, call, parameters
 from appliance.errors import BadInput
