@@ -32,7 +32,7 @@ UNTIL = "90d, 12h or 2w from now, a date such as 2027-01-31, or never"
 def _tell_secrets(args: argparse.Namespace, found: dict[str, Any]) -> Table:
     """Secrets as a table, without values."""
     lead = ["the vault is locked: owlbox secret unlock"] if found["is_locked"] else []
-    columns = "name set=created_ms ends=expires_ms last_used=used_ms uses"
+    columns = "name value set=created_ms ends=expires_ms last_used=used_ms uses"
     rows = table(found["secrets"], columns, {"expires_ms": _describe_end}, "")
     return rows._replace(lead=lead, empty="no secrets; owlbox secret set llm/openai keeps one")
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from appliance.errors import OwlError, Refused
 from appliance.records import from_plain
-from appliance.runtime.log import Mark, Redactor
+from appliance.runtime.log import HIDDEN, Mark, Redactor
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.signatures import Range
@@ -48,8 +48,9 @@ class VaultClient:
 
     @method("secret.list")
     def listing(self) -> dict[str, Any]:
-        """`secrets` without their values, and how the vault is kept."""
-        return dict(self._forward_call("secret.list"))
+        """`secrets` without their values, which are told as hidden, and how the vault is kept."""
+        found = dict(self._forward_call("secret.list"))
+        return found | {"secrets": [{**one, "value": HIDDEN} for one in found["secrets"]]}
 
     @method("secret.set")
     def set(self, name: Name, sealed: Sealed, expires_ms: End = None, lasts_ms: Lasts = None) -> dict[str, Any]:
