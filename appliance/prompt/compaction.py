@@ -9,7 +9,7 @@ Knows nothing about channels. Never covers the newest exchanges, nor anything of
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
@@ -48,11 +48,10 @@ class Covering(Struct, frozen=True):
 class Compactor:
     """Makes compactions; `start` does it in a thread of its own, one at a time."""
 
-    def __init__(self, runs: Runs, model: Model, *, pool: str = "small", is_automatic: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, runs: Runs, model: Model, *, pool: str = "small") -> None:
         self._runs = runs
         self._model = model
         self._pool = pool
-        self._is_automatic = is_automatic
         self._guard = threading.Lock()
         self._due: set[str] = set()
         self._cancel = CancelToken()
@@ -90,7 +89,7 @@ class Compactor:
     def start(self, run: str) -> bool:
         """Have a run that nears its limit summarized soon; False when that is under way, or switched off."""
         with self._guard:
-            if run in self._due or self._cancel.is_set() or not self._is_automatic():
+            if run in self._due or self._cancel.is_set():
                 return False
             self._due.add(run)
         self._thread.submit(self._compact_run, run)

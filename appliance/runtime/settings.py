@@ -163,7 +163,6 @@ class Budget(Keys):
         80, "Newest messages in a chat's prompt.", seed="S history_context_messages", within=(1, 100_000)
     )
     pruning: Pruning = setting("opening", "Which messages of a chat stay when not all fit.", seed="A pruning strategies")
-    compact: bool = setting(True, "Summarize the older part of a chat when it nears its limit.", seed="A automatic compaction")
 
 
 class Runs(Keys):

@@ -179,11 +179,6 @@ class Tools(Keys):
         return self.deadlines_s.get(tool) or own_s or self.deadlines_s.get(group) or self.deadline_s
 
 
-def groups_of(sandbox: Sandbox, person: str) -> tuple[str, ...]:
-    """The groups that somebody is in."""
-    return tuple(name for name, people in sandbox.groups.items() if person in people)
-
-
 def bounds_of(sandbox: Sandbox, tool: str, group: str, role: str = "") -> Sandbox:
     """What one call may use: what is set for the tool, else for its group, else for the role, else for all."""
     chain = (sandbox.roles.get(role), LIMITS.get(group), LIMITS.get(tool))

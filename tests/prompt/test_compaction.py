@@ -136,7 +136,6 @@ def test_a_chat_that_nears_its_limit_is_summarized_in_the_background(desk: Desk)
 def test_it_can_be_switched_off_and_waits_behind_people(desk: Desk) -> None:
     talk(desk, 8)
     writer = Writer("We spoke about the barn owl.")
-    assert not Compactor(desk.runs, writer, is_automatic=lambda: False).start(desk.run)
     Compactor(desk.runs, writer).compact(desk.run, is_background=True)
     assert writer.asked[0].is_background and writer.asked[0].purpose == "compaction"
 

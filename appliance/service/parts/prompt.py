@@ -67,7 +67,7 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
 
     use(settings)
     base.events.subscribe(ConfigReloaded, lambda reloaded: use(reloaded.settings))
-    compactor = Compactor(base.runs, models.models, is_automatic=lambda: base.settings().budget.compact)
+    compactor = Compactor(base.runs, models.models)
     rows = Rows(knowledge.views, knowledge.entries, copies)
     budget = Budget(packets, rows, count=count_tokens, full=compactor.start)
     capabilities = Capabilities(models.models, lambda: base.settings().models.pool, models.local.is_able)
