@@ -27,7 +27,7 @@ from appliance.text.invisible import escape_invisible
 # The modules of commands by the commands that they add: only those of the one that is asked for are imported, because start-up
 # time counts. A module has `NOUNS`, a function `add(command)`, or both.
 GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("ask", "chat", "tui", "prompt-size"), ("talk",)),
+    (("ask", "chat", "tui"), ("talk",)),
     (("status", "reload", "init", "serve", "broker", "web", "doctor", "maintain", "nuke"), ("service",)),
     (("config", "onboard"), ("config", "onboard")),
     (("backup", "restore"), ("backup",)),
@@ -47,7 +47,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("task",), ("task",)),
     (("schedule", "cron", "remind"), ("schedule",)),
     (("worker",), ("worker",)),
-    (("packet",), ("packet",)),
+    (("packet", "prompt-size"), ("packet",)),
     (("undo", "history", "sql"), ("knowledge.history",)),
     (("approve", "reject", "grants"), ("approve",)),
     (("policy", "tool"), ("policy",)),

@@ -31,6 +31,11 @@ def _add_part(made: argparse.ArgumentParser) -> None:
     made.add_argument("--part", default="", choices=["system", "user", "answer", "reasoning"], help="only this text")
 
 
+def _tell_prompt(args: argparse.Namespace, size: dict[str, Any]) -> list[str]:
+    head = f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all"
+    return [head, *(f"  {name:<14}{tokens:>6}" for name, tokens in size["groups"].items())]
+
+
 # fmt: off
 NOUNS = (
     Noun("packet", "show what a model is sent", (
@@ -39,4 +44,6 @@ NOUNS = (
         Verb("compact", "run.compact", text="summarize the older part of a conversation; the originals stay",
              says=lambda args, done: f"{done['covers']} events are now in short:\n{done['summary']}"),
     )),
+    Verb("prompt-size", "prompt.size", "text? --role", text="show how many tokens each part of the prompt takes", says=_tell_prompt,
+         helps={"text": "the message to measure with", "role": "as this role would send it; default: the assistant"}),
 )

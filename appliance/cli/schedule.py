@@ -10,18 +10,10 @@ from typing import Any
 from appliance.console.connect import require_owner
 from appliance.console.terminal import say, say_json
 from appliance.console.verbs import Noun, Verb, call
-from appliance.errors import BadInput, NotFound
+from appliance.errors import NotFound
 from appliance.runtime.paths import Home
 
 WHEN = "when: every weekday at 7am; 0 7 * * 1-5; in 20 minutes"
-
-
-def show_changed(args: argparse.Namespace, home: Home) -> int:
-    """Change a schedule."""
-    given = {name: value for name in ("name", "frequency", "description") if (value := getattr(args, name)) is not None}
-    if not given:
-        raise BadInput("nothing to change", hint="give --name, --frequency or --description")
-    return call(args, home, args.verb, {"id": args.id, **given})
 
 
 def show_reminder(args: argparse.Namespace, home: Home) -> int:
@@ -95,7 +87,7 @@ NOUNS = (
                     "soonest": "next due first"},
              rows="id state=status next=next_ms name~ when=words~", cells={"next_ms": _next_time}),
         *(Verb(word, f"tool {tool}", text=text) for word, tool, text in ONE),
-        Verb("update", "tool update_schedule", text="change a schedule", handler=show_changed),
+        Verb("update", "tool update_schedule", text="change a schedule"),
         Verb("preview", "tool preview_schedule", "frequency+ --timezone", helps={"frequency": WHEN},
              text="show how a time is understood, without adding anything"),
         Verb("run", text="run what is due and exit, for timers; nothing runs twice", handler=run),

@@ -9,7 +9,7 @@ from appliance.console import garbage, terminal
 from appliance.console.connect import connected, pending_lines, require_owner
 from appliance.console.parser import Command
 from appliance.console.terminal import say_json, say_line, show
-from appliance.console.tool_command import once
+from appliance.console.verbs import Verb
 from appliance.errors import Unavailable
 from appliance.runtime.paths import Home
 
@@ -20,7 +20,6 @@ TITLE = 40  # columns of a thread's title in `status`
 def add(command: Command) -> None:
     """Add all of them."""
     command("status", status, "show what is running and waiting")
-    command("reload", reload, "reload the configuration of the running core")
     made = command("init", init, "create a home")
     made.add_argument("--force", action="store_true", help="complete an existing home; nothing is overwritten")
     made.add_argument("--new-database", action="store_true", help="start with an empty database if the old one is gone")
@@ -162,16 +161,6 @@ def _describe_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count) or "none"
 
 
-def reload(args: argparse.Namespace, home: Home) -> int:
-    done = once(home, "core.reload", {}, alone="the configuration is read at every start")
-    if args.json:
-        return say_json(done)
-    say_line(f"changed: {done['changed'] or 'nothing'}")
-    for line in pending_lines(done):
-        say_line(line)
-    return 0
-
-
 def doctor(args: argparse.Namespace, home: Home) -> int:
     from appliance.upkeep.checks import table_process
 
@@ -235,3 +224,10 @@ def nuke(args: argparse.Namespace, home: Home) -> int:
 
 def _describe_rows(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {table}" for table, count in counts.items()) or "nothing"
+
+
+NOUNS = (
+    Verb("reload", "core.reload", text="reload the configuration of the running core",
+         alone="the configuration is read at every start",
+         says=lambda args, done: [f"changed: {done['changed'] or 'nothing'}", *pending_lines(done)]),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The commands that talk: `owlbox ask`, `owlbox chat`, the full screen, and what a prompt takes.
+"""The commands that talk: `owlbox ask`, `owlbox chat`, and the full screen.
 
 Each takes the parsed arguments and the home.
 """
@@ -32,9 +32,6 @@ def add(command: Command) -> None:
             action="store_true",
             help="plain lines without escape codes, for screen readers",
         )
-    size = command("prompt-size", _prompt_size, "show how many tokens each part of the prompt takes")
-    size.add_argument("text", nargs="?", default="hi", help="the message to measure with")
-    size.add_argument("--role", default="", metavar="NAME", help="as this role would send it; default: the assistant")
 
 
 def _read_pipe() -> str:
@@ -143,13 +140,3 @@ def _read_line(prompt: str) -> str:
     if not line:
         raise EOFError
     return line.rstrip("\n")
-
-
-def _prompt_size(args: argparse.Namespace, home: Home) -> int:
-    size = tool_command.once(home, "prompt.size", {"text": args.text, "role": args.role})
-    if args.json:
-        return say_json(size)
-    say(f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all")
-    for name, tokens in size["groups"].items():
-        say(f"  {name:<14}{tokens:>6}")
-    return 0

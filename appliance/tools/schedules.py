@@ -213,6 +213,8 @@ def update_schedule(
     known = timetable.get(id, who)
     given: dict[str, Any] = {"name": name, "description": description, "frequency": frequency}
     given = {key: value for key, value in given.items() if value is not None}
+    if not given:
+        raise BadInput("nothing to change", hint="give name, frequency or description")
     if frequency is not None:
         given["rule"] = timetable.read(frequency, known.rule.zone)
         given["frequency"] = _frequency(frequency, given["rule"])

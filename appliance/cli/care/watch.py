@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from appliance.console.connect import connected, require_owner
+from appliance.console.connect import require_owner
 from appliance.console.terminal import say_json, say_line
+from appliance.console.verbs import Verb
 from appliance.runtime.paths import Home
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -14,24 +15,13 @@ KNOWN = ("at", "level", "process", "pid", "where", "correlation", "message")
 
 
 def add(command: Command) -> None:
-    """Add both commands."""
-    command("metrics", metrics, "show metrics in the format of Prometheus")
+    """Add what reads files of the home."""
     made = command("logs", logs, "show the logs of all processes, oldest first")
     made.add_argument("--run", default="", metavar="ID", help="only of this run, or of a correlation id")
     made.add_argument("--level", default="", choices=["", "info", "warning", "error"], help="this level and above")
     made.add_argument("--process", default="", metavar="NAME", help="only of this process, such as core or broker")
     made.add_argument("--limit", type=int, default=200)
     made.add_argument("--follow", action="store_true", help="show new lines too, until Ctrl+C")
-
-
-def metrics(args: argparse.Namespace, home: Home) -> int:
-    with connected(home) as way:
-        told = way.call("core.metrics")
-    if args.json:
-        return say_json(told)
-    for line in told["text"].splitlines():
-        say_line(line)
-    return 0
 
 
 def logs(args: argparse.Namespace, home: Home) -> int:
@@ -55,3 +45,13 @@ def _show_line(args: argparse.Namespace, line: dict[str, Any]) -> None:
     rest = " ".join(f"{name}={value}" for name, value in line.items() if name not in KNOWN and value not in ("", None, []))
     said = str(line["message"]) + (f"  {rest}" if rest else "")
     say_line(f"{line['at'][11:23]} {line['level']:<7} {line['process']:<8} {line.get('where', '')}: {said}")
+
+
+NOUNS = (
+    Verb(
+        "metrics",
+        "core.metrics",
+        text="show metrics in the format of Prometheus",
+        says=lambda args, told: told["text"].splitlines(),
+    ),
+)
