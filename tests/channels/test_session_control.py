@@ -492,7 +492,7 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     assert "0 sessions, 0 threads" in owlbox("session", "import", str(target))
     assert "nothing to restore" in owlbox("session", "import", str(tmp_path / "nowhere"))
     assert session in owlbox("session", "list", "--status", "idle")
-    assert "fork" in owlbox("run", "tree", "first") and "forked off" in owlbox("run", "view", "fork")
+    assert "fork" in owlbox("run", "tree", "first") and "forked off: " in owlbox("run", "view", "fork")
     changed = owlbox("run", "config", "first", "--temperature", "0.5", "--no-web")
     assert "temperature 0.5, approval review, layout entries, no web" in changed
     assert "no web" not in owlbox("run", "config", "first", "--web")
