@@ -412,7 +412,8 @@ def test_roles_and_jobs_at_the_command_line(tmp_path: Path, runtime: Path) -> No
         write(box.home.box, "poet", "---\ndescription: Writes verses\ntools: [read_file]\n---\nFour lines.\n")
         assert [one["name"] for one in box.json("role", "list")] == [*SHIPPED, "poet"]
         shown = box.run("role", "view", "poet").stdout
-        assert shown.startswith("name: poet\ndescription: Writes verses\nfile: box/roles/poet.md\n") and shown.rstrip().endswith("Four lines.")
+        assert shown.startswith("name: poet\ndescription: Writes verses\nfile: box/roles/poet.md\n")
+        assert shown.rstrip().endswith("Four lines.")
         assert box.json("job", "list") == [] and box.run("job", "list").stdout == "no jobs\n"
         for words, code in (("role view nobody", 3), ("role", 0), ("job view 0a1b2c3d", 3), ("job view x", 2)):
             assert box.run(*words.split()).returncode == code, words
