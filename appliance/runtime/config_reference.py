@@ -31,9 +31,14 @@ class Table:
 def reference() -> str:
     """docs/reference/configuration.md: every key with type, default, meaning and the seed's name."""
     parts = [_read("configuration_head.md")]
+    listed: dict[tuple[Field[Any], ...], str] = {}
     for table in tables(Config, ""):
         heading = f"[[{table.name}]]" if table.is_list else f"[{table.name}]"
         parts.append(f"## `{heading}`\n\n{table.doc}\n")
+        if table.items and table.items in listed:
+            parts.append(f"Its keys are those of `{listed[table.items]}`.\n")
+            continue
+        listed[table.items] = heading
         rows = [_format_row(table, item) for item in table.items]
         if rows:
             parts.append("| key | type | default | meaning | stands for |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
