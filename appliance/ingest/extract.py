@@ -224,8 +224,11 @@ def _read_mail(data: bytes, reader: str) -> Reading:
     lines += [f"Attachment: … and {found.left_out} more"] if found.left_out else []
     text = "\n".join(lines) + "\n\n" + found.text + "\n"
     page = found.head.get("snapshot-content-location")  # of a page that a browser saved
-    origin, author = ("web", page) if page else ("mail", f"from {sender}" if (sender := found.head.text("from")) else "")
-    return Reading(text, "message/rfc822", reader, found.head.text("subject"), " · ".join(lines[1:3]), "", origin, author)
+    sender, subject = found.head.text("from"), found.head.text("subject")
+    origin, author = ("web", page) if page else ("mail", f"from {sender}" if sender else "")
+    # Every sentence of a mail is about who wrote it as well: "when does the order from Velotek arrive?"
+    title = f"{subject} ({sender})" if subject and sender and not page else subject
+    return Reading(text, "message/rfc822", reader, title, " · ".join(lines[1:3]), "", origin, author)
 
 
 def _read_page(data: bytes, charset: str) -> str:

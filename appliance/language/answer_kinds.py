@@ -40,8 +40,12 @@ class Kind(Struct, frozen=True):
     beside: frozenset[str] = frozenset()
 
     def may_hold(self, text: str) -> bool:
-        """Whether a text without such a thing may say it all the same."""
-        if not self.perhaps or compiled(self.perhaps).search(compiled(_date()).sub(" ", text)) is None:
+        """Whether a text without such a thing may say it all the same: an amount behind its name, or anywhere beside one."""
+        if not self.perhaps:
+            return False
+        if compiled(rf"\b(?:{'|'.join(self.beside)}): ?(?:{self.perhaps})").search(text):
+            return True
+        if compiled(self.perhaps).search(compiled(_date()).sub(" ", text)) is None:
             return False
         return not self.beside.isdisjoint(word.lower() for word in NUMBERS.findall(text))
 
@@ -99,7 +103,7 @@ def _clock() -> str:
     """A time of day."""
     return "|".join(
         (
-            rf"\b\d{{1,2}}[:.]\d\d\b(?! (?:{alternatives('no_clock')}|%))",
+            rf"\b(?:[01]?\d|2[0-4])[:.][0-5]\d\b(?! (?:{alternatives('no_clock')}|%))",
             rf"\b\d{{1,2}} ?(?:{alternatives('hour_mark')}|h ?\d\d)(?!\w)",
             rf"\b{alternatives('clock_at')} \d{{1,2}}\b|\b{alternatives('clock_until')} {alternatives('number')}\b",
         )
@@ -189,6 +193,7 @@ def all_kinds() -> tuple[Kind, ...]:
         return Kind(name, asks, known, kind_words(name, "words"), perhaps, kind_words(name, "beside"))
 
     return (
+        make("statement"),
         make("first name", _holds_full_name),
         make("password", marks=PASSWORD),
         make("place", _holds_place),

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.language import sentences
-from appliance.language.answer_kinds import LABEL, Kind, compiled, holds_time, kind_of, people
+from appliance.language.answer_kinds import LABEL, MAIL, Kind, compiled, holds_time, kind_of, people
 from appliance.language.languages import all_words, month_names, says
 from appliance.language.ports import FoundPassage, Notes, NoteSearch, StoredNote
 from appliance.language.support import denies
@@ -488,6 +488,8 @@ class Finder:
 
     def _fit_with_heading(self, asked: _Question, one: Sentence) -> Fit:
         """The same with the heading above it, which may say when or who: "3 May", and below it "came 7th"."""
+        if asked.kind is not None and asked.kind.name == "statement" and compiled(MAIL).search(one.title):
+            return "held"  # a mail is what its sender says
         fit = self._fit_of_kind(asked, one.text)
         heading = YEAR.sub("", one.heading)  # "Birthday 2026" says when of nothing
         if fit != "missing" or not heading or self._fit_of_kind(asked, heading) == "missing":

@@ -296,7 +296,7 @@ class MessagePlanner:
         kind = "world" if says("asks_definition", scene.text) and not is_definite(scene.text) and not is_own else kind
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
         if is_of_subject or is_answer(found, kind, words, language):
-            is_sure = found.certainty >= SURE or not found.best[0].ref
+            is_sure = (found.certainty >= SURE and not answers.is_one_of_rows(found, scene.text)) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))

@@ -71,6 +71,7 @@ def has_stem(stemmed: str, text: str) -> bool:
 def _forms(text: str) -> tuple[tuple[str, str], ...]:
     """The words of a text with their stems, each once: a question asks for several words in the same sentences."""
     words = dict.fromkeys(strip_accents(match[0].lower()) for match in WORD.finditer(with_spelled_dates(text)))
+    words |= dict.fromkeys(part for word in words if "@" in word for part in re.split(r"[-.@]", word))  # of an address
     return tuple((word, stem(word)) for word in words)
 
 
@@ -87,9 +88,10 @@ def _is_form(stemmed: str, word: str, its_stem: str) -> bool:
 
 
 def has_word(word: str, text: str) -> bool:
-    """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one counts."""
-    theirs = (strip_accents(without_possessive(match[0].lower())) for match in WORD.finditer(text))
-    return any(word == one or word in one.split("-") or one in (f"{word}s", f"{word}n") or word == f"{one}s" for one in theirs)
+    """Whether a text has a word itself, with or without a possessive; a part of a hyphenated one or of an address counts."""
+    theirs = [strip_accents(without_possessive(match[0].lower())) for match in WORD.finditer(text)]
+    forms = {word, f"{word}s", f"{word}n"}
+    return any(one in forms or word == f"{one}s" or word in re.split(r"[-.@/]", one) for one in theirs)
 
 
 @lru_cache(maxsize=512)

@@ -179,7 +179,8 @@ class _Page:
             if self._is_first_heading:
                 self._heading.append(text)
             is_at_start = not self._parts or self._parts[-1].endswith("\n")
-            self._parts.append(text.lstrip(" ") if is_at_start and not self._pre else text)
+            if text := text.lstrip(" ") if is_at_start and not self._pre else text:  # space between two tags is no line
+                self._parts.append(text)
 
     def _end_row(self) -> None:
         """A row whose cells are single lines becomes one of a Markdown table; one that holds paragraphs stays as it is."""

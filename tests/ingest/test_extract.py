@@ -143,7 +143,7 @@ def test_any_page_has_a_text(parts: list[str]):
 
 def test_mail_is_its_heads_its_text_and_the_names_of_what_is_attached():
     found = reading("a.eml", MAIL)
-    assert found.title == "Grüße" and found.mime == "message/rfc822"
+    assert found.title == "Grüße (Ada <ada@example.org>)" and found.mime == "message/rfc822"
     assert "From: Ada <ada@example.org>" in (found.text or "")
     assert "The owl ate fünf mice." in (found.text or "")
     assert "Attachment: mice.zip (application/zip, 4 bytes)" in (found.text or "")

@@ -105,6 +105,12 @@ READ: list[tuple[str, bytes, str]] = [
     ("empty.txt", b"", ""),
     ("a.html", b"<html><head><style>b{}</style></head><script>x()</script><p>Hi <b>you</b></html>", "Hi you"),
     ("a.htm", TABLE_HTML, "| Name | Phone |\n| --- | --- |\n| Bea | 0160 5 |"),
+    (
+        "spaced.html",
+        b"<table>\n<tr><th>Name</th> <th>Age</th></tr>\n <tr><td>Bea</td> <td>4</td></tr>\n\n"
+        b"<tr><td>Otto</td><td>7</td></tr>\n</table>",
+        "| Name | Age |\n| --- | --- |\n| Bea | 4 |\n| Otto | 7 |",
+    ),
     ("page", b"<!doctype html><p>Hi", "Hi"),
     ("a.xhtml", b"<html xmlns='http://www.w3.org/1999/xhtml'><body><p>Hi</p></body></html>", "Hi"),
     ("a.eml", MAIL, "The owl ate fünf mice."),

@@ -29,6 +29,8 @@ CAR = "The car is a blue Skoda Fabia from 2019, licence plate KL 48 213."
         ("Who fixes our heating?", "person", "Henrik Olsen, every October.", "2026-10-01: 17,905 kWh."),
         ("Whose birthday is in March?", "owner", "Mum's birthday: 14 March 1958", "It's on 14 March."),
         ("Who keeps the garage code?", "person", "Ada keeps the garage code: 4471.", "Garage code: 4471."),
+        ("What did Bill say about the chain?", "statement", "Bill says it creaks.", "customer: Bill; job: chain; price: 64.90"),
+        ("Was hat Karl zum Dach gesagt?", "statement", "Karl meint, es hält.", "Karl: Dach, Montag"),
         ("Who has the key?", "person", "The neighbour has it.", "The key is on the hook."),
     ],
 )

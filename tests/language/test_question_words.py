@@ -45,6 +45,7 @@ def test_a_word_one_letter_away_is_mended_and_a_name_only_where_letters_changed_
         ("child", "the child's passport", True),
         ("mum", "Dad's birthday: 2 September", False),
         ("mum", "Mumbai's airport", False),
+        ("velotek", "Your order (Jonas <jonas@velotek.example>)", True),
     ],
 )
 def test_what_is_somebody_s_names_them(word: str, text: str, is_there: bool) -> None:

@@ -16,6 +16,7 @@ from appliance.language.answer_kinds import holds_clock, kind_of
 from appliance.language.evidence import Evidence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning.plans import Scene, closed, shown_source
+from appliance.language.tables import is_data
 from appliance.language.word_forms import has_word
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
@@ -60,6 +61,7 @@ def least_near(scene: Scene, found: Evidence, language: Language) -> float:
     return NEAREST_WORLD - (LESS_DEFINITE if is_own else 0.0)
 
 
+ALIKE = 0.02  # coverage by which two rows speak of the same
 FEW_NAMED = 14  # words of a question that names a kind of thing
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
 FEW_WORDS = 7  # of a message that only names something
@@ -121,6 +123,16 @@ def without_equal_numbers(found: Evidence, question: str) -> Evidence:
     words = [[word for word in found.words if word not in one.missing] for one in found.best]
     best = [one for one, held in zip(found.best, words) if holds_clock(one.text) or not all(word.isdigit() for word in held)]
     return replace(found, best=tuple(best))
+
+
+def is_one_of_rows(found: Evidence, question: str) -> bool:
+    """Whether one value is asked for, and several rows say another one each: "the price of the Brompton" of two repairs."""
+    best, kind = found.best[0], kind_of(question)
+    if kind is None or not best.is_item or best.items:
+        return False
+    same = [one for one in found.best[1:] if one.is_item and one.ref == best.ref and one.text != best.text]
+    same = [one for one in same if one.group == best.group or is_data(one.ref)]
+    return any(kind.holds(one.text) and one.missing == best.missing and one.coverage >= best.coverage - ALIKE for one in same)
 
 
 def is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:

@@ -17,14 +17,16 @@ from appliance.language import word_forms
 from appliance.language.evidence import Finder
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Say, Scene, shown_source
+from appliance.language.support import denies
 from appliance.language.tables import Day, MonthOf, RowTable, TableRow, day_of, number_of, read_tables
 
 Nearness = Callable[[str, str], float]
 
+COLUMN_NEAR, NEARER = 0.4, 0.12  # cosine of "brightest" and the column "Lux" .54, and how much less any other column may have
+FORM_NEAR = 0.75  # cosine of "pay" and the column "paid" .81, of "come" .26
 KIND_NEAR = 0.3  # cosine of a noun and a table's title and columns: books and "Name, Author, Rating" .38, tasks .19 (MiniLM)
 MOST_SHOWN = 12
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-COST = "cost"
 
 
 class RowOperation(StrEnum):
@@ -39,23 +41,29 @@ class RowOperation(StrEnum):
     FIRST = "first"
     NEXT = "next"
     WHICH = "which"
+    TOLD = "told"  # which, by a column of yes and no alone: "who has not paid?"
     WHETHER = "whether"
 
 
 OPERATIONS = frozenset(one.value for one in RowOperation)
+BY_FIRST_WORD = (RowOperation.WHICH, RowOperation.TOLD, RowOperation.WHETHER)
 ADDED = (RowOperation.SUM, RowOperation.AVERAGE)
 IN_TIME = (RowOperation.LAST, RowOperation.FIRST, RowOperation.NEXT)
 
 
 class RowRequest(Struct, frozen=True):
-    """A question as an operation and the words that say on what; `column` names the kind of column that is compared."""
+    """A question as an operation and the words that say on what."""
 
     operation: RowOperation
     words: tuple[str, ...]  # the noun first
-    column: str = ""
     month: int = 0
     year: int = 0
     is_yearly: bool = False  # of days that come again each year, such as birthdays
+    compared: str = ""  # the words that ask for the operation: "brightest"
+    is_denied: bool = False  # "not paid yet"
+    answers: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())  # what cells say for yes, and for no
+    denying: tuple[str, ...] = ()  # beginnings of words that deny: "unpaid"
+    beside: tuple[str, ...] = ()  # the other words of the question, such as its verb
 
 
 class RowAnswer(Struct, frozen=True):
@@ -81,7 +89,7 @@ def read_request(question: str, language: Language, ignored: Collection[str], mo
     found = _find_operation(said, language)
     if found is None:
         return None
-    operation, column, rest = found
+    operation, compared, rest = found
     named = [word for word in words_in(rest) if month_of(word)]
     years = YEAR.findall(question)
     ours = {*ignored, *named, *years} | language.words["own"] | frozenset(language.rows.get("beside", ()))
@@ -89,34 +97,35 @@ def read_request(question: str, language: Language, ignored: Collection[str], mo
     if not words or len(named) > 1 or len(years) > 1:
         return None
     is_yearly = not set(words).isdisjoint(language.rows.get("yearly", ()))
-    return RowRequest(operation, words, column, month_of(named[0]) if named else 0, int(years[0]) if years else 0, is_yearly)
+    month, year = month_of(named[0]) if named else 0, int(years[0]) if years else 0
+    cells = frozenset(language.rows.get("yes", ())), frozenset(language.rows.get("no", ()))
+    told = denies(question), cells, language.rows.get("denying", ()), tuple(words_in(rest))
+    return RowRequest(operation, words, month, year, is_yearly, compared, *told)
 
 
 def _find_operation(said: str, language: Language) -> tuple[RowOperation, str, str] | None:
-    """The operation that a question names, the kind of column, and the other words: the longest phrase counts."""
+    """The operation that a question names, the phrase that does, and the other words: the longest phrase counts."""
     first = said.split(" ", 1)[0]
     best: tuple[int, RowOperation, str, str] | None = None
-    for key, phrases in language.rows.items():
-        name, _, column = key.partition(" ")
+    for name, phrases in language.rows.items():
         if name not in OPERATIONS:
             continue
         operation = RowOperation(name)
         for phrase in phrases:
-            if operation in (RowOperation.WHICH, RowOperation.WHETHER):
+            if operation in BY_FIRST_WORD:
                 place, length = (0, 0) if first == phrase else (-1, 0)  # weaker than any other
             else:
                 place, length = _find_phrase(said, phrase), len(phrase)
             if place >= 0 and (best is None or length > best[0]):
-                best = (length, operation, column, f"{said[:place]} {said[place + len(phrase) :]}")
+                best = (length, operation, phrase, f"{said[:place]} {said[place + len(phrase) :]}")
     if best is None:
         return None
-    _, operation, column, rest = best
-    for key, phrases in language.rows.items():  # "how much did we spend on groceries in total" says twice that it adds up
-        for phrase in phrases if key.partition(" ")[0] == operation else ():
-            rest = " ".join(rest.split())
-            place = _find_phrase(rest, phrase)
-            rest = rest if place < 0 else f"{rest[:place]} {rest[place + len(phrase) :]}"
-    return operation, column, rest
+    _, operation, compared, rest = best
+    for phrase in language.rows[operation]:  # "how much did we spend on groceries in total" says twice that it adds up
+        rest = " ".join(rest.split())
+        place = _find_phrase(rest, phrase)
+        rest = rest if place < 0 else f"{rest[:place]} {rest[place + len(phrase) :]}"
+    return operation, compared, rest
 
 
 def _find_phrase(said: str, phrase: str) -> int:
@@ -142,12 +151,12 @@ def _answer_from(request: RowRequest, table: RowTable, today: date, month_of: Mo
     rows = _within(rows, request, table, month_of, today)
     if not rows:
         return None
-    if request.operation in (RowOperation.COUNT, RowOperation.WHICH):
+    if request.operation in (RowOperation.COUNT, RowOperation.WHICH, RowOperation.TOLD):
         value = str(len(rows)) if request.operation is RowOperation.COUNT else ""
         return RowAnswer(request.operation, table.ref, tuple(rows), value)
     if request.operation in IN_TIME:
         return _compare_days(request, rows, table, today, month_of)
-    place = _column_of(request, table)
+    place = _column_of(request, table, near)
     numbers = [(number, row) for row in rows if place >= 0 and (number := number_of(_cell(row, place))) is not None]
     if not numbers:
         return None
@@ -165,7 +174,8 @@ def _answer_from(request: RowRequest, table: RowTable, today: date, month_of: Mo
 
 def _matching(request: RowRequest, table: RowTable, near: Nearness) -> list[TableRow]:
     """The rows of a table that are what the question names; none when its rows are something else."""
-    noun, *others = request.words
+    told = _told_columns(request, table, near)
+    noun, *others = (word for word in request.words if word not in told) if set(request.words) - set(told) else request.words
     kind = f"{table.title} {' '.join(table.columns)}"
     filters = [word for word in others if not _is_in(word, kind)]
     if _is_in(noun, kind):
@@ -174,9 +184,26 @@ def _matching(request: RowRequest, table: RowTable, near: Nearness) -> list[Tabl
         filters, is_kind = [noun, *filters], True
     else:
         is_kind = bool(others) and any(table.columns) and near(noun, f"{table.title}: {', '.join(table.columns)}") >= KIND_NEAR
-    if not is_kind or (request.operation is RowOperation.WHICH and not filters):
+    chooses = {RowOperation.WHICH: filters or told, RowOperation.TOLD: told}.get(request.operation, True)
+    if not is_kind or not chooses:
         return []
-    return [row for row in table.rows if all(_is_in(word, row.text) for word in filters)]
+    rows = [row for row in table.rows if all(_is_in(word, row.text) for word in filters)]
+    return [row for row in rows if all(_cell(row, place).lower() in said for place, said in told.values())]
+
+
+def _told_columns(request: RowRequest, table: RowTable, near: Nearness) -> dict[str, tuple[int, frozenset[str]]]:
+    """The words of the question that a column says yes or no to ("paid", "unpaid"), with its place and what its cell must say."""
+    found = {}
+    for place, column in enumerate(table.columns):
+        cells = {cell.lower() for cell in table.column(place) if cell}
+        if not column or not cells or not cells <= frozenset().union(*request.answers):
+            continue
+        for word in dict.fromkeys((*request.words, *request.beside)):
+            bare = next((word[len(one) :] for one in request.denying if word.startswith(one)), "")
+            is_opposite = not _is_in(word, column) and bool(bare) and _is_in(bare, column)
+            if is_opposite or _is_in(word, column) or near(word, column) >= FORM_NEAR:
+                found[word] = (place, request.answers[is_opposite != request.is_denied])
+    return found
 
 
 def _within(rows: Sequence[TableRow], request: RowRequest, table: RowTable, month_of: MonthOf, today: date) -> list[TableRow]:
@@ -242,15 +269,19 @@ def _compare_days(
     return RowAnswer(operation, table.ref, tuple(row for at, row in days if at == best), day=best)
 
 
-def _column_of(request: RowRequest, table: RowTable) -> int:
-    """The column of numbers that is meant: named by the question, of the kind it asks for, or the only one; -1 for none."""
+def _column_of(request: RowRequest, table: RowTable, near: Nearness) -> int:
+    """The column of numbers that is meant: named by the question, the only one, or the one nearest to what it asks; -1 for none."""
     numeric = table.numeric()
     named = [
         place for place in numeric if table.columns[place] and any(_is_in(word, table.columns[place]) for word in request.words)
     ]
     if len(named) == 1:
         return named[0]
-    return numeric[0] if len(numeric) == 1 else -1
+    if len(numeric) < 2:
+        return numeric[0] if numeric else -1
+    asked = " ".join([*(word for word in request.words if not _is_in(word, table.title)), request.compared])
+    first, second = sorted(((near(asked, table.columns[place]), place) for place in numeric), reverse=True)[:2]
+    return first[1] if first[0] >= max(COLUMN_NEAR, second[0] + NEARER) else -1
 
 
 def _written(number: float, column: str, row: TableRow, place: int) -> str:
