@@ -11,14 +11,14 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from appliance.clock import monotonic_s, now_ms, sleep_s
+from appliance.clock import monotonic_s, now_ms
 from appliance.errors import OwlError
 from appliance.runtime.periodic import Rounds
 from appliance.runtime.settings import Orchestrator
 
 LOG = logging.getLogger(__name__)
 Status = Literal["healthy", "degraded", "unhealthy"]
-START_S, START_EVERY_S = 60.0, 2.0
+START_PROBES, START_EVERY_S = 30, 2.0
 RESTING = 20  # so many times the usual pause while nobody asks: ten minutes
 USE = ("served", "is_busy", "waiting")  # what changes when somebody does
 
@@ -54,6 +54,7 @@ class Prober:
         self.last = Health("unhealthy", "not asked yet")
         self._is_resting = False
         self._probed_s = 0.0
+        self._start_probes = START_PROBES  # how many more a start may take
 
     def start(self) -> None:
         """Begin to probe."""
@@ -64,19 +65,25 @@ class Prober:
         self._rounds.stop()
 
     def look(self) -> float:
-        """One probe; the seconds until the next one."""
+        """One probe; the seconds until the next one.
+
+        A part that is being started has START_PROBES to become healthy, one every START_EVERY_S, before any of them counts.
+        """
         keys, before = self._keys(), self.last
         if self._part.is_running() and not self._rounds.is_closing:
-            self._probe(keys.health_timeout_ms / 1000)
+            limit_s = keys.health_timeout_ms / 1000
+            self._probe(min(START_EVERY_S, limit_s) if self._start_probes else limit_s)
+            if self._is_starting():
+                return max(0.0, START_EVERY_S - (monotonic_s() - self._probed_s))
             if self.failures >= keys.health_failures:
                 why = f"it did not answer {self.failures} probes in a row"
                 LOG.error(
                     "%s is started again: %s", self._part.name, why, extra={"part": self._part.name, "probe": self.last.message}
                 )
-                self.failures = 0
+                self.failures, self._start_probes = 0, START_PROBES
                 self._part.restart(why)
         else:
-            self.failures = 0
+            self.failures, self._start_probes = 0, START_PROBES
         self._is_resting = is_unused(before, self.last)
         return keys.health_interval_ms / 1000 * (RESTING if self._is_resting else 1)
 
@@ -90,17 +97,17 @@ class Prober:
         """Whether the last answer is older than the usual pause, or there is none."""
         return not self.healthy_ms or monotonic_s() - self._probed_s > self._keys().health_interval_ms / 1000
 
-    def wait_healthy(self, limit_s: float = START_S, every_s: float = START_EVERY_S) -> bool:
-        """Probe a part that is being started until it is healthy; one that is not in time is warned of, and is no error."""
-        end_s = monotonic_s() + limit_s
-        while True:
-            self._probe(min(every_s, self._keys().health_timeout_ms / 1000))
-            if self.last.status == "healthy":
-                return True
-            if monotonic_s() + every_s > end_s:
-                LOG.warning("%s is not healthy after %g s: %s", self._part.name, limit_s, self.last.message)
-                return False
-            sleep_s(every_s)
+    def _is_starting(self) -> bool:
+        """Whether it is still to become healthy after a start; one that takes too long is warned of, and counts from then on."""
+        if self.last.status != "unhealthy":
+            self._start_probes = 0
+        if not self._start_probes:
+            return False
+        self._start_probes -= 1
+        if not self._start_probes:
+            LOG.warning("%s is not healthy after %g s: %s", self._part.name, START_PROBES * START_EVERY_S, self.last.message)
+        self.failures = 0
+        return True
 
     def _probe(self, limit_s: float) -> None:
         self._probed_s = monotonic_s()
