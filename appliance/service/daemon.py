@@ -6,7 +6,6 @@ A logout or a cleaner of /tmp may take the runtime folder away: `SocketWatch` sl
 makes the sockets anew, also one that systemd holds, which systemd does not.
 """
 
-import ctypes
 import errno
 import logging
 import os
@@ -31,6 +30,7 @@ from appliance.runtime.signals import Signals
 from appliance.runtime.users import user_name
 from appliance.secrets import plaintext_migration
 from appliance.service.core import Core
+from appliance.service.heap import HeapCare, share_heaps
 from appliance.service.parts.programs import hang_up_on_ended, open_programs
 from appliance.store import disk_faults, storage_errors
 from appliance.upkeep import home_faults
@@ -38,8 +38,6 @@ from appliance.upkeep.home_lock import Lock
 
 LOG = logging.getLogger(__name__)
 CHECK_S, CHECK_UNCLEAN_S = 2.0, 60.0  # longest check of the database at a start, after a clean end and after another
-M_ARENA_MAX, HEAPS = -8, 2  # of mallopt
-M_MMAP_THRESHOLD, LARGE_BYTES = -3, 128 * 1024
 READING_S = 1.0  # between two looks whether a disk that took no writes takes them again
 WRITES_AGAIN = -1
 MAX_TOKEN, MAX_KEY = 128, 16_384
@@ -65,20 +63,6 @@ def serve(home: Home, environ: Mapping[str, str]) -> int:
         return code
     finally:
         lock.release()
-
-
-def share_heaps() -> None:
-    """Let the C library use two heaps for all threads: with one of its own for each, a busy core kept 40 MB more (2026-11-23).
-
-    What is large goes back to the system when it is freed: by default the first that does raises the limit, and all later ones
-    lie in the heaps, which grew by 2 MB at each peak of a busy hour while what was used stayed level (2026-11-28).
-
-    Only glibc knows this; elsewhere nothing happens. To be called before there are threads.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_ARENA_MAX, HEAPS)
-        mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def settle(home: Home, environ: Mapping[str, str], *, is_worker: bool = False) -> None:
@@ -135,6 +119,8 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         listener = open_listener(core, given)
         lease = core.leases.begin("core")
         servers: dict[Path, Server] = {place: listener}
+        heap = HeapCare(core.store)
+        core.shutdown.before("heap", heap.stop)
         watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
         core.shutdown.before("sockets", watch.stop)  # before the listener: a socket that we closed is not to be made anew
         core.shutdown.before("listener", listener.stop_accepting)
@@ -153,6 +139,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
             programs.start()
             servers[paths.programs_socket(core.runtime)] = programs
         watch.start()
+        heap.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
         core.schedules.runner.start()

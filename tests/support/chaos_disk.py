@@ -5,6 +5,7 @@ disk must not map files of it, and chaos opens the database. That process does n
 that does, it would have to unmount it, and wait for itself. Elsewhere it is a tmpfs, which loses nothing: `can_lose` says so.
 """
 
+import errno
 import os
 import random
 import subprocess
@@ -82,6 +83,16 @@ class LosingDisk(SmallDisk):
         self._attach(self._ask(f"lose {seed}"))
         return True
 
+    def fail(self) -> None:
+        """Give an error for whatever is read, written or flushed from now on; the file system may write no more after one."""
+        self._ask("fail")
+
+    def mend(self) -> None:
+        """Give no more errors: what was not written is lost, as in a power cut."""
+        self._ask("mend")
+        _run("umount", str(self.path))
+        self._attach(self._ask("again"))
+
     def close(self) -> None:
         super().close()
         self._server.communicate(timeout=LIMIT_S)  # the end of its input ends it
@@ -117,14 +128,21 @@ def _run(*words: str) -> str:
 
 def _serve(place: Path) -> None:
     """Serve a disk until standard input ends; each line is answered when it is done, with a new loop device by its name."""
-    from recorded_disk import NAME, RecordedDisk, hide_mounts
+    from recorded_disk import FSYNC, NAME, READ, WRITE, RecordedDisk, hide_mounts
+
+    class Disk(RecordedDisk):
+        is_failing = False
+
+        def _answer(self, operation: int, node: int, body: bytes) -> tuple[int, bytes]:
+            is_refused = self.is_failing and operation in (READ, WRITE, FSYNC)
+            return (errno.EIO, b"") if is_refused else super()._answer(operation, node, body)
 
     hide_mounts()
     file = place / NAME.decode()
     with tempfile.NamedTemporaryFile() as image:
         image.truncate(SIZE_MB << 20)
         _run("mkfs.ext4", "-q", "-F", image.name)
-        disk = RecordedDisk(place, Path(image.name).read_bytes())
+        disk = Disk(place, Path(image.name).read_bytes())
     print(_run("losetup", "--find", "--show", str(file)), flush=True)
     moment = 0
     for line in sys.stdin:
@@ -135,7 +153,10 @@ def _serve(place: Path) -> None:
         elif what == "lose":
             content = disk.crash(moment, random.Random(int(seed)))
             disk.close()
-            disk = RecordedDisk(place, content)
+            disk = Disk(place, content)
+        elif what in ("fail", "mend"):
+            disk.is_failing = what == "fail"
+        if what in ("lose", "again"):
             told = _run("losetup", "--find", "--show", str(file))
         print(told, flush=True)
     disk.close()

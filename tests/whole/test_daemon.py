@@ -516,7 +516,7 @@ def test_a_core_that_is_told_to_makes_what_is_missing_of_its_home(box: Box) -> N
 
 LARGE = """
 import ctypes
-from appliance.service.daemon import share_heaps
+from appliance.service.heap import share_heaps
 
 class Heap(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top".split()]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from appliance.console import terminal
 from appliance.console.terminal import say, say_json, show
 from appliance.errors import BadInput, Refused
+from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def _key(home: Home) -> bytes:
     if keys.key:
         return bundle.read_key(keys.key)
     try:
-        return bundle.read_key(installed.read_text("ascii"))
+        with paths.naming(installed):
+            return bundle.read_key(installed.read_text("ascii"))
     except FileNotFoundError:
         raise Refused(f"no key for updates: neither updates.key nor {installed}", hint="docs/guides/upgrade.md") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -21,8 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from appliance.clock import iso, now_ms
-from appliance.errors import BadInput, NotFound, Refused
+from appliance.errors import BadInput, DiskFault, NotFound, Refused
 from appliance.secrets import encryption
+from appliance.store import disk_faults
 from appliance.text import tar_reader
 from appliance.text.tar_reader import Member
 from appliance.upkeep.updates.last_check import order
@@ -114,14 +115,15 @@ def require_usable(found: Manifest, current: str, name: str) -> None:
 def opened(path: Path, key: bytes) -> Iterator[tuple[Manifest, Iterator[Member]]]:
     """A bundle whose signature was checked, and what else is in it, which is checked when it is unpacked."""
     try:
-        with path.open("rb") as file:
+        with disk_faults.naming(path), path.open("rb") as file:
             members = tar_reader.members(file, LARGEST)
             data, signature = (_read_first(members, name, path) for name in (MANIFEST, SIGNATURE))
             yield read_manifest(data, signature, key, path.name), members
     except FileNotFoundError:
         raise NotFound(f"no bundle {path}", hint="give a file that ends in .bundle, or a folder with one") from None
     except tar_reader.UNREADABLE as error:
-        raise Refused(f"{path.name}: it is cut off, damaged or no bundle: {error}", hint="copy or download it again") from None
+        damaged = Refused(f"{path.name}: it is cut off, damaged or no bundle: {error}", hint="copy or download it again")
+        raise disk_faults.explain_fault(error) or damaged from None
 
 
 def unpack(found: Manifest, members: Iterator[Member], folder: Path, name: str) -> list[Path]:
@@ -145,6 +147,7 @@ def find(place: Path, key: bytes) -> Path:
     if not place.is_dir():
         return place
     known: list[tuple[tuple[int, ...], Path]] = []
+    fault: DiskFault | None = None
     for path in sorted(path for path in place.glob("owlbox-*.bundle") if path.is_file()):
         try:
             with opened(path, key) as (found, _):
@@ -152,7 +155,11 @@ def find(place: Path, key: bytes) -> Path:
                     known.append((order(found.version), path))
         except Refused:
             continue
+        except DiskFault as error:
+            fault = error  # another one may be well
     if not known:
+        if fault is not None:
+            raise fault
         raise NotFound(f"{place} has no bundle for this machine with the right signature", hint=ELSEWHERE)
     return max(known)[1]
 

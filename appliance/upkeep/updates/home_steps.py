@@ -12,7 +12,7 @@ from pathlib import Path
 from appliance.errors import OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
-from appliance.store import database_copy, storage_errors
+from appliance.store import database_copy, disk_faults, storage_errors
 from appliance.store.database import Store
 
 
@@ -74,7 +74,7 @@ def main(words: list[str]) -> int:
     try:
         {"save": save, "stage": stage, "restore": restore, "tidy": tidy}[step](home, place)
     except OwlError as error:
-        print(error, file=sys.stderr)
+        print(disk_faults.explain_fault(error) or error, file=sys.stderr)
         return 1
     except OSError as error:
         print(storage_errors.host_error(error, place), file=sys.stderr)

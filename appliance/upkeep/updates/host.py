@@ -19,6 +19,7 @@ from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError, Refused, StoreError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.store import disk_faults
 from appliance.upkeep.home_lock import Lock
 
 QUESTION = "Say hello in one short sentence."
@@ -42,7 +43,12 @@ class Host:
 
     def build(self, folder: Path, wheels: list[Path]) -> None:
         """Make an environment with exactly these wheels; everything of it is on the disk afterwards."""
-        self._run([sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], BUILD_S)
+        try:
+            self._run([sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], BUILD_S)
+        except StoreError:
+            if fault := disk_faults.write_fault(folder.parent, folder):
+                raise fault from None
+            raise
         for wheel in wheels:
             _install_wheel(wheel, folder)
         self._run(
@@ -222,6 +228,8 @@ def find_host(home: Home, environ: Mapping[str, str], folder: Path, *, is_boot: 
         hint = "in a checkout: git pull, then make; else docs/guides/upgrade.md"
         raise Refused(f"{folder} holds no versions beside one another: this installation is not updated by bundles", hint=hint)
     if not os.access(folder, os.W_OK):
+        if fault := disk_faults.write_fault(folder):
+            raise fault
         raise Refused(f"user {os.geteuid()} may not write to {folder}", hint="sudo owlbox update ...")
     if home.root == paths.SERVICE_HOME and Path("/run/systemd/system").is_dir():
         return ServiceHost(home, environ, is_boot=is_boot)

@@ -69,7 +69,8 @@ class JournalFile:
     def read(self) -> Journal:
         """As it was last written; a fresh one when there is none."""
         try:
-            return msgspec.convert(json.loads(self._path.read_text("utf-8")), Journal)
+            with paths.naming(self._path):
+                return msgspec.convert(json.loads(self._path.read_text("utf-8")), Journal)
         except FileNotFoundError:
             return Journal()
         except (OSError, ValueError, msgspec.ValidationError) as error:

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance.clock import now_ms
-from appliance.errors import Busy, DiskFull, OwlError, Refused
+from appliance.errors import Busy, DiskFault, DiskFull, OwlError, Refused
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.store import disk_faults
 from appliance.upkeep.updates import bundle
 from appliance.upkeep.updates.host import Host
 from appliance.upkeep.updates.journal import Journal, JournalFile, Result, Step
@@ -25,6 +26,8 @@ TRIAL = ".update-trial"
 TIMES = 3  # of the size of its wheels: what unpacked and installed versions take
 Passed = Callable[[str], None]
 Progress = Callable[[str], None]
+UNCHANGED = "not applied, nothing has changed"
+UNRECORDED = "that is not on record, owlbox update recover does it again when the disk takes it"
 
 
 def nobody(what: str) -> None:
@@ -70,7 +73,7 @@ class Updater:
                     journal = self._begin(Step.TRYING, journal)
                     self._try_version(journal)
                 except (OwlError, OSError) as error:
-                    return self._drop(journal, f"not applied, nothing has changed: {getattr(error, 'message', error)}")
+                    return self._drop(journal, f"{UNCHANGED}: {_why(error)}")
             return self._take_over(journal)
 
     def roll_back(self) -> Result:
@@ -137,32 +140,41 @@ class Updater:
             journal = self._begin(Step.SAVING, journal)
             self._host.step(self._python(journal.old), "save", saved)
             self._passed("saved")
+            switching = self._begin(Step.SWITCHING, journal)
         except (OwlError, OSError) as error:
             self._host.start(self._python(journal.old))
-            return self._drop(journal, f"not applied, nothing has changed: {getattr(error, 'message', error)}")
-        journal = self._begin(Step.SWITCHING, journal)
-        self._link(CURRENT, journal.new)
-        self._passed("switched")
-        journal = self._begin(Step.MIGRATING, journal)
-        self._progress("bringing the database to the new version")
+            return self._drop(journal, f"{UNCHANGED}: {_why(error)}")
+        journal = switching
         try:
+            self._link(CURRENT, journal.new)
+            self._passed("switched")
+            journal = self._begin(Step.MIGRATING, journal)
+            self._progress("bringing the database to the new version")
             if "database" in self._host.find_problems(self._python(journal.new), self._home):
                 raise Refused("its doctor finds the database damaged")
+            self._passed("migrated")
+            gated = self._begin(Step.GATED, journal)
         except (OwlError, OSError) as error:
-            return self._take_back(journal, f"taken back: {getattr(error, 'message', error)}")
-        self._passed("migrated")
-        journal = self._begin(Step.GATED, journal)
-        return self._finish(journal)
+            return self._take_back(journal, f"taken back: {_why(error)}")
+        return self._finish(gated)
 
     def _finish(self, journal: Journal) -> Result:
         """The new version is well: start it, and remove what is not needed."""
-        journal = self._begin(Step.STARTING, journal)
+        with contextlib.suppress(OSError):  # a disk that does not take this keeps nobody from starting it
+            journal = self._begin(Step.STARTING, journal)
         self._progress("starting the services")
         try:
             self._host.start(self._python(journal.new))
         except (OwlError, OSError) as error:
-            return self._take_back(journal, f"taken back: {getattr(error, 'message', error)}")
+            return self._take_back(journal, f"taken back: {_why(error)}")
         self._passed("started")
+        try:
+            return self._tidy(journal)
+        except OSError as error:
+            return Result(journal.new, f"version {journal.new} runs; {UNRECORDED}: {_why(error)}", True, now_ms())
+
+    def _tidy(self, journal: Journal) -> Result:
+        """Remove what the new version does not need; its start is known to everybody afterwards."""
         journal = self._begin(Step.TIDYING, journal)
         for path in self._place("").iterdir():
             is_version = (path / "pyvenv.cfg").is_file() and not path.is_symlink()
@@ -179,14 +191,21 @@ class Updater:
 
     def _take_back(self, journal: Journal, said: str) -> Result:
         """Back to the old version, and to the saved database where the old version cannot open the present one."""
-        journal = self._begin(Step.ROLLING_BACK, journal)
+        with contextlib.suppress(OSError):  # cut off here, the step before leads to the same
+            journal = self._begin(Step.ROLLING_BACK, journal)
         self._progress("going back to the version before")
         self._host.stop()
-        if journal.saved and Path(journal.saved).exists():
-            self._host.step(self._python(journal.old), "restore", Path(journal.saved))
-        self._passed("restored")
-        self._link(CURRENT, journal.old)
-        self._passed("link is back")
+        try:
+            if journal.saved and Path(journal.saved).exists():
+                self._host.step(self._python(journal.old), "restore", Path(journal.saved))
+            self._passed("restored")
+            if Path(os.readlink(self._folder / CURRENT)).name != journal.old:
+                self._link(CURRENT, journal.old)
+            self._passed("link is back")
+        except (OwlError, OSError) as error:
+            # Neither version is known to be well with the present database: none is started, so that nothing is lost.
+            message = f"{said}; the version before is not back yet, and nothing runs: {_why(error)}"
+            raise DiskFault(message, hint="mend that, then: sudo owlbox update recover") from None
         self._host.start(self._python(journal.old))
         return self._drop(journal, said)
 
@@ -196,10 +215,13 @@ class Updater:
         if journal.new and journal.new != Path(os.readlink(self._folder / CURRENT)).name:
             self._host.remove(self._place(journal.new))
         self._passed("dropped")
-        ended = self._file.end(journal, said, is_applied=False)
-        if ended.previous == ended.results[0].version or ended.previous == journal.old:
-            ended = self._file.change(ended, previous="")
-        (self._folder / RECOVERY).unlink(missing_ok=True)
+        try:
+            ended = self._file.end(journal, said, is_applied=False)
+            if ended.previous == ended.results[0].version or ended.previous == journal.old:
+                ended = self._file.change(ended, previous="")
+            (self._folder / RECOVERY).unlink(missing_ok=True)
+        except OSError as error:
+            return Result(journal.new, f"{said}; {UNRECORDED}: {_why(error)}", False, now_ms())
         return ended.results[0]
 
     @property
@@ -217,10 +239,11 @@ class Updater:
         """Have a link lead to a version from one moment to the next, also after a power cut."""
         path, target = self._folder / name, os.path.relpath(self._place(version), self._folder)
         part = path.with_name(f".{name}.part")
-        part.unlink(missing_ok=True)
-        part.symlink_to(target)
-        os.replace(part, path)
-        paths.flush(self._folder)
+        with paths.naming(path):
+            part.unlink(missing_ok=True)
+            part.symlink_to(target)
+            os.replace(part, path)
+            paths.flush(self._folder)
 
     def _require_way_back(self, version: str, saved: Path) -> None:
         """Refused when a version cannot open the present database and the copy that it could open is gone."""
@@ -251,3 +274,11 @@ class Updater:
             raise Busy("another update is under way", hint="owlbox update status shows it") from None
         finally:
             os.close(handle)
+
+
+def _why(error: OwlError | OSError) -> str:
+    """What a person is told of an error: of one of the disk its name and what to do."""
+    told: OwlError | OSError = disk_faults.explain_fault(error) or error
+    if isinstance(told, OSError) and told.errno in disk_faults.ON_A_DISK:
+        told = disk_faults.disk_fault(told.errno, None)
+    return str(told) if isinstance(told, DiskFault) else getattr(told, "message", str(told))
