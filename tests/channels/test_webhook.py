@@ -176,8 +176,8 @@ def test_a_burst_of_a_source_is_taken_as_fast_as_it_may_write_and_a_killed_core_
     with box.store() as store:
         sql = "SELECT content FROM events WHERE kind = 'message' AND role = 'user' ORDER BY id"
         assert [str(row[0]) for row in store.rows(sql)] == [f"ring {number}" for number in range(170)]
-    statuses += [_try_post(box, 1000 + number) for number in range(BURST)]
-    assert statuses[-1] == 503, "whoever writes too much is told to come later"
+    later = (_try_post(box, 1000 + number) for number in range(3 * BURST))  # a slow machine earns new ones meanwhile
+    assert 503 in later, "whoever writes too much is told to come later"
 
 
 def _try_post(box: Box, number: int) -> int:

@@ -37,6 +37,7 @@ def _as_root(found: "re.Match[str]") -> str:
 
 VARYING = (
     (re.compile(rf"\b(local:|for ){re.escape(user_name(os.getuid()))}\b( *)"), _as_root),
+    (re.compile(r"(\bfor root) +$", re.MULTILINE), r"\1"),
     (re.compile(r"([·*]) \d+ ms\b"), r"\1 N ms"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),
     (re.compile(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d(:\d\d)?\b"), "DAY DD MMM YYYY HH:MM"),
