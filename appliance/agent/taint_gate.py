@@ -17,7 +17,7 @@ from appliance.agent.approvals import APPROVED
 from appliance.agent.command_runs import Executions
 from appliance.agent.dispatch import actor_of
 from appliance.agent.result_pages import INLINE_CHARS
-from appliance.agent.taint_tracking import HELP, Origins, Sight, is_elsewhere, named_paths
+from appliance.agent.taint_tracking import HELP, SUBJECTS, Origins, Sight, is_elsewhere, named_paths
 from appliance.agent.toolbox import Caller, Toolbox
 from appliance.agent.toolbox import Mark as ToolMark
 from appliance.errors import OwlError
@@ -208,7 +208,10 @@ class Checkpoint:
         """What came of a call, with its origin."""
         try:
             server = _server_of(toolbox, str(call.arguments.get("name", ""))) if mark.name == HELP else ""
-            told = self._origins.after(replace(_sight_of(mark, caller), server=server), call, outcome)
+            sight = replace(_sight_of(mark, caller), server=server)
+            told = self._origins.after(sight, call, outcome)
+            if caller.run and not (mark.is_read_only or outcome.is_error) and sight.group in SUBJECTS:
+                self._origins.recognize(sight, call, outcome, self._own_words(self._runs.any(caller.run)))
             # What others wrote is known again; what one's own entries hold beside it is one's own.
             if is_origin(told.origin) and told.origin not in INSIDE and (outcome.origin or is_elsewhere(call.arguments)):
                 self._keep_words(caller.run, [Mark(told.origin, told.source)], told.message[:INLINE_CHARS])

@@ -105,6 +105,12 @@ class Origins:
         worst = next((mark for mark in found if mark.origin not in INSIDE), found[0])
         return replace(outcome, origin=worst.origin, source=worst.source)
 
+    def recognize(self, sight: Sight, call: ToolCall, outcome: Outcome, own: str) -> None:
+        """Mark the tasks and schedules that a call has changed with the words of strangers in it, but for the person's `own`."""
+        texts = [leaf for leaf, _ in leaves(call.arguments) if isinstance(leaf, str)]
+        for number in _find_numbers(outcome.data, call.arguments):
+            self._marks.recognize(f"{SUBJECTS[sight.group]}:{number}", *texts, own=(own,))
+
     # -- what is shown without a call ---------------------------------------------------------------
 
     def relevant(self, run: str, text: str) -> None:

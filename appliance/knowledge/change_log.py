@@ -103,6 +103,21 @@ class Changes:
         )
         return None if row is None else (str(row[0]), str(row[1]))
 
+    def since(self, scope: str, path: str, hash_before: str) -> int | None:
+        """When a path was changed that had this hash last; None where that is not known."""
+        sql = "SELECT after_hash, at_ms FROM changes WHERE scope = ? AND path = ? ORDER BY id DESC"
+        at_ms = None
+        for after_hash, changed_ms in self._store.rows(sql, (scope, path)):
+            if after_hash == hash_before:
+                return at_ms
+            at_ms = int(changed_ms)
+        return None
+
+    def has_taken_back(self, scope: str, path: str, run: str) -> bool:
+        """Whether a run took changes of others back."""
+        sql = "SELECT 1 FROM changes WHERE scope = ? AND path = ? AND run = ? AND verb = 'undo' LIMIT 1"
+        return self._store.row(sql, (scope, path, run)) is not None
+
     def changes_of(self, scope: str, path: str, limit: int, *, is_own: bool = False) -> list[Change]:
         """The changes of one stored path, newest first, also of one that was removed; `is_own`: only by runs of whoever asks."""
         own = f" AND run IN (SELECT id FROM runs WHERE 1{visibility.own_sessions('session')})" if is_own else ""

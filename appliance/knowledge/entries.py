@@ -264,10 +264,11 @@ class Entries:
         )
         return [_entry_from_row(row) for row in rows]
 
-    def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By) -> list[Entry]:
+    def restored(self, before: Mapping[int, Entry], ids: Iterable[int], by: By, runs: Sequence[str] = ()) -> list[Entry]:
         """Follow up on rows that were brought back to what they were: within the transaction that did so.
 
-        Puts it into the history, as `undo`, and has them indexed anew. `before` is what they were before that;
+        Puts it into the history, as `undo`, and has them indexed anew. `before` is what they were before that, `runs` made the
+        changes that were taken back: an entry loses the marks that it got for them;
         the answer is each entry that is now another one, as it is now, or as it was when it is gone.
         """
         by = By(by.writer, by.run, "undo")
@@ -279,6 +280,9 @@ class Entries:
                     self._changes.add(execute, old.scope, old.path, changed(by, old.hash, "", 0, _undone_patch(old, new)))
             for old, new in pairs:
                 if new is not None:
+                    if (since_ms := self._changes.since(new.scope, new.path, new.hash)) is not None:
+                        undone = [run for run in runs if self._changes.has_taken_back(new.scope, new.path, run)]
+                        self.marks.taken_back(new, since_ms, undone, by.run)
                     was = old.hash if old is not None and old.path == new.path else ""
                     told = changed(by, was, new.hash, self._size_bytes(new), _undone_patch(old, new))
                     self._changes.add(execute, new.scope, new.path, told)
@@ -480,7 +484,7 @@ class Entries:
         after = self.get(path, scope=scope)
         was = before if before is not None and before.path == path else None
         told = changed(by, was.hash if was else "", after.hash, self._size_bytes(after), difference)
-        self._changes.add(execute, scope, path, told)
+        self._changes.add(execute, scope, path, replace(told, at_ms=after.updated_ms))  # not after the marks that it brings
         is_text = was is not None and was.hash != after.hash
         self._announce_change(path, scope, by, "created" if was is None else "body" if is_text else "attributes")
         self.marks.recognize(after, before, source)

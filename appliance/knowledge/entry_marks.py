@@ -4,7 +4,7 @@ Says which texts are looked at and by what; the marks themselves, and the hashes
 `policy.taint_marks`. Each method is called within the transaction of the change that it follows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from appliance.errors import BadInput, Conflict, Refused
@@ -47,6 +47,14 @@ class EntryMarks:
         own = before.body if before is not None and not self.of(before) else ""
         self._marks.take(f"entry:{entry.id}", marks)
         self._marks.keep_words(entry.body, [Mark(*pair) for pair in read_marks(marks)], own)
+
+    def taken_back(self, entry: Entry, since_ms: int, runs: Sequence[str], by: str) -> None:
+        """The changes of these runs since a time are taken back by another run, and with them the marks that an entry got for them.
+
+        That run has them meanwhile: when it is taken back itself, they come back.
+        """
+        self._marks.take_off(f"entry:{entry.id}", since_ms, f"run:{by}")
+        self._marks.inherit(f"entry:{entry.id}", *(f"run:{run}" for run in runs))
 
     def keep_own(self, entry: Entry) -> None:
         """Remember the text of an entry without marks that goes: it may come back under another name."""

@@ -139,6 +139,9 @@ class Marks:
         known = [(int(one), int(source)) for one, source in self._store.rows(sql, (json.dumps([*places, *all_of_it]),))]
         if not known or any(one in all_of_it and source == OWN for one, source in known):
             return set()
+        letters = word_hashes.letters_of(text)
+        if any(letters in word_hashes.letters_of(one) for one in own):
+            return set()
         mine = word_hashes.kept("\n".join(own)).union(*map(word_hashes.whole, own))
         found = {source for one, source in known if one in all_of_it and one not in mine}
         begun: dict[int, list[int]] = {}
@@ -154,6 +157,14 @@ class Marks:
             execute("DELETE FROM marks WHERE subject = ?", (subject,))
             self.forget_words(*texts)
         return found
+
+    def take_off(self, subject: str, since_ms: int, keeper: str) -> None:
+        """Take off the marks that a subject got since a time: `keeper` has them from now on."""
+        with self._store.write() as execute:
+            got = execute("SELECT origin, source FROM marks WHERE subject = ? AND at_ms >= ?", (subject, since_ms))
+            for origin, source in got:
+                self.add(keeper, str(origin), str(source))
+            execute("DELETE FROM marks WHERE subject = ? AND at_ms >= ?", (subject, since_ms))
 
     def forget_words(self, *texts: str) -> None:
         """No words of these texts are known again: a person answers for them."""

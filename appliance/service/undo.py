@@ -188,7 +188,7 @@ class Undo:
             later = (*(self._named(family, of_entries, before) if of_entries else ()), *_named_tasks(of_tasks, planned))
             later += tuple(_named_schedule(clash, timed.get(clash.key)) for clash in of_time)
             return replace(done, later=later)
-        after = self._entries.restored(before, ids, By("client", by))
+        after = self._entries.restored(before, ids, By("client", by), family)
         for entry in after if not done.is_dry_run else ():
             old = before.get(entry.id)
             for files in self._files:

@@ -207,6 +207,47 @@ def test_marked_words_that_an_undo_brings_back_are_marked(border: Border, ref: s
     assert "door code" in core.entries.get(ref).body and marks_of(border, ref) == ["mail"]
 
 
+@pytest.mark.covers("A-281")
+@pytest.mark.parametrize("ref", ["agent://undone", "box://notes/undone.md"])
+def test_an_undo_takes_marks_away_with_the_words_and_brings_them_back(border: Border, ref: str) -> None:
+    core, run = border.core, border.say("[hoot] Hello.", "ada").run
+    core.runs.taint(run, "web", "https://evil.example")
+
+    def change(text: str) -> None:
+        name, given = "append_note", {"name": "notes/undone.md", "text": text}
+        if ref == "agent://undone":
+            name, given = (
+                "context_write",
+                {"path": "/undone", "drive": "agent", "content": f"Mine.\n{text}", "on_conflict": "overwrite"},
+            )
+        done = core.toolbox.dispatch(ToolCall("c", name, given), run, CancelToken(), "local:ada")
+        assert done.status == 200, done
+
+    if ref == "agent://undone":
+        core.entries.put(ref, Content(body="Mine."))
+    else:
+        assert put(border, "undone.md", "Mine.\n") == []
+    for text in ("Call 4711.", "And 4712."):  # words too few to be known by
+        change(text)
+    assert marks_of(border, ref) == ["web"]
+    undo = find_methods(*core.offered)["run.undo"]
+    by = undo.call(LocalCall(), run=run)["by"]
+    assert core.entries.get(ref).body.strip() == "Mine." and marks_of(border, ref) == []
+    undo.call(LocalCall(), run=by)
+    assert "4712" in core.entries.get(ref).body and marks_of(border, ref) == ["web"]
+
+
+def test_an_undo_leaves_the_marks_that_were_there_before(border: Border) -> None:
+    core = border.core
+    assert put(border, "earlier.md", f"Mine.\n\n{TEXT}\n") == ["mail"]
+    run = border.say("[hoot] Hello.", "ada").run
+    core.runs.taint(run, "web", "https://evil.example")
+    given = {"name": "notes/earlier.md", "text": "Call 4711."}
+    assert core.toolbox.dispatch(ToolCall("c", "append_note", given), run, CancelToken(), "local:ada").status == 200
+    find_methods(*core.offered)["run.undo"].call(LocalCall(), run=run)
+    assert marks_of(border, "box://notes/earlier.md") == ["mail"]
+
+
 @pytest.mark.parametrize("ref", ["src/tips.txt", "agent://tips", "memory://notes/tips", "known://tips", "box://tips.md"])
 def test_marked_words_are_known_wherever_they_are_put_again(border: Border, ref: str) -> None:
     """A checkout of an older commit, an import, a sync: whoever writes, and whether it was there before."""

@@ -14,6 +14,7 @@ from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken, new_id
 from appliance.errors import OwlError
 from appliance.knowledge.entries import PROJECT
+from appliance.policy.taint import Mark
 from appliance.records import Outcome, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.tui.commands import COMMANDS
@@ -243,6 +244,25 @@ def test_what_a_marked_thread_writes_is_marked(border: Border, world: dict[str, 
         number = done.data["schedule"]["id"] if where == "schedule" else done.data["id"]
         found = marks.of(f"{where}:{number}")
     assert MARK in [(mark.origin, mark.source) for mark in found], done
+
+
+@pytest.mark.covers("A-281")
+@pytest.mark.parametrize("tool", [tool for tool, (_, where) in WRITES.items() if where in ("task", "schedule")])
+def test_marked_words_that_a_clean_thread_plans_are_marked(border: Border, world: dict[str, Any], tool: str) -> None:
+    """As a model may that was shown them in another form; what its person said is theirs."""
+    given, where = WRITES[tool]
+    run = clean(border)
+    done = call(border, run, tool, **filled_in(given, world))
+    assert not done.is_error, done
+    assert border.core.runs.marks.of(f"{where}:{done.data['schedule']['id'] if where == 'schedule' else done.data['id']}")
+
+
+def test_what_a_person_said_is_theirs_in_a_task(border: Border) -> None:
+    text, marks = "carry the apricot jam up to the attic before the guests arrive", border.core.runs.marks
+    marks.keep_words(text, [Mark(*MARK)])
+    own = clean(border, f"[hoot] Please {text}.")
+    tasks = [call(border, run, "create_task", name=text).data["id"] for run in (own, clean(border))]
+    assert [[mark.origin for mark in marks.of(f"task:{task}")] for task in tasks] == [[], ["mail"]]
 
 
 def test_what_a_person_does_with_marked_text_stays_marked(border: Border, world: dict[str, Any]) -> None:
