@@ -1,12 +1,11 @@
 """Hashes by which the words of a text are known again in another one, whatever stands around them and however they are set.
 
-One rule: a text is a row of letters, small and without accents, blanks, punctuation, numbers and what nobody sees. At each of its
-words a piece of PIECE letters begins, and `pieces` has the hash of each. Another text holds its words when the pieces that both
-have cover ENOUGH of its letters, none further than NEAR from the first: nine or ten words in a row, or twice five with others
-between them (`is_enough`). Shorter texts are known as a whole alone (`whole`). A letter of Chinese counts three times, one
-of Japanese twice, and both begin a word, as in other scripts without blanks. Pure.
-Not promised: a short line within another text, phrases that many people use, words in another order or spelling, letters that
-look alike, and codes.
+One rule: a text is a row of letters, small and without accents, blanks, punctuation, numbers and what nobody sees; those that
+look alike are one. At each of its words a piece of PIECE letters begins, and `pieces` has the hash of each. Another text holds
+its words when the pieces that both have cover ENOUGH of its letters, none further than NEAR from the first: nine or ten words in
+a row, or twice five with others between them (`is_enough`). Shorter texts are known as a whole alone (`whole`). A letter of
+Chinese counts three times, one of Japanese twice, and both begin a word, as in other scripts without blanks. Pure.
+Not promised: a short line within another text, phrases that many people use, words in another order or spelling, and codes.
 """
 
 import html
@@ -31,6 +30,16 @@ UNSPACED = (
     (re.compile("[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), r" \g<0>\g<0>\g<0>"),
     (re.compile("[\u3040-\u30ff]"), r" \g<0>\g<0>"),
     (re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), r" \g<0>"),
+)
+
+# Letters that look like others: Latin ones that are bent, struck through or small capitals; those of Cyrillic, Greek and Armenian.
+LOOKALIKES = str.maketrans(
+    "øđħıłŧƀƃƈƌƒƙƚƞƥƫƭƴƶǥȡȥȴȵȶȷȼȿɀɇɉɋɍɏɓɕɖɗɟɠɡɢɦɨɪɫɬɭɱɲɳɴɼɽɾʀʂʄʈʋʏʐʑʙʛʜʝʟʠᴀᴄᴅᴇᴊᴋᴌᴍᴏᴘᴛ"
+    "ᴜᴠᴡᴢᵬᵭᵮᵯᵰᵱᵲᵳᵴᵵᵶᵽⱡⱥⱦⱨⱪⱬⱱⱳⱴⱸⱺꜰꜱꝁꝃꝅꝉꝋꝍꝑꝓꝕꝗꝙꝟꞎꞑꞓꞔꞕꞗꞙꞡꞣꞥꞧꞩꞯꞹꟈꟊꬴꬶꬷꬸꬹꬺꬻꭆꭉꭋꭌꭎꭒꭖꭗꭘꭙꭚɑ"
+    "аеорсухіјѕһԁԛԝӏүѵвкмнтгαεικνορτυχγωηβμςօսհոցզ",
+    "odhiltbbcdfklnpttyzgdzlntjcszejqrybcddjggghiilllmnnnrrrrsjtvyzzbghjlqacdejklmopt"
+    "uvwzbdfmnprrstzplathkzvwveofskkkloopppqqvlncchbfgknrsqudseglllmnrrrruuxxxxya"
+    "aeopcyxijshdqwlyvbkmhtraeikvoptuxywnbmcouhngq",
 )
 
 
@@ -88,6 +97,7 @@ def _plain(text: str) -> str:
         text = IGNORED.sub("", normalized("NFKD", text))
         for script, counted in UNSPACED:
             text = script.sub(counted, text)
+        return text.casefold().translate(LOOKALIKES)
     return text.casefold()
 
 
