@@ -29,8 +29,8 @@ RESULTS: dict[str, Any] = {
 
 
 @contextmanager
-def serving(half: bytes, is_stream: bool) -> Iterator[str]:
-    """The server; its address."""
+def serving(half: bytes, is_stream: bool, heard: list[str] | None = None) -> Iterator[str]:
+    """The server; its address. `heard` is given the methods that it is asked for."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -44,6 +44,8 @@ def serving(half: bytes, is_stream: bool) -> Iterator[str]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if heard is not None:
+                heard.append(asked["method"])
             if "id" not in asked:
                 self._say(202, b"", "text/plain")
                 return

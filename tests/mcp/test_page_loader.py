@@ -2,17 +2,16 @@
 
 import importlib.util
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance import server
 from needs import leave_out
 from process import Box, a_box, clean_environ
 from stores import new_home
+from test_mcp_http_odd import serving
 
 from appliance.clock import CancelToken, new_id
 from appliance.errors import Cancelled, NotFound, OwlError, TooLarge, Unavailable
@@ -385,45 +384,36 @@ def test_html_of_a_server_loses_scripts_too_and_a_failure_is_the_item_s(add: Any
 # -- through the program ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def suite() -> Iterator[str]:
-    """A real server of tools, at an address of this machine."""
-    ours = server.serve()
-    thread = threading.Thread(target=ours.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{ours.server_address[1]}/mcp"
-    ours.shutdown()
-    ours.server_close()
-    thread.join()
-
-
 @pytest.mark.covers("B-096", "B-097", "B-099", "B-100")
-def test_a_page_is_added_through_a_server(box: Box, suite: str):
+def test_a_page_is_added_through_a_server(box: Box):
     if importlib.util.find_spec("mcp") is None:
         leave_out("needs the extra mcp")
-    call = use("mcp_exec", server="docs", tool="test_simple_text")
+    call = use("mcp_exec", server="docs", tool="say")
     accept = use("accept_content", exec_call_id="exec-1", title="From the server", mime_type="text/plain")
     turns = [{"match": "example.org/a", **call}, {"match": "example.org/a", **accept}]
     turns += [{"match": "hurry up", **use("report_failure", message="It needs a login")}]
     path = Path(box.environ["XDG_RUNTIME_DIR"]) / "script.json"
     path.write_text(json.dumps({"turns": turns}))
     box.environ["OWLBOX__MODELS__SCRIPT"] = str(path)
-    assert box.run("mcp", "add", "docs", "--url", suite, "--no-index").returncode == 0
-    added = box.json("context", "add", "https://example.org/a")
-    assert [item["status"] for item in added["items"]] == ["added"] and "through MCP server docs" in added["items"][0]["message"]
-    said = box.run("context", "read", "https://example.org/a").stdout
-    assert said == "This is a simple text response for testing."
-    failed = box.run("context", "add", "https://example.org/b", "--prompt-addition", "hurry up")
+    with serving(b"good", is_stream=False) as address:
+        assert box.run("mcp", "add", "docs", "--url", address, "--no-index").returncode == 0
+        added = box.json("context", "add", "https://example.org/a")
+        (item,) = added["items"]
+        assert item["status"] == "added" and "through MCP server docs" in item["message"]
+        assert box.run("context", "read", "https://example.org/a").stdout == "so good far"
+        failed = box.run("context", "add", "https://example.org/b", "--prompt-addition", "hurry up")
     assert failed.returncode == 1 and "It needs a login" in failed.stderr
 
 
 @pytest.mark.covers("B-101", "E-217")
-def test_without_a_key_the_command_says_so_and_the_server_hears_nothing(box: Box, suite: str):
+def test_without_a_key_the_command_says_so_and_the_server_hears_nothing(box: Box):
     box.environ.pop("OWLBOX__MODELS__SCRIPT", None)
     text = '[models]\nlocal_only = false\n[providers.openai]\nkey = "secret:llm/openai"\n[pools]\ndefault = ["openai/gpt-x"]\n'
     box.home.config.write_text(text)
-    assert box.run("mcp", "add", "docs", "--url", suite, "--no-index").returncode == 0
-    server.Handler.sessions.clear()
-    failed = box.run("context", "add", "https://example.org/a")
+    heard: list[str] = []
+    with serving(b"good", is_stream=False, heard=heard) as address:
+        assert box.run("mcp", "add", "docs", "--url", address, "--no-index").returncode == 0
+        heard.clear()
+        failed = box.run("context", "add", "https://example.org/a")
     assert failed.returncode == 1 and "llm/openai" in failed.stderr, failed.stderr
-    assert server.Handler.sessions == {}
+    assert heard == []
