@@ -85,6 +85,7 @@ def _moment_of(reading: Reading) -> Moment | None:
             return None
         at = readings.moved(now, seconds, months)
         return Moment(at, True) if seconds % 86_400 else Moment(_midnight(at))
+    reading.times = rules.after_noon(reading)
     clock = rules.named_times(reading) if reading.times or reading.part else []
     if len(clock) > 1 or len(reading.days) > 1 or len(reading.dates) > 1:
         return None

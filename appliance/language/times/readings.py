@@ -14,7 +14,6 @@ from appliance.language.times import lexicon, reductions, timezones
 from appliance.language.times.reductions import Time, Unread
 from appliance.language.times.tokenizer import Match
 
-PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}
 DAY = timedelta(days=1)
 LATE_H = 9  # from then on a Saturday's "this weekend" is Sunday
 WORKDAYS, WEEKEND = frozenset({1, 2, 3, 4, 5}), frozenset({0, 6})
@@ -42,6 +41,7 @@ class Reading:
     start: datetime | None = None  # the first day of what repeats
     end: datetime | None = None  # and its last moment
     lasting: tuple[float, int] | None = None  # or so many seconds and months from its first time on
+    times_a_day: int = 0  # twice a day: at the times that are named, else at usual ones
     minute: int | None = None  # past every hour
     part: str = ""  # of the day, which also says what "at 7" means
     is_repeated: bool = False
@@ -127,8 +127,8 @@ def per_unit(reading: Reading, match: Match) -> None:
     """Twice a day, three times an hour, once a week."""
     count = int(match.get("times") or match.get("number"))
     unit = match.get("unit") or match.get("single")
-    if unit == "day" and count in PER_DAY and not reading.times:
-        reading.times += [Time(hour, 0, "24") for hour in PER_DAY[count]]
+    if unit == "day" and count > 1:
+        reading.times_a_day = count
         set_step(reading, 1, "day")
     elif count == 1:
         set_step(reading, 1, unit)

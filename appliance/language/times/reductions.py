@@ -267,7 +267,15 @@ def _written(match: Match) -> Kinds:
 
 def _noon(match: Match) -> Kinds:
     hour = int(match.get("noon"))
-    return {"time": Time(hour, 30 if match.has("and_half") else 0, "24", is_written=hour == 0)}
+    later = 30 if match.has("and_half") else 15 if match.has("and_quarter") else -15 if match.has("less_quarter") else 0
+    time = Time(hour, 0, "24", is_written=hour == 0)
+    return {"time": earlier(time, -later) if later else time}
+
+
+def _beside_noon(match: Match) -> Kinds:
+    """Quarter past noon, half past midnight, quarter to twelve at night."""
+    minutes = 30 if match.has("half") else 15
+    return {"time": earlier(Time(int(match.get("noon")), 0, "24"), minutes if match.has("to") else -minutes)}
 
 
 def _beside(match: Match) -> Kinds:
@@ -327,7 +335,8 @@ TIMES: tuple[Reduction, ...] = (
     ("at dot_clock [(ampm|hour_mark)]", _dotted),
     ("at hhmm [hour_mark]", _written),
     ("hhmm hour_mark", _written),
-    ("noon [and_half]", _noon),
+    ("noon [(and_half|and_quarter|less_quarter)]", _noon),
+    ("(half|quarter) (past|to) noon", _beside_noon),
     ("(half|quarter) (past|to) number [hour_mark] [ampm]", _beside),
     ("half number [hour_mark] [ampm] !unit", _beside),
     ("number [unit=minute] (past|to) number [hour_mark] [ampm] !unit", _beside),

@@ -14,6 +14,7 @@ from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import SECONDS, Time, Unread
 
 MAX_MONTHS = 1200  # of "in ... years"
+PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}  # hours, where something is wanted so often and no time is named
 EARLY_H = 6  # until then it is still last night
 AFTERNOON = range(1, 6)  # hours with nothing else said at which hardly anybody has something to do at night
 STEP_UNITS = {"day": "days", "week": "weeks", "month": "months"}
@@ -25,6 +26,8 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
         raise BadInput(
             "it may be at several times, of which only one can be", hint="say one of them, or every Monday and Friday at 9"
         )
+    if reading.times_a_day:
+        _place_times(reading)
     if reading.end is not None or reading.lasting is not None:
         return _ended(reading, zone, is_frequency)
     if reading.shift is not None or (reading.is_once and (reading.is_repeated or reading.step)):
@@ -37,7 +40,7 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
     is_loose = not (reading.is_repeated or reading.length is not None or reading.date or reading.dates or reading.months)
     has_when = bool(reading.times or reading.part)
     if not is_frequency and not (is_loose and not reading.days):
-        reading.times = _after_noon(reading)
+        reading.times = after_noon(reading)
     if not is_frequency and is_loose and (reading.days or has_when):
         return _nearest_rule(reading, zone)
     if reading.length is not None:
@@ -123,7 +126,7 @@ def is_that_day(reading: Reading) -> bool:
     return not reading.days or reading.days == {reading.date.isoweekday() % 7}
 
 
-def _after_noon(reading: Reading) -> list[Time]:
+def after_noon(reading: Reading) -> list[Time]:
     """Hours that may be in either half of the day: "on Saturday at 2" is 14:00."""
     times = reading.times
     if reading.part or reading.is_today or any(time.half in ("am", "pm") for time in times):
@@ -407,6 +410,19 @@ def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rul
         return recurrence.cron(" ; ".join(f"{minute} {hour} {when} {months} {days}" for minute, hour in lines), zone)
     except BadInput:
         raise Unread from None
+
+
+def _place_times(reading: Reading) -> None:
+    """The times of day of what comes several times a day: as many as were named, or the usual ones where none was."""
+    count, reading.times_a_day = reading.times_a_day, 0
+    if not reading.times:
+        if count not in PER_DAY:
+            raise Unread
+        reading.times = [Time(hour, 0, "24") for hour in PER_DAY[count]]
+    elif len(reading.times) != count:
+        raise BadInput(
+            f"{count} times a day, and {len(reading.times)} are named", hint="name each of them, such as: every day at 8 and 20"
+        )
 
 
 def named_times(reading: Reading) -> list[tuple[int, int]]:

@@ -43,8 +43,10 @@ TIMELY |= {"two_dates", "weekday", "weekdays", "weekends", "workdays"}
 ALARMS = frozenset({"wake", "alarm", "timer"})
 WHEN = TIMELY | {"length", "in", "part", "in_part", "number", "unit", "next", "this", "ampm", "noon"}
 # Kinds that belong to a time beside which they stand.
-ATTACHED = frozenset({"after_next", "ahead", "ampm", "and_a_half", "and_half", "half", "half_to", "hour_mark", "long", "or"})
-ATTACHED |= {"past", "quarter_of", "times", "unit", "vague", "zone"}
+ATTACHED = frozenset(
+    {"after_next", "ahead", "ampm", "and_a_half", "and_half", "and_quarter", "half", "half_to", "hour_mark", "long", "or"}
+)
+ATTACHED |= {"less_quarter", "past", "quarter_of", "times", "unit", "vague", "zone"}
 PARTS = frozenset({"part", "in_part", "noon"})
 AT = frozenset({"at", "by", "before", "after", "around", "until", "in"})
 FOR = frozenset({"for"})
@@ -507,6 +509,8 @@ def beside(found: TimeExpression, text: str, lexicon: Lexicon, now: datetime, zo
     if base is None:
         return None
     at = readings.moved(base.at.replace(tzinfo=None), seconds, months)
+    if not base.has_clock and seconds % DAY_S:
+        return None  # half an hour before a day is at no time of it
     if not base.has_clock:
         at = at.replace(hour=found.clock[0], minute=found.clock[1])
     return _once(at, zone)

@@ -81,10 +81,27 @@ def tokens(said: str, lexicon: Lexicon) -> list[Token]:
                 at += 1
                 continue
             made = _word(plain, [(start, spans[start]) for start in starts[index[at] : index[at] + 8]], lexicon)
+        if found and _joins_clock(found, made, plain):
+            found.pop()
         glued = {"glued": ""} if found and found[-1].end == made.start else {}
         found.append(Token(made.start, made.end, {**made.kinds, **glued}))
         at = made.end
     return found
+
+
+def _joins_clock(found: Sequence[Token], made: Token, plain: str) -> bool:
+    """Whether the last token is the hyphen of a time in words: "four-thirty", "half-past six"; "nine-five" may be a span."""
+    dash = found[-1]
+    if (
+        len(found) < 2
+        or "dash" not in dash.kinds
+        or found[-2].end != dash.start
+        or dash.end != made.start
+        or not plain[made.start].isalpha()
+    ):
+        return False
+    is_minute = int(made.kinds.get("number", 0)) >= LEAST_SPOKEN_MINUTE and "number" in found[-2].kinds
+    return is_minute or bool({"past", "to", "and_half", "and_quarter"} & made.kinds.keys())
 
 
 def _named_zone(said: str, at: int) -> Token | None:
@@ -139,6 +156,7 @@ def _word(plain: str, spans: list[tuple[int, int]], lexicon: Lexicon) -> Token:
     return Token(start, end, {**({MARKS[words[0]]: ""} if words[0] in MARKS else {}), **entry.kinds})
 
 
+LEAST_SPOKEN_MINUTE = 10  # behind an hour
 # A choice of single tokens that repeats: the first that fits is taken for good, or a token of two kinds would double the work.
 REPEATED = re.compile(r"\([^()\[\]\s]+\)(?=\*)")
 PART = re.compile(r"\s+|[\[\]()|*]|[!~]*[a-z_]+(?:=[\w#-]+)?")

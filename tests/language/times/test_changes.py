@@ -77,6 +77,12 @@ def test_the_nearest_text_with_a_day_counts() -> None:
     assert when("a quarter of an hour before", "the call is at 11 am") == at(2026, 11, 23, 10, 45)
 
 
+def test_hours_before_are_counted_from_a_clock_that_was_said_in_the_half_of_the_day_that_is_meant() -> None:
+    assert when("half an hour before", "I have to be at the school at 3 on Friday") == at(2026, 11, 27, 14, 30)
+    assert when("two hours before", "the party is on Saturday") == ""  # of which hour of it?
+    assert when("half an hour before", "I have to be there on Friday by bus 3") == ""
+
+
 # -- changes ------------------------------------------------------------------------------------------
 
 MORNING, EVENING = at(2026, 11, 25, 8), at(2026, 11, 25, 18, 30)
