@@ -7,6 +7,7 @@ SHA-256 can say that.
 """
 
 import struct
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ MAX_ENTRIES = 65_536  # metadata keys, and tensors; real files have a few hundre
 MAX_KEPT_BYTES = 1024 * 1024  # of one text; chat templates are the largest we keep
 MAX_KEPT_ITEMS = 1024  # of one array; per-layer head counts are the largest we keep
 MAX_SHOWN = 120
+TEXTS_BYTES = 1 << 16  # read at once of texts that are left out
 SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 TEXT, ARRAY = 8, 9
 # ggml tensor types: items per block, bytes per block (ggml.c, type_traits).
@@ -108,7 +110,16 @@ class Header(Struct, frozen=True):
 
 
 def read(path: Path) -> Header:
-    """The header of a complete GGUF file; BadInput says what is wrong with any other."""
+    """The header of a complete GGUF file, read once as long as the file is the same; BadInput says what is wrong with any other."""
+    try:
+        found = path.stat()
+    except OSError:
+        return _read_file(path, 0, 0)  # which says what is wrong
+    return _read_file(path, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _read_file(path: Path, size: int, mtime_ns: int) -> Header:
     try:
         with path.open("rb", buffering=1 << 18) as file:
             return _Reader(file, path).header()
@@ -219,12 +230,25 @@ class _Reader:
             self._skip_bytes(count * least)
             return _Skipped(count)
         if item == TEXT:
-            for _ in range(count):
-                self._skip_bytes(self._read_number("<Q"))
+            self._skip_texts(count)
             return _Skipped(count)
         if count > MAX_KEPT_ITEMS:
             raise self._describe_wrong(f"damaged header: {count} values of type {item}")
         return tuple(self._read_value(item, depth + 1) for _ in range(count))
+
+    def _skip_texts(self, count: int) -> None:
+        """Go past so many texts. A vocabulary has 100,000: their sizes are taken out of blocks, with one call for each."""
+        size_of = struct.Struct("<Q").unpack_from
+        while count:
+            block, at = self._file.read(TEXTS_BYTES), 0
+            last = len(block) - 8
+            while count and at <= last:
+                at += 8 + size_of(block, at)[0]
+                count -= 1
+            if not at:
+                raise self._describe_short(8)
+            self._file.seek(self._at)
+            self._skip_bytes(at)
 
     def _read_text(self) -> str:
         size = self._read_number("<Q")
@@ -253,12 +277,7 @@ class _Reader:
             raise self._describe_short(size)
         if self._at + size > MAX_HEAD_BYTES:
             raise self._describe_wrong(f"damaged header: longer than {MAX_HEAD_BYTES} bytes")
-        # A seek throws the read buffer away, and vocabularies are 100,000 short texts: read instead.
-        if size < 4096:
-            self._file.read(size)
-        else:
-            self._file.seek(size, 1)
-        self._at += size
+        self._at = self._file.seek(self._at + size)
 
     def _describe_short(self, size: int) -> BadInput:
         return self._describe_wrong(f"truncated: {self._size} of at least {self._at + size} bytes")

@@ -2,7 +2,9 @@
 
 import struct
 import tracemalloc
+from cProfile import Profile
 from pathlib import Path
+from pstats import Stats
 
 import pytest
 from hypothesis import given, settings
@@ -132,3 +134,14 @@ def test_memory_grows_with_the_context(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="none.gguf: cannot be read: No such file"):
         gguf.read(tmp_path / "none.gguf")
+
+
+def test_a_vocabulary_is_passed_over_with_a_call_a_text_and_read_once(tmp_path: Path) -> None:
+    words = b"".join(text(f"word{n}") for n in range(20_000))
+    path = put(tmp_path, model(extra=[entry("tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, 20_000) + words)]))
+    calls = Profile()
+    first = calls.runcall(gguf.read, path)
+    assert first.vocabulary_size == 20_000 and Stats(calls).total_calls < 25_000  # type: ignore[attr-defined]
+    assert gguf.read(path) is first
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert gguf.read(path) is not first
