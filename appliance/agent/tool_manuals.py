@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from appliance.errors import ConfigError
+from appliance.records import ToolCall
 from appliance.runtime.signatures import Signature
 
 FOLDER = "tools/manuals"
@@ -37,11 +38,28 @@ class Example(Struct, frozen=True):
     why: str
 
 
+class ToolAlias(Struct, frozen=True):
+    """A tool as one of the four designs calls it: whose name, the name, our arguments by theirs, and those that the name implies.
+
+    It has no code: a call under this name is our tool's call with these arguments.
+    """
+
+    design: str
+    name: str
+    arguments: Mapping[str, str] = {}
+    implied: Mapping[str, Any] = {}
+
+    def __str__(self) -> str:
+        told = [f"{theirs} is {ours}" for theirs, ours in self.arguments.items()]
+        told += [f"{ours}={json.dumps(value)}" for ours, value in self.implied.items()]
+        return f"{self.design} {self.name}" + (f" ({', '.join(told)})" if told else "")
+
+
 class Manual(Struct, frozen=True):
-    """What is told about one tool beside its header; `aliases` are `LETTER NAME`, as the four designs call it."""
+    """What is told about one tool beside its header, and how the four designs call it."""
 
     why: str = ""
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[ToolAlias, ...] = ()
     examples: tuple[Example, ...] = ()
     rules: tuple[Line, ...] = ()
 
@@ -59,8 +77,9 @@ class Manual(Struct, frozen=True):
         found += [f"no must, should or may: {one.text}" for one in self.rules if not _is_ruling(one.text)]
         found += [f"no reason: {rule}" for rule in self.rules if not rule.why.strip()]
         found += [f"no reason: {example}" for example in self.examples if not example.why.strip()]
-        known = [alias for alias in self.aliases if alias[:1] in DESIGNS and alias[1:2] == " " and alias[2:].strip()]
-        return found + [f"{alias!r} is no LETTER NAME" for alias in self.aliases if alias not in known]
+        return found + [
+            f"'{one}' is no LETTER NAME" for one in self.aliases if one.design not in DESIGNS or not one.name.isidentifier()
+        ]
 
 
 class Shelf(Struct):
@@ -68,7 +87,7 @@ class Shelf(Struct):
 
     added: dict[str, Manual] = field(default_factory=dict)
     _groups: dict[str, dict[str, Manual]] = field(default_factory=dict)
-    _aliases: dict[str, str] | None = None
+    _aliases: dict[str, tuple[str, ToolAlias]] | None = None
 
     def of(self, name: str, group: str) -> Manual:
         """The manual of a tool; an empty one when nobody has written any."""
@@ -76,9 +95,20 @@ class Shelf(Struct):
 
     def meant(self, name: str) -> str:
         """The tool that one of the four designs calls so; "" for none, or for several."""
+        return self._find_alias(name)[0]
+
+    def translate(self, call: ToolCall) -> ToolCall:
+        """The call of our tool that is meant by one under another name; the same call for a name that means nothing else."""
+        ours, alias = self._find_alias(call.name)
+        if alias is None:
+            return call
+        given = {alias.arguments.get(name, name): value for name, value in call.arguments.items()}
+        return structs.replace(call, name=ours, arguments={**given, **alias.implied})
+
+    def _find_alias(self, name: str) -> tuple[str, ToolAlias | None]:
         if self._aliases is None:
             self._aliases = aliases({**self._all_manuals(), **self.added})
-        return self._aliases.get(name, "")
+        return self._aliases.get(name, ("", None))
 
     def add(self, name: str, manual: Manual) -> None:
         """One more manual, in place of the one that ships under this name."""
@@ -119,7 +149,7 @@ def parse(name: str, table: object) -> Manual:
     try:
         return Manual(
             _require_text(table.get("why", "")),
-            tuple(_require_text(one) for one in table.get("aliases", ())),
+            tuple(map(_read_alias, table.get("aliases", ()))),
             tuple(Example(_require_table(given), _require_text(why)) for given, why in table.get("examples", ())),
             tuple(Line(_require_text(line), _require_text(why)) for line, why in table.get("rules", ())),
         )
@@ -146,13 +176,20 @@ def syntax(name: str, sign: Signature) -> str:
     return f"{name}({', '.join(needed)})"
 
 
-def aliases(manuals: Mapping[str, Manual]) -> dict[str, str]:
+def aliases(manuals: Mapping[str, Manual]) -> dict[str, tuple[str, ToolAlias]]:
     """The names that others have for our tools, but not those that two tools answer to, nor our own names."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, dict[str, ToolAlias]] = {}
     for name, manual in manuals.items():
         for alias in manual.aliases:
-            found.setdefault(alias[2:].strip(), set()).add(name)
-    return {alias: ours.pop() for alias, ours in found.items() if len(ours) == 1 and alias not in manuals}
+            found.setdefault(alias.name, {})[name] = alias
+    return {name: next(iter(ours.items())) for name, ours in found.items() if len(ours) == 1 and name not in manuals}
+
+
+def _read_alias(value: object) -> ToolAlias:
+    """`LETTER NAME`, or a list of that, our arguments by theirs, and what the name implies."""
+    said, *more = value if isinstance(value, list) else [value]
+    design, _, name = _require_text(said).partition(" ")
+    return ToolAlias(design, name, *map(_require_table, more))
 
 
 def _is_ruling(text: str) -> bool:

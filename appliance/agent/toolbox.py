@@ -307,16 +307,17 @@ class Toolbox:
     def meant(self, call: ToolCall) -> ToolCall:
         """The call that is to be run: another tool's for a detour such as `use`, or for a name that others have for it."""
         found = self._tools.get(call.name)
-        if found is None and (ours := self.manuals.meant(call.name)) in self._tools:
-            return replace(call, name=ours)
+        if found is None and self.manuals.meant(call.name) in self._tools:
+            return self.manuals.translate(call)
         if found is None or not found.mark.is_detour or not self.policy.check(call.name).allowed:
             return call
         try:
             inner: ToolCall = found.function(**found.signature.bind(call.arguments))
         except BadInput:
             return call  # dispatch says what is wrong with it
-        ours = self.manuals.meant(inner.name) if inner.name not in self._tools else ""
-        return replace(inner, id=call.id, name=ours if ours in self._tools else inner.name)
+        inner = replace(inner, id=call.id)
+        is_alias = inner.name not in self._tools and self.manuals.meant(inner.name) in self._tools
+        return self.manuals.translate(inner) if is_alias else inner
 
     def groups(self, role: str, only: tuple[str, ...] | None = None) -> dict[str, list[str]]:
         """The tools beside a role's menu that it may use all the same, as far as the policy allows, by group."""

@@ -60,19 +60,21 @@ def _tell_jobs(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> list[str
 def remove_job(args: argparse.Namespace, home: Home) -> int:
     """Remove a cron job."""
     try:
-        return call(args, home, args.verb, {"job_id": args.id})
+        return call(args, home, args.verb, {"id": args.id})
     except NotFound:
         raise NotFound(f"No job found with id '{args.id}'", hint="owlbox cron list shows them") from None
 
 
+SWITCHES = (
+    ("enable", True, "resume a schedule"),
+    ("resume", True, "the same as enable"),
+    ("disable", False, "pause a schedule"),
+    ("pause", False, "the same as disable"),
+)
 JOB = {"id": "its id, as `cron list` shows it"}
 # fmt: off
 ONE = (
     ("view", "view_schedule", "show one: its rule, next times and past runs"),
-    ("enable", "enable_schedule", "resume a schedule"),
-    ("resume", "enable_schedule", "the same as enable"),
-    ("disable", "disable_schedule", "pause a schedule"),
-    ("pause", "disable_schedule", "the same as disable"),
     ("delete", "delete_schedule", "delete a schedule"),
     ("trigger", "trigger_schedule", "run it now"),
 )
@@ -87,18 +89,20 @@ NOUNS = (
                     "soonest": "next due first"},
              rows="id state=status next=next_ms name~ when=words~", cells={"next_ms": _next_time}),
         *(Verb(word, f"tool {tool}", text=text) for word, tool, text in ONE),
+        *(Verb(word, "tool enable_schedule", "id", text=text, fixed={"enabled": is_on}) for word, is_on, text in SWITCHES),
         Verb("update", "tool update_schedule", text="change a schedule"),
         Verb("preview", "tool preview_schedule", "frequency+ --timezone", helps={"frequency": WHEN},
              text="show how a time is understood, without adding anything"),
         Verb("run", text="run what is due and exit, for timers; nothing runs twice", handler=run),
     )),
     Noun("cron", "messages to the assistant at exact times", (
-        Verb("list", "tool cron_list", "-", text="all of them", part="schedules", says=_tell_jobs),
+        Verb("list", "tool list_schedules", "-", text="all of them", part="schedules", says=_tell_jobs,
+             fixed={"type": "cron", "limit": 1000}),
         Verb("add", "tool cron_add", "name message schedule --channel@cli:local --timezone --disabled=enabled", text="add one",
              helps={"disabled": "add it switched off"}),
-        Verb("remove", "tool cron_remove", "id=job_id", text="remove one", handler=remove_job, helps=JOB),
-        Verb("enable", "tool cron_set_enabled", "id=job_id", text="enable one", fixed={"enabled": True}, helps=JOB),
-        Verb("disable", "tool cron_set_enabled", "id=job_id", text="disable one", fixed={"enabled": False}, helps=JOB),
+        Verb("remove", "tool delete_schedule", "id", text="remove one", handler=remove_job, helps=JOB),
+        Verb("enable", "tool enable_schedule", "id", text="enable one", fixed={"enabled": True}, helps=JOB),
+        Verb("disable", "tool enable_schedule", "id", text="disable one", fixed={"enabled": False}, helps=JOB),
     )),
     Verb("remind", "tool remind", "text+ --when --timezone", handler=show_reminder,
          text="set a reminder: owlbox remind call the plumber tomorrow at noon", helps={"text": "what, and when"}),

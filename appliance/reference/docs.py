@@ -257,7 +257,7 @@ def _write_names() -> str:
     shelf = tool_manuals.Shelf()
     for one in sorted(map(read_tool, tools.load()), key=lambda tool: tool.mark.name):
         if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
-            lines.append(f"| `{one.mark.name}` | {', '.join(theirs)} | {one.description} |")
+            lines.append(f"| `{one.mark.name}` | {', '.join(map(str, theirs))} | {one.description} |")
     return "\n".join(lines) + "\n"
 
 

@@ -334,22 +334,3 @@ def context_grep(
     rows += [f"[only the first {len(matches)} matches: narrow path, glob or pattern]"] if has_more else []
     data: Matches = {"pattern": pattern, "matches": matches, "has_more": has_more}
     return Reply(data, "\n".join(rows) or f"No line matches {pattern!r}.")
-
-
-@tool(group="context", is_read_only=True, menu=())
-def search_grep(
-    pattern: Pattern,
-    drive: Annotated[str, Range(0, 64), "only this drive"] = "",
-    path: Annotated[str, Range(0, 4096), "only this folder or item"] = "",
-    glob: Annotated[str, Range(0, 500), "only items with such a name, as *.md"] = "",
-    ignore_case: Annotated[bool, "large and small letters are the same"] = False,
-    context: Annotated[int, Range(0, 20), "how many lines around each match"] = 0,
-    max_results: Annotated[int, Range(1, 1000), "how many matches"] = 100,
-    *,
-    drives: Drives,
-    texts: Texts,
-    caller: Caller,
-) -> Reply[Matches]:
-    """Like grep -rn: the same as context_grep."""
-    more = (ignore_case, context, max_results)
-    return context_grep(pattern, drive, path, glob, "regex", *more, drives=drives, texts=texts, caller=caller)

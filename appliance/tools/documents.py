@@ -1,4 +1,4 @@
-"""Tools for the documents in prompts: memory_write, update_beliefs, update_goals, and document_* for any of them."""
+"""Tools for the documents in prompts."""
 
 from typing import Annotated, Literal, TypedDict
 
@@ -12,7 +12,6 @@ from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.text.edits import LinePatch
 
-Whole = Annotated[str, "the whole document in Markdown; empty clears it"]
 Name = Annotated[str, Range(1, 200), "such as GOALS, or house for house.md"]
 WRITES = Needs(reach=Reach("document", target="name"))
 
@@ -29,22 +28,18 @@ class DocumentText(TypedDict):
     text: str
 
 
-@tool(group="memory", menu=(), needs=Needs(reach=Reach("document", named="MEMORY")))
-def memory_write(content: Whole, *, documents: Documents, runs: Runs, caller: Caller) -> str:
-    """Replace the document of what to remember always."""
-    return _write_document("MEMORY", content, documents, runs, caller)
-
-
-@tool(group="memory", menu=(), needs=Needs(reach=Reach("document", named="BELIEFS")))
-def update_beliefs(content: Whole, *, documents: Documents, runs: Runs, caller: Caller) -> str:
-    """Replace the document of what you have learnt about the world and the person."""
-    return _write_document("BELIEFS", content, documents, runs, caller)
-
-
-@tool(group="memory", menu=(), needs=Needs(reach=Reach("document", named="GOALS")))
-def update_goals(content: Whole, *, documents: Documents, runs: Runs, caller: Caller) -> str:
-    """Replace the document of what you are to reach."""
-    return _write_document("GOALS", content, documents, runs, caller)
+@tool(group="documents", menu=(), needs=WRITES)
+def document_write(
+    name: Annotated[Literal["MEMORY", "BELIEFS", "GOALS"], "what to remember always, what you have learnt, what you are to reach"],
+    content: Annotated[str, "the whole document in Markdown; empty clears it"],
+    *,
+    documents: Documents,
+    runs: Runs,
+    caller: Caller,
+) -> str:
+    """Replace one of your own documents that stand in every prompt."""
+    documents.replace(name, content, caller.run, is_vouched=caller.is_vouched)
+    return _note_change(name, f"{name}.md {'has' if content.strip() else 'is empty:'} {len(content.split())} words", runs, caller)
 
 
 @tool(group="documents", is_read_only=True, menu=())
@@ -105,11 +100,6 @@ def document_delete(name: Name, *, documents: Documents, runs: Runs, caller: Cal
     """Delete a document of the prompts."""
     path = documents.delete(name, caller.run)
     return _note_change(path.stem, f"deleted {path.name}", runs, caller)
-
-
-def _write_document(name: str, content: str, documents: Documents, runs: Runs, caller: Caller) -> str:
-    documents.replace(name, content, caller.run, is_vouched=caller.is_vouched)
-    return _note_change(name, f"{name}.md {'has' if content.strip() else 'is empty:'} {len(content.split())} words", runs, caller)
 
 
 def _note_change(name: str, text: str, runs: Runs, caller: Caller) -> str:

@@ -21,7 +21,7 @@ from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 from appliance.work import rules_in_words
-from appliance.work.schedule_service import MOST, NEXT, Timetable, View, Who
+from appliance.work.schedule_service import NEXT, Timetable, View, Who
 from appliance.work.schedules import Act, Action, New, Notify, Schedule
 
 PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
@@ -152,7 +152,7 @@ def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Ti
 def list_schedules(
     enabled: Annotated[bool | None, "only those that are on, or off"] = None,
     status: Annotated[Literal["", "active", "paused", "completed", "failed"], "only in this state"] = "",
-    type: Annotated[Literal["", "scheduled", "heartbeat", "system"], "only of this type"] = "",
+    type: Annotated[Literal["", "scheduled", "heartbeat", "system", "cron"], "only of this type; cron: messages"] = "",
     limit: Annotated[int, Range(1, 1000), "how many to show"] = 100,
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     soonest: Annotated[bool, "what is due next first, what is over last; else in the order of making"] = False,
@@ -162,9 +162,13 @@ def list_schedules(
     caller: Caller,
 ) -> Reply[Listed]:
     """List schedules and reminders with their next times."""
-    which = {"is_enabled": enabled, "status": status, "type": type, "soonest": soonest}
+    kind: dict[str, Any] = {"act": "message"} if type == "cron" else {"type": type}
+    which = {"is_enabled": enabled, "status": status, "soonest": soonest, **kind}
     known = timetable.list_schedules(_caller_of(runs, caller), **which, limit=limit + 1, offset=offset)
-    return _show_listed([timetable.view(one) for one in known[:limit]], len(known) > limit)
+    found = tuple(timetable.view(one) for one in known[:limit])
+    lines = [_schedule_line(one) for one in found] or ["No schedules."]
+    lines += ["(there are more: offset)"] if len(known) > limit else []
+    return Reply({"schedules": found, "has_more": len(known) > limit}, "\n".join(lines))
 
 
 @tool(group="schedules", command="schedule view", is_read_only=True, menu=())
@@ -223,18 +227,16 @@ def update_schedule(
     return _show_made(timetable.view(timetable.change(known, who, **given)), "Changed")
 
 
-@tool(group="schedules", command="schedule enable", menu=(), needs=WRITES)
-def enable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
-    """Resume a schedule; what it missed stays missed."""
+@tool(group="schedules", menu=(), needs=WRITES)
+def enable_schedule(
+    id: Id, enabled: Annotated[bool, "false pauses it"] = True, *, timetable: Timetable, runs: Runs, caller: Caller
+) -> Reply[Changed]:
+    """Resume a schedule, or pause it; what it missed stays missed."""
     who = _caller_of(runs, caller)
-    return _show_state(timetable, timetable.enable(timetable.get(id, who), True, who))
-
-
-@tool(group="schedules", command="schedule disable", menu=(), needs=WRITES)
-def disable_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
-    """Pause a schedule."""
-    who = _caller_of(runs, caller)
-    return _show_state(timetable, timetable.enable(timetable.get(id, who), False, who))
+    found = timetable.enable(timetable.get(id, who), enabled, who)
+    view = timetable.view(found)
+    note = found.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
+    return _show_changed(found, found.status, note)
 
 
 @tool(group="schedules", command="schedule delete", menu=(), needs=WRITES)
@@ -255,13 +257,6 @@ def trigger_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller
 
 
 # -- cron jobs: messages to a session -------------------------------------------------------------------
-
-
-@tool(group="cron", is_read_only=True, menu=())
-def cron_list(*, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Listed]:
-    """List cron jobs: messages that are said in a conversation at their times."""
-    found = timetable.list_schedules(_caller_of(runs, caller), act="message", limit=MOST)
-    return _show_listed([timetable.view(one) for one in found])
 
 
 @tool(group="cron", menu=(), needs=WRITES)
@@ -296,21 +291,6 @@ def cron_add(
         first_ms=now if rule.kind == "interval" else _first_due(rule, now),
     )
     return _show_made(_add_schedule(made, timetable, runs, caller), "Added")
-
-
-@tool(group="cron", menu=(), needs=WRITES)
-def cron_remove(job_id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Changed]:
-    """Remove a cron job."""
-    return delete_schedule(job_id, timetable=timetable, runs=runs, caller=caller)
-
-
-@tool(group="cron", menu=(), needs=WRITES)
-def cron_set_enabled(
-    job_id: Id, enabled: Annotated[bool, "whether it is on"], *, timetable: Timetable, runs: Runs, caller: Caller
-) -> Reply[Changed]:
-    """Switch a cron job on or off."""
-    who = _caller_of(runs, caller)
-    return _show_state(timetable, timetable.enable(timetable.get(job_id, who), enabled, who))
 
 
 # -- whose ----------------------------------------------------------------------------------------------
@@ -395,22 +375,10 @@ def _show_changed(found: Schedule, status: str, note: str) -> Reply[Changed]:
     return Reply(data, f"Schedule {found.ref} ({found.name}): {note}")
 
 
-def _show_state(timetable: Timetable, found: Schedule) -> Reply[Changed]:
-    view = timetable.view(found)
-    note = found.status + (f", next {rules_in_words.moment(view.next_ms, view.zone)}" if view.next_ms else "")
-    return _show_changed(found, found.status, note)
-
-
 def _show_made(found: View, verb: str) -> Reply[Made]:
     """A schedule's name, its times in words, and the next of them."""
     what = " ".join(word for word in (verb, _kind_word(found), found.id) if word)
     return Reply({"schedule": found, "verb": verb}, "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead_lines(found)]))
-
-
-def _show_listed(found: Sequence[View], has_more: bool = False) -> Reply[Listed]:
-    lines = [_schedule_line(one) for one in found] or ["No schedules."]
-    text = "\n".join([*lines, *(["(there are more: offset)"] if has_more else [])])
-    return Reply({"schedules": tuple(found), "has_more": has_more}, text)
 
 
 def _text_key(kind: Act) -> str:

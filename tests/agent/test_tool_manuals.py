@@ -2,13 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance import tools
 from appliance.agent import tool_manuals
-from appliance.agent.tool_manuals import Manual, Shelf, aliases, parse, read, syntax
+from appliance.agent.tool_manuals import Shelf, aliases, parse, read, syntax
 from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
 from appliance.errors import ConfigError
 from appliance.policy.policy_file import Policy
@@ -109,8 +110,23 @@ def test_a_tool_answers_to_the_name_that_one_of_the_designs_has_for_it() -> None
 
 
 def test_a_name_that_two_tools_answer_to_or_one_has_means_nothing_else() -> None:
-    both = {"one": Manual(aliases=("B thing", "S alone")), "two": Manual(aliases=("A thing", "R one"))}
-    assert aliases(both) == {"alone": "one"}
+    given = {"one": ["B thing", "S alone"], "two": ["A thing", "R one"]}
+    both = {name: parse(name, {"aliases": theirs}) for name, theirs in given.items()}
+    assert {name: ours for name, (ours, _) in aliases(both).items()} == {"alone": "one"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "ours", "meant"),
+    [
+        ("cron_remove", {"job_id": "7"}, "delete_schedule", {"id": "7"}),
+        ("cron_set_enabled", {"job_id": "7", "enabled": False}, "enable_schedule", {"id": "7", "enabled": False}),
+        ("disable_schedule", {"id": "7"}, "enable_schedule", {"id": "7", "enabled": False}),
+        ("memory_write", {"content": "x", "name": "GOALS"}, "document_write", {"content": "x", "name": "MEMORY"}),
+        ("enable_schedule", {"id": "7"}, "enable_schedule", {"id": "7"}),
+    ],
+)
+def test_a_name_of_the_designs_has_arguments_of_its_own(name: str, given: dict[str, Any], ours: str, meant: dict[str, Any]) -> None:
+    assert Shelf().translate(ToolCall("1", name, given)) == ToolCall("1", ours, meant)
 
 
 @pytest.mark.covers("R-192")

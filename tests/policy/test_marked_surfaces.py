@@ -27,7 +27,6 @@ NOTE, ORDER, MEMO = "box://notes/kumquat.md", "agent://orders/kumquat", "memory:
 SHOWS: dict[str, dict[str, Any]] = {
     "read": {"ref": NOTE},
     "search": {"query": "kumquat"},
-    "search_grep": {"pattern": "kumquat"},
     "search_semantic": {"query": "kumquat"},
     "context_search": {"query": "kumquat"},
     "context_grep": {"pattern": "kumquat", "path": "/notes/kumquat.md", "drive": "box"},
@@ -43,7 +42,6 @@ SHOWS: dict[str, dict[str, Any]] = {
     "list_tasks": {},
     "view_task": {"id": "{task}"},
     "list_schedules": {},
-    "cron_list": {},
     "view_schedule": {"id": "{schedule}"},
     "list_threads": {},
     "view_thread": {"id": "{thread}"},
@@ -82,8 +80,8 @@ WRITES: dict[str, tuple[dict[str, Any], str]] = {
 }
 # Held in a marked thread whatever it says: `test_taint` and `test_taint_ways` have those.
 HELD = """
-    capabilities_refresh document_create document_delete document_edit memory_write update_beliefs update_goals
-    cron_add cron_remove cron_set_enabled create_schedule delete_schedule disable_schedule enable_schedule trigger_schedule
+    capabilities_refresh document_create document_delete document_edit document_write
+    cron_add create_schedule delete_schedule enable_schedule trigger_schedule
     update_schedule skill_delete skill_edit skill_write exec env sh shell message mcp_exec context_refresh fetch_url web_search
 """.split()
 # They carry texts of another run, whose marks go along: `test_taint_travel`, `test_taint_server` and `test_delegation` have those.

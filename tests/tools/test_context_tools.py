@@ -91,7 +91,7 @@ def bench(home: Home) -> Iterator[Bench]:
 
 NAMES = """context_list_drives context_tree context_create_dir context_dir_size context_read context_write context_edit
 context_delete context_copy context_move context_info context_exists context_count_lines context_search context_grep
-context_list context_chunks search_grep""".split()
+context_list context_chunks""".split()
 
 
 @pytest.mark.covers("B-084")

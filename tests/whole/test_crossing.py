@@ -241,7 +241,7 @@ def answered(method: Method, arguments: dict[str, Any]) -> list[Any]:
 
 ONLY_HERS = "zyzzyva7319"  # a word that nothing of the house or of ben's has
 LOOKING = {"query", "pattern", "text", "search", "wanted", "glob", "body"}
-SEARCHES = {"search", "context_search", "context_grep", "search_grep", "search_semantic", "search_history"}
+SEARCHES = {"search", "context_search", "context_grep", "search_semantic", "search_history"}
 LISTS = {"context_tree", "context_list", "context_dir_size", "context_list_drives", "list_tasks", "list_schedules", "list_threads"}
 TOLD = {"entry.get", "entry.history", "history.list", "thread.view", "run.view", "run.packet", "run.path", "run.tree"}
 MOMENTS = re.compile(r'"[a-z_]*_(ms|s)": [0-9.]+|[0-9]+ (second|minute)s? ago')

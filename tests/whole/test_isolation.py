@@ -87,7 +87,6 @@ BY_METHOD = {
     "delegate.context": "",
     "spawn.context": "",
     "context_grep.context": "",
-    "search_grep.context": "",
     "secret.rotate.to": "",
     "skill.view.path": "",
     "skill_read.path": "",
