@@ -316,8 +316,7 @@ class Toolbox:
         except BadInput:
             return call  # dispatch says what is wrong with it
         inner = replace(inner, id=call.id)
-        is_alias = inner.name not in self._tools and self.manuals.meant(inner.name) in self._tools
-        return self.manuals.translate(inner) if is_alias else inner
+        return inner if inner.name in self._tools else self.meant(inner)
 
     def groups(self, role: str, only: tuple[str, ...] | None = None) -> dict[str, list[str]]:
         """The tools beside a role's menu that it may use all the same, as far as the policy allows, by group."""
