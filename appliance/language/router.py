@@ -356,8 +356,8 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
     if name == "remind_at":
         first = words_in(parts["when"])[:1]
         return parts["when"][:1].isdigit() or bool(first and first[0] in language.lexicon.leading)
-    if name == "remind_when":  # "when it is 5 pm" is a time
-        return not any(says_when(parts[key], language) for key in ("event", "task"))
+    if name == "remind_when":  # "when it is 5 pm" is a time; in "when I get home to start dinner" dinner is none
+        return not any(says_when(parts[key], language) for key in list(parts)[: 1 + ("event" != next(iter(parts)))])
     if name == "timer":
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else

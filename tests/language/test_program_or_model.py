@@ -468,6 +468,8 @@ def test_a_request_after_an_open_question_is_done_and_the_question_dropped(ask: 
     ("said", "text"),
     [
         ("remind me when I get home to water the plants", "water the plants"),
+        ("remind me when Lena gets home to start dinner", "start dinner"),
+        ("remind me before I leave to take the umbrella", "take the umbrella"),
         ("When I'm at the shop, remind me to buy milk", "buy milk"),
         ("remind me to lock the shed before I leave", "lock the shed"),
         ("as soon as the washing is done remind me to hang it up", "hang it up"),
@@ -484,7 +486,8 @@ def test_a_reminder_at_a_place_or_an_event_is_asked_back_with_what_is_possible(a
 
 
 def test_what_asks_when_something_is_due_sets_no_reminder(ask: Any) -> None:
-    for said in ("remind me when we have to pay the rent", "remind me when the bins go out", "remind me who has the spare key"):
+    asked = ("remind me when we have to pay the rent", "remind me when the bins go out", "remind me who has the spare key")
+    for said in (*asked, "remind me when Dad's flight is due to land"):
         steps, _, tools = ask(said, answers=[["I see."]])
         assert tools.called == [] and "clock" not in text_of(steps)
 
