@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, Busy, DiskFault, OwlError, StoreError, Unavailable
 from appliance.runtime.events import Events
+from appliance.runtime.settings import Scheduler
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.work import schedules as rows
 from appliance.work.conditions import Verdict
-from appliance.work.schedules import Act, Gates, Schedule, Schedules
+from appliance.work.schedules import Act, Schedule, Schedules
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LOG = logging.getLogger(__name__)
@@ -76,14 +77,14 @@ class Firing:
         store: Store,
         schedules: Schedules,
         effects: Mapping[Act, Effect],
-        gates: Callable[[], Gates],
+        keys: Callable[[], Scheduler],
         judge: Callable[[Schedule, int], Verdict],
         events: Events | None = None,
     ) -> None:
         self._store = store
         self.schedules = schedules
         self._effects = dict(effects)
-        self.gates = gates
+        self.keys = keys
         self._judge = judge
         self._events = events or Events()
 
@@ -102,7 +103,7 @@ class Firing:
             leap = wall_clock.note(self._store, now, up_ms)
             if leap is not None:
                 LOG.warning("the clock was set by %+.1f s", leap.by_ms / 1000)
-                count = self.schedules.correct_due(now, self.gates(), leap)
+                count = self.schedules.correct_due(now, leap)
                 LOG.info("%d schedules were counted again", count)
                 self._events.publish(leap)
         if held_ms := wall_clock.held_ms(self._store, up_ms):
@@ -124,7 +125,7 @@ class Firing:
             try:
                 if (known.state.next_ms or now + 1) > now or known.state.rule != known.rule.fingerprint:
                     if not is_mended:  # mends all of them
-                        self.schedules.correct_due(now, self.gates())
+                        self.schedules.correct_due(now)
                     is_mended = True
                 elif not known.rule.is_judged:
                     count += self.fire(known, now)
@@ -133,7 +134,7 @@ class Firing:
                 else:
                     count += self.judge(known, now)
             except BadInput:
-                self.schedules.correct_due(now, self.gates())  # its rule makes no sense: it is left out from now on
+                self.schedules.correct_due(now)  # its rule makes no sense: it is left out from now on
             except OwlError as error:
                 LOG.error("schedule %s (%s): %s", known.ref, known.name, error)
         return count
@@ -157,14 +158,14 @@ class Firing:
                 raise
             except OwlError as error:
                 return self._give_up(due, str(error), is_asked)
-        if not self.schedules.take_firing(known, due.due_ms, now, self.gates(), is_asked=is_asked):
+        if not self.schedules.take_firing(known, due.due_ms, now, self.keys(), is_asked=is_asked):
             return False
         self._begin_effect(due, effect)
         return True
 
     def judge(self, known: Schedule, now: int, *, is_asked: bool = False) -> bool:
         """Have a model judge whether a schedule is due, and fire it then; False when it is not, or judged elsewhere."""
-        if not self.schedules.claim(known, now, self.gates()):
+        if not self.schedules.claim(known, now, self.keys()):
             return False
         due_ms = known.state.next_ms or now
         try:
@@ -178,7 +179,7 @@ class Firing:
             raise
         LOG.info("schedule %s is %s: %s", known.ref, "due" if verdict.is_due else "not due", verdict.reasoning)
         if not verdict.is_due:
-            self.schedules.pass_over(known, due_ms, now, self.gates(), verdict.reasoning or "not due")
+            self.schedules.pass_over(known, due_ms, now, verdict.reasoning or "not due")
             return False
         try:
             return self.fire(known, now, due_ms=due_ms, verdict=verdict)
@@ -208,7 +209,7 @@ class Firing:
         """How a firing ended that was running. Within the transaction of what ended, or alone; nothing the second time."""
         with self._store.write(durable=True):
             known = self.schedules.find(schedule)
-            paused = self.schedules.end(schedule, due_ms, "done" if is_ok else "failed", outcome, self.gates())
+            paused = self.schedules.end(schedule, due_ms, "done" if is_ok else "failed", outcome, self.keys())
             if known is None or is_ok:
                 return
             LOG.error("schedule %s (%s) failed: %s", known.ref, known.name, outcome)
@@ -235,7 +236,7 @@ class Firing:
 
     def _fire_inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
         with self._store.write(durable=True):
-            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.keys(), is_asked=is_asked):
                 return False
             self._log_done(due, effect.make(due))
         return True
@@ -255,11 +256,11 @@ class Firing:
         if done.status == "skipped":
             LOG.warning("schedule %s (%s) is skipped: %s", due.schedule.ref, due.schedule.name, done.outcome)
         if done.status != "running":
-            self.schedules.end(due.schedule.id, due.due_ms, done.status, done.outcome, self.gates())
+            self.schedules.end(due.schedule.id, due.due_ms, done.status, done.outcome, self.keys())
 
     def _give_up(self, due: Due, why: str, is_asked: bool) -> bool:
         with self._store.write(durable=True):
-            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.gates(), is_asked=is_asked):
+            if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.keys(), is_asked=is_asked):
                 return False
             self.ended(due.schedule.id, due.due_ms, False, why)
         return True

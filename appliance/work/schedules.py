@@ -18,11 +18,13 @@ from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.language.times import recurrence
 from appliance.language.times.recurrence import Rule
+from appliance.runtime.settings import Scheduler
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.store.wall_clock import CLOCKLESS_MS, DAY_MS, Leap
 from appliance.work.task_values import named
 
+JUDGE_MS = 3_600_000  # after which a frequency in words is judged again
 LOG = logging.getLogger(__name__)
 Act = Literal["message", "tasks", "prompt", "reminder", "system"]
 Type = Literal["heartbeat", "scheduled", "system"]
@@ -165,15 +167,6 @@ class Firing(Struct, frozen=True):
     status: str
     outcome: str
     ended_ms: int | None
-
-
-class Gates(Struct, frozen=True):
-    """What a claim has to pass: the shortest pause between two runs, and when a claim is stale (B-044)."""
-
-    min_interval_ms: int = 60_000
-    stale_ms: int = 300_000
-    judge_ms: int = 3_600_000
-    max_failures: int = 5
 
 
 class Schedules:
@@ -338,7 +331,7 @@ class Schedules:
 
     # -- when it is due -------------------------------------------------------------------------------
 
-    def take_firing(self, known: Schedule, due_ms: int, now: int, gates: Gates, *, is_asked: bool = False) -> bool:
+    def take_firing(self, known: Schedule, due_ms: int, now: int, keys: Scheduler, *, is_asked: bool = False) -> bool:
         """Within a write of the caller: this time is ours alone, and the next one is set. False when it is not, or not yet.
 
         `is_asked`: a person wants it now, whatever the rule says.
@@ -349,7 +342,7 @@ class Schedules:
                 return False
             state = current.state
             sql = "SELECT 1 FROM firings WHERE schedule = ? AND due_ms = ?"
-            if not is_asked and not self._is_rested(state, due_ms, now, gates) and not execute(sql, (known.id, due_ms)):
+            if not is_asked and not self._is_rested(state, due_ms, now, keys) and not execute(sql, (known.id, due_ms)):
                 return False  # a little later, under the same key
             rows = execute(
                 "INSERT INTO firings (schedule, due_ms, fired_ms, process, status) VALUES (?, ?, ?, ?, 'running') "
@@ -357,7 +350,7 @@ class Schedules:
                 (known.id, due_ms, now, self._process),
             )
             is_ahead = is_asked and (state.next_ms or 0) > now
-            following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now, gates)
+            following = state.next_ms if is_ahead else self._following_due(current.rule, due_ms, now)
             halt = state.halt if is_asked or (following and current.rule.kind != "once") else "completed"
             if rows:
                 execute(
@@ -366,12 +359,12 @@ class Schedules:
                     (following, now, due_ms, halt, is_ahead, known.id),
                 )
             elif not is_asked:  # it happened already, before the clock was set back; what comes next may have not
-                following = self._unfired_due(current, due_ms, now, gates)
+                following = self._unfired_due(current, due_ms, now)
                 sql = "UPDATE schedule_state SET next_ms = ?, halt = ?, counted_ms = ? WHERE id = ?"
                 execute(sql, (following, halt, now, known.id))
         return bool(rows)
 
-    def end(self, schedule: int, due_ms: int, status: str, outcome: str, gates: Gates) -> Schedule | None:
+    def end(self, schedule: int, due_ms: int, status: str, outcome: str, keys: Scheduler) -> Schedule | None:
         """How it went, once; the schedule when that failed as often as it may and is paused now, else None."""
         with self._store.write(durable=True) as execute:
             sql = (
@@ -386,22 +379,22 @@ class Schedules:
             execute(
                 "UPDATE schedule_state SET failures = failures + 1, said = ?1, halt = CASE WHEN halt = 'completed' THEN 'failed' "
                 "WHEN halt = '' AND failures + 1 >= ?2 THEN 'failures' ELSE halt END WHERE id = ?3",
-                (outcome[:1000], gates.max_failures, schedule),
+                (outcome[:1000], keys.max_failures, schedule),
             )
             found = self.find(schedule)
-        is_paused = found is not None and found.state.halt == "failures" and found.state.failures == gates.max_failures
+        is_paused = found is not None and found.state.halt == "failures" and found.state.failures == keys.max_failures
         return found if is_paused else None
 
-    def claim(self, known: Schedule, now: int, gates: Gates) -> bool:
+    def claim(self, known: Schedule, now: int, keys: Scheduler) -> bool:
         """Judge it: nobody else may meanwhile. False when it ran or is judged just now, or is not active (B-044)."""
         with self._store.write() as execute:
             current = self.find(known.id)
             if current is None or current.status != "active":
                 return False
             state = current.state
-            is_stale = abs(now - (state.claimed_ms or 0)) > gates.stale_ms
+            is_stale = abs(now - (state.claimed_ms or 0)) > keys.claim_stale_s * 1000
             is_free = state.claimed_by is None or is_stale or not is_alive(state.claimed_by)
-            if not is_free or (state.last_run_ms is not None and 0 <= now - state.last_run_ms < gates.min_interval_ms):
+            if not is_free or (state.last_run_ms is not None and 0 <= now - state.last_run_ms < keys.min_interval_s * 1000):
                 return False
             execute("UPDATE schedule_state SET claimed_by = ?, claimed_ms = ? WHERE id = ?", (self._process, now, known.id))
         return True
@@ -415,7 +408,7 @@ class Schedules:
                 (next_ms, said[:1000], schedule, self._process, now),
             )
 
-    def pass_over(self, known: Schedule, due_ms: int, now: int, gates: Gates, why: str) -> None:
+    def pass_over(self, known: Schedule, due_ms: int, now: int, why: str) -> None:
         """It was judged not to be due: our claim is given back, the last run stays what it was (B-046)."""
         with self._store.write(durable=True) as execute:
             execute(
@@ -423,7 +416,7 @@ class Schedules:
                 "VALUES (?, ?, ?, ?, 'not due', ?, ?) ON CONFLICT DO NOTHING",
                 (known.id, due_ms, now, self._process, why[:1000], now),
             )
-            following = self._following_due(known.rule, due_ms, now, gates)
+            following = self._following_due(known.rule, due_ms, now)
             self.release(known.id, next_ms=following, said=why, now=now)
             if following is None or known.rule.kind == "once":
                 execute("UPDATE schedule_state SET halt = 'completed' WHERE id = ?", (known.id,))
@@ -444,7 +437,7 @@ class Schedules:
             execute("UPDATE firings SET process = ? WHERE schedule = ? AND due_ms = ?", (self._process, schedule, due_ms))
         return True
 
-    def correct_due(self, now: int, gates: Gates, leap: Leap | None = None) -> int:
+    def correct_due(self, now: int, leap: Leap | None = None) -> int:
         """Put right what does not fit the clock or the rule; how many. Writes nothing when all is well.
 
         After a `leap` each is looked at. Else what was counted by this clock when it showed less cannot lie too far ahead.
@@ -454,7 +447,7 @@ class Schedules:
         wanted: list[tuple[Schedule, int | None]] = []
         for one in map(_schedule_from_row, self._store.rows(sql, (now, CLOCKLESS_MS, leap is not None))):
             try:
-                wanted.append((one, self._corrected_due(one, now, gates, leap)))
+                wanted.append((one, self._corrected_due(one, now, leap)))
             except BadInput as error:
                 self._warn_once(one, error, now)
         differs = [(one, at) for one, at in wanted if one.state.rule != one.rule.fingerprint or at != one.state.next_ms]
@@ -489,38 +482,38 @@ class Schedules:
         return now if rule.kind == "text" else recurrence.after(rule, now)
 
     @staticmethod
-    def _following_due(rule: Rule, due_ms: int, now: int, gates: Gates) -> int | None:
+    def _following_due(rule: Rule, due_ms: int, now: int) -> int | None:
         """When it is due after this time: never in the past, however much was missed."""
         if rule.kind == "text":
-            return now + gates.judge_ms
+            return now + JUDGE_MS
         if rule.kind == "interval":  # in step with its beginning, as long as it was on time
             step_ms = int(rule.base) * 1000
             return recurrence.within(rule, (due_ms if due_ms <= now < due_ms + step_ms else now) + step_ms)
         return recurrence.after(rule, max(now, due_ms))
 
-    def _unfired_due(self, known: Schedule, due_ms: int, now: int, gates: Gates) -> int | None:
+    def _unfired_due(self, known: Schedule, due_ms: int, now: int) -> int | None:
         """The first time after this one that was not fired yet, also when it has passed."""
         moment: int | None = due_ms
         while moment is not None:
-            moment = now + gates.judge_ms if known.rule.kind == "text" else recurrence.after(known.rule, moment)
+            moment = now + JUDGE_MS if known.rule.kind == "text" else recurrence.after(known.rule, moment)
             if not self._store.row("SELECT 1 FROM firings WHERE schedule = ? AND due_ms = ?", (known.id, moment)):
                 break
         return moment
 
     @staticmethod
-    def _is_rested(state: State, due_ms: int, now: int, gates: Gates) -> bool:
+    def _is_rested(state: State, due_ms: int, now: int, keys: Scheduler) -> bool:
         """Whether the last run is long enough ago, by the clock, or by what was due when that was punctual."""
-        if state.last_run_ms is None or not 0 <= now - state.last_run_ms < gates.min_interval_ms:
+        if state.last_run_ms is None or not 0 <= now - state.last_run_ms < keys.min_interval_s * 1000:
             return True
         if state.last_due_ms is None or state.last_run_ms - state.last_due_ms > SLACK_MS:
             return False
-        return due_ms - state.last_due_ms >= gates.min_interval_ms - SLACK_MS
+        return due_ms - state.last_due_ms >= keys.min_interval_s * 1000 - SLACK_MS
 
-    def _corrected_due(self, one: Schedule, now: int, gates: Gates, leap: Leap | None) -> int | None:
+    def _corrected_due(self, one: Schedule, now: int, leap: Leap | None) -> int | None:
         """When one should be due next, as the clock is now. What the leap alone made due is not; a date stays where it is."""
         rule, known = one.rule, one.state.next_ms
         if rule.kind == "text":
-            return known if known is not None and known <= now + gates.judge_ms else now
+            return known if known is not None and known <= now + JUDGE_MS else now
         first = recurrence.after(rule, now)
         if leap is not None and known is not None and known > leap.until_ms:
             if rule.kind == "interval" or (rule.kind == "once" and self._is_counted(one, leap)):

@@ -81,7 +81,7 @@ class Timekeeper:
         held_s = self._firing.follow_clock(now, self._up()) / 1000
         if not self._is_begun:
             self._firing.recover(now)
-            self._firing.schedules.correct_due(now, self._firing.gates())
+            self._firing.schedules.correct_due(now)
             self._is_begun = True
         return held_s
 

@@ -11,17 +11,18 @@ from pathlib import Path
 
 from appliance.clock import monotonic_s, sleep_s, this_process
 from appliance.errors import Busy
+from appliance.runtime.settings import Scheduler
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.work.conditions import Verdict
 from appliance.work.effects import Effects
 from appliance.work.firing import Effect, Firing
-from appliance.work.schedules import Gates, Schedule, Schedules
+from appliance.work.schedules import Schedule, Schedules
 from appliance.work.tasks import Tasks
 from appliance.work.timer import Timekeeper
 
-GATES = Gates(min_interval_ms=0)
+KEYS = Scheduler(min_interval_s=0)
 
 
 class Clock:
@@ -49,7 +50,7 @@ def build(store: Store) -> Firing:
 
     effects = Effects(Outbox(store, me), Tasks(store), runs)
     kinds = {"reminder": Effect(effects.remind, is_inside=True), "tasks": Effect(effects.plan, is_inside=True)}
-    return Firing(store, Schedules(store, me), kinds, lambda: GATES, judge)  # type: ignore[arg-type]
+    return Firing(store, Schedules(store, me), kinds, lambda: KEYS, judge)  # type: ignore[arg-type]
 
 
 def main(database: str, clock_file: str, mode: str) -> None:
@@ -62,7 +63,7 @@ def main(database: str, clock_file: str, mode: str) -> None:
     print("up", flush=True)
     while True:
         try:
-            firing.schedules.correct_due(clock.now(), GATES)
+            firing.schedules.correct_due(clock.now())
             firing.round(clock.now())
         except Busy:
             pass  # as a timer: the next one

@@ -15,10 +15,11 @@ from stores import new_store
 
 from appliance.language.times import recurrence
 from appliance.runtime.events import Events
+from appliance.runtime.settings import Scheduler
 from appliance.store.database import Store
 from appliance.work.conditions import Verdict
 from appliance.work.firing import Done, Due, Effect, Firing
-from appliance.work.schedules import Action, Gates, New, Schedule, Schedules
+from appliance.work.schedules import Action, New, Schedule, Schedules
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LINES = ("30 2 * * *", "0 7 * * 1-5", "0 17 * * 5L", "15 3 1,15 * *", "*/30 1-3 * * 0", "0 0 L * *", "59 23 * * 6", "0 9 * * 1#1")
@@ -68,7 +69,7 @@ def test_a_year_of_firings_is_what_zoneinfo_and_cronsim_say(store: Store, zone: 
     events = Events()
     events.subscribe(ScheduleFailed, refuse)
     events.subscribe(SchedulePaused, refuse)
-    firing = Firing(store, rows, {"reminder": Effect(note, is_inside=True)}, Gates, never, events)
+    firing = Firing(store, rows, {"reminder": Effect(note, is_inside=True)}, Scheduler, never, events)
     now = int(start.timestamp() * 1000)
     made = {line: rows.add(New(line, recurrence.cron(line, zone), Action("reminder")), now) for line in LINES}
     while (next_ms := rows.next_ms()) is not None and next_ms < end.timestamp() * 1000:

@@ -18,7 +18,7 @@ from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.events import Events
 from appliance.runtime.methods import LocalCall
-from appliance.runtime.settings import Notifications
+from appliance.runtime.settings import Notifications, Scheduler
 from appliance.sessions.logins import Logins, Validity
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.people import People
@@ -29,7 +29,7 @@ from appliance.store.wall_clock import DAY_MS, HOLD_MS, Leap
 from appliance.work.conditions import Verdict
 from appliance.work.effects import Effects
 from appliance.work.firing import Effect, Firing
-from appliance.work.schedules import Action, Gates, New, Schedule, Schedules
+from appliance.work.schedules import Action, New, Schedule, Schedules
 from appliance.work.tasks import NewTask, Tasks
 
 __all__ = ["a_box"]
@@ -54,7 +54,7 @@ class Machine:
         kinds = {"reminder": Effect(effects.remind, is_inside=True)}
         self.rows = Schedules(self.store, "me")
         judge = lambda known, now: Verdict(True)  # noqa: E731
-        self.firing = Firing(self.store, self.rows, kinds, lambda: Gates(0), judge, self.events)  # type: ignore[arg-type]
+        self.firing = Firing(self.store, self.rows, kinds, lambda: Scheduler(min_interval_s=0), judge, self.events)  # type: ignore[arg-type]
         self.look()
 
     def look(self) -> int:

@@ -15,7 +15,7 @@ from appliance.clock import Process, boot_id, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
 from appliance.language.times import recurrence, timezones
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Config
+from appliance.runtime.settings import Config, Scheduler
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
@@ -26,7 +26,7 @@ from appliance.work.effects import MAX_WAITING, Effects
 from appliance.work.firing import Done, Due, Effect, Firing
 from appliance.work.lineage import Lineage
 from appliance.work.schedule_service import Timetable
-from appliance.work.schedules import Action, Gates, New, Schedule, Schedules
+from appliance.work.schedules import JUDGE_MS, Action, New, Schedule, Schedules
 from appliance.work.tasks import NewTask, Tasks
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
@@ -54,7 +54,7 @@ class Desk:
 
     store: Store
     process: str = ME
-    gates: Gates = Gates()
+    keys: Scheduler = Scheduler()
     verdict: Verdict | OwlError = Verdict(True)
     judged: int = 0
     paused: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Desk:
                 "tasks": Effect(effects.plan, is_inside=True),
                 "system": Effect(self._begin, is_inside=False),
             },
-            lambda: self.gates,
+            lambda: self.keys,
             self._judge,
             events,
         )
@@ -272,7 +272,7 @@ def test_an_idle_look_writes_nothing(desk: Desk) -> None:
     for number in range(20):
         desk.add(name=f"n{number}")
     before = desk.store.value("PRAGMA data_version"), desk.store.value("SELECT total_changes()")
-    assert desk.round(NOW + MINUTE) == 0 and desk.rows.correct_due(NOW + MINUTE, desk.gates) == 0
+    assert desk.round(NOW + MINUTE) == 0 and desk.rows.correct_due(NOW + MINUTE) == 0
     assert (desk.store.value("PRAGMA data_version"), desk.store.value("SELECT total_changes()")) == before
 
 
@@ -305,7 +305,7 @@ def test_due_by_a_models_word_makes_its_tasks(desk: Desk) -> None:
     howl, look = desk.tasks.list_tasks()
     assert (howl.name, howl.blocked_by) == ("howl", (look.id,))
     state = desk.state(known)
-    assert (state.last_run_ms, state.claimed_by, state.next_ms) == (NOW, None, NOW + desk.gates.judge_ms)
+    assert (state.last_run_ms, state.claimed_by, state.next_ms) == (NOW, None, NOW + JUDGE_MS)
 
 
 @pytest.mark.covers("B-046", "E-182")
@@ -357,23 +357,23 @@ def test_a_claim_is_given_back_when_it_was_paused_while_it_was_judged(store: Sto
 def test_a_claim_shuts_others_out_until_it_is_stale_or_its_process_gone(store: Store) -> None:
     mine, other, dead = Desk(store), Desk(store, "other"), Desk(store, GONE)
     known = mine.add(recurrence.text("every full moon", ZONE), "tasks", details={})
-    assert mine.rows.claim(known, NOW, mine.gates)
-    assert not other.rows.claim(known, NOW + 299_000, other.gates)
+    assert mine.rows.claim(known, NOW, mine.keys)
+    assert not other.rows.claim(known, NOW + 299_000, other.keys)
     other.rows.release(known.id)  # somebody else's: ignored
     assert other.state(known).claimed_by == ME
-    assert other.rows.claim(known, NOW + 301_000, other.gates)
+    assert other.rows.claim(known, NOW + 301_000, other.keys)
     other.rows.release(known.id)
-    assert dead.rows.claim(known, NOW, dead.gates) and mine.rows.claim(known, NOW, mine.gates)
+    assert dead.rows.claim(known, NOW, dead.keys) and mine.rows.claim(known, NOW, mine.keys)
 
 
 @pytest.mark.covers("B-044", "E-181")
 def test_a_disabled_one_and_one_that_just_ran_cannot_be_claimed(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
     assert desk.firing.judge(known, NOW)
-    assert not desk.rows.claim(known, NOW + 30_000, desk.gates) and desk.rows.claim(known, NOW + 60_000, desk.gates)
+    assert not desk.rows.claim(known, NOW + 30_000, desk.keys) and desk.rows.claim(known, NOW + 60_000, desk.keys)
     desk.rows.release(known.id)
     desk.rows.enable(known.id, False)
-    assert not desk.rows.claim(known, NOW + DAY, desk.gates)
+    assert not desk.rows.claim(known, NOW + DAY, desk.keys)
 
 
 @pytest.mark.covers("B-049", "E-186")
@@ -471,7 +471,7 @@ def test_a_claim_and_what_it_does_stand_or_fall_together(desk: Desk, kind: sched
         whole.make(due)
         raise Cut
 
-    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Gates, desk._judge)
+    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Scheduler, desk._judge)
     with pytest.raises(Cut):
         cutting.round(SEVEN)
     assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.list_tasks() == []
@@ -493,7 +493,7 @@ def test_the_power_goes_between_the_claim_and_the_beginning_of_what_is_begun_aft
 def test_what_a_dead_process_had_claimed_is_begun_again_once(store: Store) -> None:
     dead, mine, other = Desk(store, GONE), Desk(store), Desk(store, "other")
     known = mine.add(kind="system")
-    assert dead.rows.take_firing(known, SEVEN, SEVEN, dead.gates)  # and died before it began
+    assert dead.rows.take_firing(known, SEVEN, SEVEN, dead.keys)  # and died before it began
     assert (mine.firing.recover(SEVEN), mine.firing.recover(SEVEN)) == (1, 0)
     assert mine.begun == [schedules.key(known.id, SEVEN)] and other.begun == []
 
@@ -507,7 +507,7 @@ def test_a_clock_that_starts_in_1970_and_leaps_fires_no_backlog_and_misses_nothi
     daily = desk.add(now=boot)
     old = desk.add(name="made before the power cut")
     assert desk.round(boot + HOUR) == 0
-    assert desk.rows.correct_due(NOW, desk.gates, Leap(NOW - boot - HOUR, 0, boot + HOUR)) == 1
+    assert desk.rows.correct_due(NOW, Leap(NOW - boot - HOUR, 0, boot + HOUR)) == 1
     assert desk.round(NOW) == 0 and desk.state(daily).next_ms == SEVEN
     assert desk.round(SEVEN) == 2 and desk.state(old).next_ms == SEVEN + DAY
 
@@ -515,7 +515,7 @@ def test_a_clock_that_starts_in_1970_and_leaps_fires_no_backlog_and_misses_nothi
 def test_in_20_minutes_is_in_20_minutes_although_the_clock_leaps(desk: Desk) -> None:
     boot = 5 * MINUTE
     known = desk.add(recurrence.once(boot + 20 * MINUTE), now=boot)
-    desk.rows.correct_due(NOW, desk.gates, Leap(NOW - boot - MINUTE, 0, boot + MINUTE))
+    desk.rows.correct_due(NOW, Leap(NOW - boot - MINUTE, 0, boot + MINUTE))
     assert desk.state(known).next_ms == NOW + 19 * MINUTE
     assert desk.round(NOW) == 0 and desk.round(NOW + 19 * MINUTE) == 1
 
@@ -530,7 +530,7 @@ def test_a_clock_set_back_fires_nothing_twice_and_misses_nothing(desk: Desk) -> 
     known = desk.add()
     assert desk.round(SEVEN) == 1
     back = SEVEN - 30 * MINUTE
-    desk.rows.correct_due(back, desk.gates)
+    desk.rows.correct_due(back)
     assert desk.state(known).next_ms == SEVEN  # it will be seven again
     assert desk.round(SEVEN) == 0 and desk.state(known).next_ms == SEVEN + DAY
     assert desk.round(SEVEN + DAY) == 1
@@ -539,9 +539,9 @@ def test_a_clock_set_back_fires_nothing_twice_and_misses_nothing(desk: Desk) -> 
 def test_a_clock_set_back_and_forth_misses_nothing_in_between(desk: Desk) -> None:
     known = desk.add()
     assert desk.round(SEVEN) == 1
-    desk.rows.correct_due(SEVEN - 30 * MINUTE, desk.gates)
+    desk.rows.correct_due(SEVEN - 30 * MINUTE)
     late = SEVEN + DAY + HOUR
-    desk.rows.correct_due(late, desk.gates)
+    desk.rows.correct_due(late)
     assert desk.round(late) == 0 and desk.round(late) == 1  # today's was, tomorrow's was not
     assert [one.due_ms for one in desk.rows.firings(known.id)] == [SEVEN + DAY, SEVEN]
 
@@ -550,7 +550,7 @@ def test_a_clock_that_was_years_ahead_keeps_nothing_waiting_for_years(desk: Desk
     known = desk.add()
     beat = desk.add(recurrence.interval(3600), name="beat")
     assert desk.round(NOW + 4 * 365 * DAY) == 2
-    desk.rows.correct_due(NOW, desk.gates)
+    desk.rows.correct_due(NOW)
     assert (desk.state(known).next_ms, desk.state(beat).next_ms) == (SEVEN, NOW + HOUR)
     assert desk.round(SEVEN) == 2
     assert all(one.fired_ms <= NOW + DAY for one in desk.rows.firings(known.id))
@@ -571,12 +571,12 @@ def test_of_many_schedules_only_those_that_may_be_wrong_are_counted_anew(desk: D
         desk.add(name=f"n{number}")
     desk.add(recurrence.once(NOW + DAY), name="once")
     rows = Counting(desk.store, ME)
-    assert rows.correct_due(NOW + MINUTE, desk.gates) == 0 and rows.looked == 0  # the clock went on
-    assert rows.correct_due(NOW - MINUTE, desk.gates) == 0 and rows.looked == 31  # it was set back
-    assert rows.correct_due(SEVEN - 3 * DAY, desk.gates) == 30
+    assert rows.correct_due(NOW + MINUTE) == 0 and rows.looked == 0  # the clock went on
+    assert rows.correct_due(NOW - MINUTE) == 0 and rows.looked == 31  # it was set back
+    assert rows.correct_due(SEVEN - 3 * DAY) == 30
     assert {one.state.next_ms for one in rows.list_schedules() if one.name != "once"} == {SEVEN - 3 * DAY + DAY}
     rows.looked = 0
-    assert rows.correct_due(SEVEN - 2 * DAY + 1, desk.gates) == 0 and rows.looked == 1  # what was not changed is looked at again
+    assert rows.correct_due(SEVEN - 2 * DAY + 1) == 0 and rows.looked == 1  # what was not changed is looked at again
 
 
 def test_what_was_done_once_long_ago_is_forgotten_and_the_rest_stays(desk: Desk) -> None:
@@ -604,7 +604,7 @@ def test_times_of_an_older_database_are_counted_once(desk: Desk) -> None:
     with desk.store.write() as execute:
         execute("UPDATE schedule_state SET counted_ms = NULL, next_ms = ?", (SEVEN + 9 * DAY,))
     rows = Counting(desk.store, ME)
-    assert [rows.correct_due(NOW, desk.gates), rows.correct_due(NOW, desk.gates)] == [1, 0] and rows.looked == 1
+    assert [rows.correct_due(NOW), rows.correct_due(NOW)] == [1, 0] and rows.looked == 1
     assert desk.state(known).next_ms == SEVEN
 
 
@@ -726,7 +726,7 @@ def test_a_row_that_makes_no_sense_is_left_out_and_kept_and_the_others_run(desk:
     assert desk.letters().count("Reminder: water\n(It was due on Mon 2026-11-23 07:00.)") == 1
     found = desk.rows.get(odd.id)
     assert getattr(found.rule, column) == value and (found.state.next_ms is None) == is_lost
-    assert desk.rows.correct_due(SEVEN + HOUR, desk.gates) == 0  # said once, written once
+    assert desk.rows.correct_due(SEVEN + HOUR) == 0  # said once, written once
     view = Timetable(desk.store, desk.rows, desk.runs.marks).view(found)
     assert view.words.startswith("never:") == is_lost
 

@@ -292,7 +292,7 @@ def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_
 def test_the_end_of_a_turn_is_the_end_of_its_firing(desk: Desk) -> None:
     ref = desk.made("cron_add", desk.ada, name="turn", message="hoot", schedule="0 9 * * *")
     known = desk.core.schedules.rows.get(int(ref, 16))
-    assert desk.core.schedules.rows.take_firing(known, 4242, now_ms(), desk.core.schedules.firing.gates(), is_asked=True)
+    assert desk.core.schedules.rows.take_firing(known, 4242, now_ms(), desk.core.schedules.firing.keys(), is_asked=True)
     accepted = desk.core.inbox.accept(Inbound("local", "ada", "hoot", f"schedule:{ref}:4242", now_ms(), thread=desk.ada), "c")
     loop = desk.core.runs.loop(accepted.loop)
     desk.core.runs.start_loop(loop.id)
@@ -457,7 +457,7 @@ def test_what_is_over_does_not_hide_what_is_to_come(desk: Desk) -> None:
     for number in range(3):
         ref = desk.made("remind", run, text=f"old {number}", when="in 5 minutes")
         desk.core.schedules.rows.take_firing(
-            desk.core.schedules.rows.get(int(ref, 16)), 5, now_ms(), desk.core.schedules.firing.gates(), is_asked=True
+            desk.core.schedules.rows.get(int(ref, 16)), 5, now_ms(), desk.core.schedules.firing.keys(), is_asked=True
         )
         with desk.core.store.write() as execute:
             execute("UPDATE schedule_state SET halt = 'completed', next_ms = NULL WHERE id = ?", (int(ref, 16),))

@@ -27,7 +27,7 @@ from appliance.work.effects import Effects, SystemJobs
 from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
 from appliance.work.outcomes import ScheduleOutcomes, TaskNotices
 from appliance.work.schedule_service import Timetable
-from appliance.work.schedules import Act, Gates, Schedule, Schedules
+from appliance.work.schedules import Act, Schedule, Schedules
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import OthersWrote, RemindersWanted, ScheduleChanged
 
@@ -120,7 +120,7 @@ class ScheduleRunner:
     def _settle_clock(self) -> None:
         """A schedule whose time is far ahead may be one of a clock that was set."""
         if self.rows.next_ms() is not None:
-            self.rows.correct_due(now_ms(), self.firing.gates())
+            self.rows.correct_due(now_ms())
 
     def _here(self) -> Here:
         return CORE if self._keeper is not None else BESIDE if self._has_core() else ALONE
@@ -147,8 +147,8 @@ class ScheduleParts:
             "reminder": Effect(self.effects.remind, is_inside=True),
             "tasks": Effect(self.effects.plan, is_inside=True),
         }
-        gates = lambda: read_gates(settings())  # noqa: E731
-        self.firing = Firing(base.store, self.rows, effects, gates, self.judge.judge, base.events)
+        keys = lambda: settings().scheduler  # noqa: E731
+        self.firing = Firing(base.store, self.rows, effects, keys, self.judge.judge, base.events)
         self.system_jobs = SystemJobs(self.firing)
         self.firing.register("system", Effect(self.system_jobs.begin, is_inside=False))
         self.runner = ScheduleRunner(base.home, base.environ, self.firing, self.system_jobs, settings, base.events)
@@ -170,10 +170,3 @@ class ScheduleParts:
         self.judge.close()
         self.runner.close()
         log.without(self._log, LOGGERS)
-
-
-def read_gates(settings: Config) -> Gates:
-    """How often and for how long schedules may fire, out of the configuration."""
-    keys = settings.scheduler
-    rest_ms, stale_ms = (round(s * 1000) for s in (keys.min_interval_s, keys.claim_stale_s))
-    return Gates(rest_ms, stale_ms, max_failures=keys.max_failures)
