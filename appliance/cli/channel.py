@@ -11,7 +11,7 @@ from typing import Any
 from appliance.console.connect import connected, require_owner
 from appliance.console.terminal import Table, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb
+from appliance.console.verbs import Noun, Verb, takes
 from appliance.errors import NotFound
 from appliance.runtime import config, config_edit
 from appliance.runtime.paths import Home
@@ -60,10 +60,6 @@ def switch(args: argparse.Namespace, home: Home) -> int:
     return show(args, {"channel": args.name, "is_changed": is_changed, "state": found}, lines)
 
 
-def _add_name(made: argparse.ArgumentParser) -> None:
-    made.add_argument("name", help=NAME)
-
-
 def _tell_tried(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
     tried = [*found["tried"], *(f"warning: {one}" for one in found["warnings"])]
     return tried or [f"channel {args.name} has nothing to try"]
@@ -82,8 +78,9 @@ def _tell_verified(args: argparse.Namespace, found: dict[str, Any]) -> list[str]
 NOUNS = (
     Noun("channel", "channels: mail, Matrix, Slack and others", (
         Verb("list", text="list channels with their state", handler=list_channels),
-        Verb("enable", text="switch a channel on; a running core connects it at once", handler=switch, adds=_add_name),
-        Verb("disable", text="switch a channel off; unsent messages stay", handler=switch, adds=_add_name),
+        Verb("enable", text="switch a channel on; a running core connects it at once", handler=switch,
+             adds=takes("name", help=NAME)),
+        Verb("disable", text="switch a channel off; unsent messages stay", handler=switch, adds=takes("name", help=NAME)),
         Verb("test", "channel.test", text="test the connection of a channel", says=_tell_tried, helps={"name": NAME}),
         Verb("rooms", "group.rooms", text="list rooms and their groups",
              rows="room~ name=label~ group state=is_active", empty="nobody has addressed the assistant in a room yet",

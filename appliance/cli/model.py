@@ -13,7 +13,7 @@ from appliance.cli import usage
 from appliance.console import terminal
 from appliance.console.connect import connected, reload_core, require_owner
 from appliance.console.terminal import say, say_json, show
-from appliance.console.verbs import Noun, Verb, lines, table
+from appliance.console.verbs import Noun, Verb, lines, table, takes
 from appliance.errors import Conflict, NotFound
 from appliance.models import catalogue, model_info
 from appliance.models.catalogue import MB
@@ -181,14 +181,6 @@ FACT_CELLS = {
 }
 
 
-def _add_copy(made: argparse.ArgumentParser) -> None:
-    made.add_argument("model", help=f"{NAME}, or the path of a .gguf file")
-
-
-def _add_use(made: argparse.ArgumentParser) -> None:
-    made.add_argument("model", help="the name of an installed model")
-
-
 def _add_removal(made: argparse.ArgumentParser) -> None:
     made.add_argument("model", help=NAME)
     made.add_argument("--yes", action="store_true", help="do not ask")
@@ -200,10 +192,13 @@ def _add_removal(made: argparse.ArgumentParser) -> None:
 NOUNS = (
     Noun("model", "local and remote models", (
         Verb("list", text="list local models and the catalogue, by memory needed", handler=models),
-        Verb("add", text="download a model of the catalogue, or copy a .gguf file", handler=fetch, adds=_add_copy),
+        Verb("add", text="download a model of the catalogue, or copy a .gguf file", handler=fetch,
+             adds=takes("model", help=f"{NAME}, or the path of a .gguf file")),
         Verb("rm", text="delete a model's file and its download", handler=remove, adds=_add_removal),
-        Verb("use", text="use this model for answers, or this embedding model for search", handler=use, adds=_add_use),
-        Verb("info", text="show everything about one model", handler=info, adds=_add_copy),
+        Verb("use", text="use this model for answers, or this embedding model for search", handler=use,
+             adds=takes("model", help="the name of an installed model")),
+        Verb("info", text="show everything about one model", handler=info,
+             adds=takes("model", help=f"{NAME}, or the path of a .gguf file")),
         Verb("bench", "model.bench", "model? --seconds", handler=bench,
              text="test a model on this device: speed, memory, tool calls"),
         *usage.OF_MODELS,

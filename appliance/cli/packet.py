@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from appliance.console.verbs import Noun, Verb
+from appliance.console.verbs import Noun, Verb, takes
 
 
 def _tell_size(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
@@ -27,10 +27,6 @@ def _tell_copy(args: argparse.Namespace, found: dict[str, Any]) -> str:
     return "\n".join(f"--- {name}, turn {found['turn']}\n{found[name]}\n" for name in names)
 
 
-def _add_part(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--part", default="", choices=["system", "user", "answer", "reasoning"], help="only this text")
-
-
 def _tell_prompt(args: argparse.Namespace, size: dict[str, Any]) -> list[str]:
     head = f"{size['static']} tokens of static prompt on route {size['route']} ({size['dialect']}), {size['total']} in all"
     return [head, *(f"  {name:<14}{tokens:>6}" for name, tokens in size["groups"].items())]
@@ -40,7 +36,8 @@ def _tell_prompt(args: argparse.Namespace, size: dict[str, Any]) -> list[str]:
 NOUNS = (
     Noun("packet", "show what a model is sent", (
         Verb("size", "run.packet", text="show the size of each part that would be sent now", says=_tell_size),
-        Verb("show", "run.copy", text="show what the model was sent and answered in a turn", says=_tell_copy, adds=_add_part),
+        Verb("show", "run.copy", text="show what the model was sent and answered in a turn", says=_tell_copy,
+             adds=takes("--part", default="", choices=["system", "user", "answer", "reasoning"], help="only this text")),
         Verb("compact", "run.compact", text="summarize the older part of a conversation; the originals stay",
              says=lambda args, done: f"{done['covers']} events are now in short:\n{done['summary']}"),
     )),

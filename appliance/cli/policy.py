@@ -13,7 +13,7 @@ from appliance.clock import local_time
 from appliance.console import terminal
 from appliance.console.inputs import read_text
 from appliance.console.terminal import say, show
-from appliance.console.verbs import Noun, Verb, call
+from appliance.console.verbs import Noun, Verb, call, takes
 from appliance.errors import BadInput, ConfigError, NotFound, Refused
 from appliance.runtime.paths import Home
 
@@ -171,16 +171,13 @@ def _fold(text: str) -> list[str]:
     return terminal.folded(text, sys.stdout) if text else []
 
 
-def _add_file(made: argparse.ArgumentParser) -> None:
-    made.add_argument("file", nargs="?", default="", help="the file")
-
-
 SESSION = {"session": "the conversation, as `session list` shows it", "file": "a policy file; - reads it from a pipe"}
 # fmt: off
 NOUNS = (
     Noun("policy", "what tools are allowed to do", (
         Verb("show", "policy.show", text="show the current policy", says=_tell_policy),
-        Verb("check", text="check a policy file; default: the configured one", handler=check_file, adds=_add_file),
+        Verb("check", text="check a policy file; default: the configured one", handler=check_file,
+             adds=takes("file", nargs="?", default="", help="the file")),
         Verb("reload", "policy.reload", text="reload the policy of the running core", says="policy {result}",
              alone="the policy is read at every start; owlbox policy check tests it"),
         Verb("set", "policy.set", "session file=document", text="set a policy for one conversation",

@@ -15,7 +15,7 @@ from appliance.clock import local_time, now_ms
 from appliance.console.connect import Reach, connected
 from appliance.console.terminal import Table, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, lines, table
+from appliance.console.verbs import Noun, Verb, lines, table, takes
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.runtime.paths import Home
 
@@ -181,10 +181,6 @@ def _add_shown(made: argparse.ArgumentParser) -> None:
     made.add_argument("--yes", action="store_true", help="print its value; not of llm/, which never leave the broker")
 
 
-def _add_kind(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--to", default="", choices=["file", "passphrase", "credential"], help="kind of the new key")
-
-
 # fmt: off
 NOUNS = (
     Noun("secret", "encrypted keys and passwords", (
@@ -195,7 +191,8 @@ NOUNS = (
         Verb("rm", "secret.remove", text="delete a secret", says="{name} is gone", helps={"name": NAME}),
         Verb("expire", text="set when a secret expires", handler=expire_secret, adds=_add_end),
         Verb("purge", "secret.purge", text="delete expired secrets", says=_tell_purged),
-        Verb("rotate", text="encrypt all secrets with a new key", handler=rotate, adds=_add_kind),
+        Verb("rotate", text="encrypt all secrets with a new key", handler=rotate,
+             adds=takes("--to", default="", choices=["file", "passphrase", "credential"], help="kind of the new key")),
         Verb("unlock", text="enter the passphrase of the vault", handler=unlock),
     )),
 )

@@ -19,7 +19,7 @@ from appliance.console import terminal
 from appliance.console.connect import Reach, connected
 from appliance.console.terminal import fitting, say, say_json, say_line, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, lines, table
+from appliance.console.verbs import Noun, Verb, lines, table, takes
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 
@@ -301,10 +301,6 @@ def _add_output(made: argparse.ArgumentParser) -> None:
     made.add_argument("-o", "--output", default="", metavar="FILE", help="write this file instead of standard output")
 
 
-def _add_paths(made: argparse.ArgumentParser) -> None:
-    made.add_argument("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")
-
-
 RUN_FIELDS = (
     "thread=run.alias id=run.id state title=run.title session=run.session events=run.last_seq turn forked_off=run.parent "
     "untrusted_text=origins settings waiting=queue forks"
@@ -360,7 +356,8 @@ NOUNS = (
              helps={"final": "close even your own session"}),
         Verb("delete", "session.delete", says="deleted session {id} with {events} events"),
         Verb("export", text="export a session as JSON lines", handler=session_export, adds=_add_output),
-        Verb("import", text="import exported sessions; existing data stays as it is", handler=session_import, adds=_add_paths),
+        Verb("import", text="import exported sessions; existing data stays as it is", handler=session_import,
+             adds=takes("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")),
     )),
     Noun("run", "the same as thread, with settings", (
         Verb("list", "thread.list", "--limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads"),

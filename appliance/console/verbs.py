@@ -69,7 +69,7 @@ class Verb(NamedTuple):
     code: Callable[[Any], int] = lambda found: 0
     alone: str = ""
     handler: Callable[[argparse.Namespace, Home], int] | None = None
-    adds: Callable[[Any], None] | None = None
+    adds: Callable[[Any], Any] | None = None
 
 
 class Noun(NamedTuple):
@@ -89,6 +89,11 @@ class Argument(NamedTuple):
     is_option: bool
     default: Any
     many: str
+
+
+def takes(*names: str, **given: Any) -> Callable[[Any], Any]:
+    """One argument of a command that no definition has, for `Verb.adds`."""
+    return lambda made: made.add_argument(*names, **given)
 
 
 def add(command: Command, made: Noun | Verb) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from appliance.console import terminal, tool_command
 from appliance.console.terminal import say, say_json
-from appliance.console.verbs import Noun, Verb, call, parameters, table
+from appliance.console.verbs import Noun, Verb, call, parameters, table, takes
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
 
@@ -174,10 +174,6 @@ def _add_folder(made: argparse.ArgumentParser) -> None:
         made.add_argument("--path", dest="folder", default="", metavar="PATH", help="the same")
 
 
-def _add_count(made: argparse.ArgumentParser) -> None:
-    made.add_argument("-k", dest="top_k", type=int, default=argparse.SUPPRESS, metavar="N", help="the same")
-
-
 def _add_sources(made: argparse.ArgumentParser) -> None:
     made.add_argument("inputs", nargs="+", metavar="PATH|URL", help="a file, a folder with everything in it, or a page")
     made.add_argument(
@@ -225,7 +221,7 @@ NOUNS = (
         Verb("copy", "tool context_copy"),
         Verb("move", "tool context_move"),
         Verb("search", "tool search_semantic", "query+ --top-k --threshold --drive --path --fusion", says=_tell_hits,
-             adds=_add_count),
+             adds=takes("-k", dest="top_k", type=int, default=argparse.SUPPRESS, metavar="N", help="the same")),
         Verb("chunks", "tool context_chunks"),
         Verb("reembed", "tool context_reembed"),
         Verb("add", text="add files, folders and pages", handler=_read_files, adds=_add_sources),

@@ -6,7 +6,7 @@ from typing import Any
 from appliance.console.inputs import edit_text, read_text
 from appliance.console.terminal import say, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb
+from appliance.console.verbs import Noun, Verb, takes
 from appliance.runtime.paths import Home
 
 NAME = "such as USER, HEARTBEAT, house for house.md, users/ID/USER or roles/NAME/SOUL"
@@ -28,10 +28,6 @@ def edit(args: argparse.Namespace, home: Home) -> int:
     return show(args, done, [WROTE.format_map(done)])
 
 
-def _add_name(made: argparse.ArgumentParser) -> None:
-    made.add_argument("name", help=NAME)
-
-
 # fmt: off
 NOUNS = (
     Noun("document", "documents in every prompt, and HEARTBEAT.md", (
@@ -39,7 +35,7 @@ NOUNS = (
              rows="document=name loaded=loading assistant_may_change=may_modify words problem~",
              cells={"words": lambda one: str(one["words"] or "")}),
         Verb("view", "document.view", text="show one document", says=_tell_document, helps={"name": NAME}),
-        Verb("edit", text="edit a document in $VISUAL or $EDITOR", handler=edit, adds=_add_name),
+        Verb("edit", text="edit a document in $VISUAL or $EDITOR", handler=edit, adds=takes("name", help=NAME)),
         Verb("write", "document.write", "name file=text@-?", text="replace a document", reads={"file": read_text},
              says=WROTE, helps={"name": NAME, "file": "a file; default: standard input"}),
     )),

@@ -8,7 +8,7 @@ from appliance.console.connect import connected
 from appliance.console.inputs import read_object, read_text
 from appliance.console.terminal import say, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, call, parameters
+from appliance.console.verbs import Noun, Verb, call, parameters, takes
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
@@ -83,10 +83,6 @@ def _read_attributes(text: str) -> dict[str, Any]:
     return read_object(text, '{"tags": ["garden"]}')
 
 
-def _add_yes(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--yes", action="store_true", help="do it to everything that a pattern matches")
-
-
 def _tell_waiting(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str]:
     lines = []
     for one in found:
@@ -122,11 +118,13 @@ NOUNS = (
         Verb("view", "entry.view", text="the text of one entry", says=_tell_view,
              helps={"ref": "its reference, as `entry list` or `search` shows it"}),
         Verb("set", "entry.set", SET, text="write or edit an entry, or every entry of a pattern", handler=change, says=_tell_done,
-             reads={"text": _read_body, "attributes": _read_attributes}, helps=WORDS, adds=_add_yes),
+             reads={"text": _read_body, "attributes": _read_attributes}, helps=WORDS,
+             adds=takes("--yes", action="store_true", help="do it to everything that a pattern matches")),
         Verb("get", "entry.get", "ref --line --limit --persist --preview=is_preview --wanted --thread=run", says=_tell_done,
              text="the text of an entry; of a pattern a list of what matches", helps=PATTERN),
         Verb("rm", "entry.rm", "ref --preview=is_preview --wanted --thread=run", handler=change, says=_tell_done,
-             text="remove an entry, or every entry of a pattern", helps=PATTERN, adds=_add_yes),
+             text="remove an entry, or every entry of a pattern", helps=PATTERN,
+             adds=takes("--yes", action="store_true", help="do it to everything that a pattern matches")),
         Verb("cp", "entry.cp", "ref target --visibility --thread=run", text="copy an entry", says=_tell_done,
              helps={**LISTED, "target": "the reference that it has then"}),
         Verb("mv", "entry.mv", "ref target --visibility --thread=run", text="move an entry", says=_tell_done,

@@ -14,7 +14,7 @@ from appliance.console.connect import connected
 from appliance.console.inputs import edit_text, read_text
 from appliance.console.terminal import say_line, says_yes, show
 from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, call, parameters
+from appliance.console.verbs import Noun, Verb, call, parameters, takes
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
@@ -181,10 +181,6 @@ def _add_creating(made: argparse.ArgumentParser) -> None:
     _add_owner(made)
 
 
-def _add_path(made: argparse.ArgumentParser) -> None:
-    made.add_argument("path", nargs="?", default="", help="a skill's folder or .md file; without one, all in box/skills")
-
-
 def _add_installing(made: argparse.ArgumentParser) -> None:
     made.add_argument("source", help="where it is; of a repository, #NAME at the end is a branch or tag")
     made.add_argument("--folder", default="", help=FOLDER)
@@ -211,7 +207,8 @@ NOUNS = (
              says=_tell_skill, helps=NAMED, adds=_add_owner),
         SEARCH,
         Verb("create", text="write a new skill in an editor", handler=create, adds=_add_creating),
-        Verb("validate", text="check skills against the public format", handler=validate, adds=_add_path),
+        Verb("validate", text="check skills against the public format", handler=validate,
+             adds=takes("path", nargs="?", default="", help="a skill's folder or .md file; without one, all in box/skills")),
         Verb("install", text="install from a folder, file, zip, tar or Git URL, after a review",
              handler=install, adds=_add_installing),
         Verb("remove delete", "skill.remove", "name", text="remove a skill", handler=of_owner, says="removed {result}",
