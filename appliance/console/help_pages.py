@@ -24,28 +24,8 @@ REST = (
     ("Work", ("worker", "job", "role", "heartbeat", "mute")),
     ("Models and tools", ("model", "usage", "tool", "mcp")),
     ("People and limits", ("people", "channel", "policy", "grants", "secret")),
-    (
-        "The installation",
-        (
-            "init",
-            "config",
-            "reload",
-            "doctor",
-            "backup",
-            "restore",
-            "export",
-            "import",
-            "update",
-            "maintain",
-            "nuke",
-            "metrics",
-            "logs",
-            "serve",
-            "broker",
-            "door",
-            "web",
-        ),
-    ),
+    ("The installation", tuple("init config reload doctor backup restore export import update maintain nuke".split())),
+    ("Watch and run it", ("metrics", "logs", "serve", "broker", "door", "web")),
     ("For programs", ("completion", "call", "sql", "docs")),
 )
 # Names of the designs and of earlier versions that still work, and what says the same.
@@ -89,7 +69,7 @@ def _group_lines(groups: Iterable[tuple[str, Iterable[str]]], texts: Mapping[str
 
 def _plain(text: str) -> str:
     """A tool's line, which is a sentence, as lines of other commands are."""
-    return text[0].lower() + text[1:].removesuffix(".")
+    return (text if text[1:2].isupper() else text[0].lower() + text[1:]).removesuffix(".")  # MCP stays MCP
 
 
 def _row(name: str, text: str) -> str:
