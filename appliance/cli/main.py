@@ -126,7 +126,7 @@ def _find_fault(error: Exception) -> OwlError | None:
     """What the disk has to do with an error that was made of one of the system's, in whatever words."""
     from appliance.store import disk_faults
 
-    return disk_faults.explain_fault(error)
+    return disk_faults.explain_fault(error, has_terminal=True)
 
 
 def _print_error(error: OwlError, is_json: bool) -> None:

@@ -21,6 +21,7 @@ from appliance.console.terminal import fitting, say, say_json, say_line, show
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, lines, table, takes
 from appliance.errors import BadInput, NotFound
+from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
 RUN = "its name or id, or the beginning or end of the id"
@@ -149,8 +150,9 @@ def write_stream(way: Reach, method: str, ref: str, path: str) -> int:
                     file.write(value["text"])
 
             way.call(method, {"id": ref}, keep)
-            file.flush()
-            os.fsync(file.fileno())
+            with paths.naming(target):
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

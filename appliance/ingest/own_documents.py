@@ -111,7 +111,7 @@ class Documents:
         for number in range(1, MOST_SAME):
             path = folder / (f"{name}.md" if number == 1 else f"{name}-{number}.md")
             try:
-                with path.open("x", encoding="utf-8") as file:
+                with paths.naming(path), path.open("x", encoding="utf-8") as file:
                     file.write(f"# {title}\n\n{text.rstrip()}\n")
                     file.flush()
                     os.fsync(file.fileno())
@@ -119,6 +119,9 @@ class Documents:
                 return path
             except FileExistsError:
                 continue
+            except OSError:
+                path.unlink(missing_ok=True)  # nothing of it, rather than half
+                raise
         raise BadInput(f"there are {MOST_SAME} notes called {title!r}", hint="choose another title")
 
     def change_note(self, name: str, change: Callable[[str], str], run: str = "") -> Path:

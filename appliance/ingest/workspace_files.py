@@ -97,6 +97,7 @@ class WorkspaceFiles:
         try:
             yield
         except OSError as error:
+            error.filename, error.filename2 = str(self._root / path), None  # not the one beside it that is written first
             why = (
                 "it is not a plain file, or goes through a link" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
             )

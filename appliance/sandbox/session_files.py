@@ -8,6 +8,7 @@ import stat
 from pathlib import Path, PurePosixPath
 
 from appliance.errors import BadInput, NotFound, Refused, TooLarge
+from appliance.runtime import paths
 
 INSIDE = "/work/"
 MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
@@ -64,7 +65,7 @@ def write_inside(folder: Path, name: str, data: bytes, part: str) -> None:
         except FileNotFoundError:
             pass
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640, dir_fd=inner)
-        with open(file, "wb") as stream:
+        with paths.naming(folder / name), open(file, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())

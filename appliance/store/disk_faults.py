@@ -22,11 +22,11 @@ SAVE = "dmesg shows it; save what can be read to another disk: owlbox backup --t
 CHAIN = 6  # errors that were raised from each other
 
 
-def explain_fault(error: BaseException | None, place: Path | None = None) -> OwlError | None:
+def explain_fault(error: BaseException | None, place: Path | None = None, *, has_terminal: bool = False) -> OwlError | None:
     """Our error for the system's, or for the one that it was raised from, when it is the disk's fault; None for others.
 
-    Where the system names no file, as for a write to an open one, `place` is named, or none; a terminal that is gone gives EIO,
-    too, so that this one needs a file, or an error of ours that was made of it. One that names the disk's fault already stays.
+    Where the system names no file, as for a write to an open one, `place` is named, or none. A terminal that is gone gives EIO,
+    too: who has one needs a file for that, or an error of ours that was made of it. One that names the disk's fault already stays.
     """
     ours = error if isinstance(error, OwlError) else None
     for _ in range(CHAIN):
@@ -37,7 +37,7 @@ def explain_fault(error: BaseException | None, place: Path | None = None) -> Owl
             names = (error.filename, error.filename2) if error.errno in FAILING else (error.filename2, error.filename)
             name = next((one for one in names if one), None)
             path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
-            if path is None and error.errno in FAILING:
+            if path is None and error.errno in FAILING and (ours is not None or has_terminal):
                 return DiskFailing(f"the disk is failing: {ours.message}", hint=SAVE) if ours is not None else None
             return disk_fault(error.errno, path or place)
         error = error.__cause__ or error.__context__
@@ -57,7 +57,7 @@ def naming(path: Path) -> Iterator[None]:
 
 def disk_fault(number: int, path: Path | None) -> DiskFull | DiskReadOnly | DiskFailing:
     """The error for one of ON_A_DISK, when `path` was to be written; None where nobody knows which file."""
-    what = f"nothing was written to {path}" if path is not None else "it could not be written"
+    what = f"nothing was written to {path}" if path is not None else "a file could not be written"
     if number in FAILING:
         why = os.strerror(number).lower()
         return DiskFailing(f"the disk is failing: {path or 'a file'} could not be read or written ({why})", hint=SAVE)

@@ -161,7 +161,8 @@ def _home(home: Home, is_repairing: bool) -> Finding:
         return Finding("home", "problem", "; ".join(closed), f"what it is for does not work until: chmod -R u+rwX {home.root}")
     missing = [name for name in paths.FOLDERS if not (home.root / name).is_dir()]
     if missing:
-        return Finding("home", "warning", f"missing folders: {', '.join(missing)}", f"owlbox init --force --home {home.root}")
+        hint = f"owlbox init --force --home {home.root} makes them, and overwrites nothing"
+        return Finding("home", "warning", f"missing folders: {', '.join(missing)}", hint)
     if is_repairing and (closed := home_setup.close(home)):
         return Finding("home", "ok", f"closed to others: {', '.join(closed)}")
     most = 0o007 if home.root == paths.SERVICE_HOME else 0o077  # of what others may; the appliance's group may enter

@@ -67,9 +67,20 @@ def _unfinished(folder: Path) -> Iterator[None]:
             elif path != mark:
                 path.unlink()
         yield
+        _flush(folder)
         mark.unlink()
+        paths.flush(folder)
     except OSError as error:
         raise storage_errors.host_error(error, folder) from None
+
+
+def _flush(folder: Path) -> None:
+    """Have all files of a folder on the disk, and know of one that does not take them, before they are said to be whole."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with paths.naming(Path(place, name)), open(Path(place, name), "rb") as file:
+                os.fsync(file.fileno())
+        paths.flush(Path(place))
 
 
 def write(home: Home, folder: Path) -> dict[str, int]:

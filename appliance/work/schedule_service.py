@@ -150,7 +150,10 @@ class Timetable:
         rule, state = known.rule, known.state
         ahead: list[int] = []
         try:
-            said = rules_in_words.words(recurrence.make_rule(rule.kind, rule.spec, rule.zone, rule.condition))
+            spec = rule.spec
+            if rule.is_counted and state.next_ms is not None:  # it may have moved with a clock that was set
+                spec = recurrence.once(state.next_ms, rule.zone).spec
+            said = rules_in_words.words(recurrence.make_rule(rule.kind, spec, rule.zone, rule.condition))
             if known.status == "active" and state.next_ms is not None:
                 ahead = [state.next_ms]
                 if rule.kind != "text":

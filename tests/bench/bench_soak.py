@@ -20,6 +20,7 @@ from pathlib import Path
 import figures
 from process import Box, Core, boxed
 
+from appliance.cli.screen import TUNABLES
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import OwlError
 
@@ -81,7 +82,7 @@ def work(core: Core, stop: threading.Event, number: int, counts: list[int]) -> N
 
 def measure(box: Box, minutes: float) -> list[tuple[float, int, int, int, int, int]]:
     """Samples: seconds, requests, resident and anonymous kB, threads, connections."""
-    more = {"PYTHONHASHSEED": "0"}  # a new interpreter: a fork of the tests' own has their memory, too
+    more = TUNABLES | {"PYTHONHASHSEED": "0"}  # a new interpreter: a fork of the tests' own has their memory, too
     more |= dict(pair.split("=", 1) for pair in os.environ.get("OWLBOX_SOAK_ENV", "").split())
     core = box.serve(**more)
     stop, counts = threading.Event(), [0] * CLIENTS

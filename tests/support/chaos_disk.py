@@ -63,11 +63,12 @@ class LosingDisk(SmallDisk):
     """ext4 on a recorded disk."""
 
     can_lose = True
+    options: tuple[str, ...] = ()  # of mkfs.ext4
 
     def _mount(self) -> None:
         self._served = Path(tempfile.mkdtemp(prefix="served-"))
         self._server = subprocess.Popen(
-            [sys.executable, __file__, str(self._served)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__, str(self._served), *self.options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
             self._attach(self._ask(""))
@@ -114,6 +115,12 @@ class LosingDisk(SmallDisk):
         return told.strip()
 
 
+class FailingDisk(LosingDisk):
+    """One that goes on taking writes when it fails, because it has no journal: what is flushed gives an error each time."""
+
+    options = ("-O", "^has_journal")
+
+
 def small_disk(path: Path) -> SmallDisk:
     """The best that can be had here."""
     try:
@@ -126,7 +133,7 @@ def _run(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _serve(place: Path) -> None:
+def _serve(place: Path, options: list[str]) -> None:
     """Serve a disk until standard input ends; each line is answered when it is done, with a new loop device by its name."""
     from recorded_disk import FSYNC, NAME, READ, WRITE, RecordedDisk, hide_mounts
 
@@ -141,7 +148,7 @@ def _serve(place: Path) -> None:
     file = place / NAME.decode()
     with tempfile.NamedTemporaryFile() as image:
         image.truncate(SIZE_MB << 20)
-        _run("mkfs.ext4", "-q", "-F", image.name)
+        _run("mkfs.ext4", "-q", "-F", *options, image.name)
         disk = Disk(place, Path(image.name).read_bytes())
     print(_run("losetup", "--find", "--show", str(file)), flush=True)
     moment = 0
@@ -163,4 +170,4 @@ def _serve(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    _serve(Path(sys.argv[1]))
+    _serve(Path(sys.argv[1]), sys.argv[2:])

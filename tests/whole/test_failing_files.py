@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from chaos_disk import FailingDisk
 from needs import leave_out, needs
-from process import clean_environ
+from process import Box, clean_environ, script
 from recorded_disk import FSYNC, READ, WRITE, RecordedDisk
 from stores import new_home
+from test_disk_words import WRITING
 
 from appliance.cli import main as cli
 from appliance.runtime.paths import Home
@@ -89,3 +91,32 @@ def test_what_cannot_be_read_is_the_disks_fault(
                     wrong.append((line, code, said))
     assert not wrong, "\n".join(map(str, wrong))
     assert not (tmp_path / "other/owlbox.db").exists(), "no home is made of half an export"
+
+
+@needs("mkfs.ext4", "losetup", root=True)
+def test_what_cannot_be_written_is_the_disks_fault(tmp_path: Path, runtime: Path) -> None:
+    (place := tmp_path / "disk").mkdir()
+    try:
+        disk = FailingDisk(place)
+    except (OSError, subprocess.CalledProcessError) as error:
+        leave_out(f"no disk of one's own: {error}")
+    try:
+        box = Box(Home(place / "home"), clean_environ(tmp_path, runtime))
+        new_home(box.home)
+        script(box, '[[turns]]\nrepeat = true\ntext = "Hoot hoot."\n')
+        for line in (["note", "it leaks"], ["backup", "--to", str(tmp_path / "backups")], ["export", str(tmp_path / "export")]):
+            assert box.run(*line).returncode == 0
+        [saved] = (tmp_path / "backups").glob("*.zip")
+        wrong = []
+        disk.fail()
+        for line in WRITING:
+            words = line.replace("SAVED/backups", str(saved)).replace("SAVED", str(tmp_path)).replace("DISK", str(place)).split()
+            done = box.run(*words, text="sk-example-long")
+            said = done.stderr.splitlines()[-1:]
+            if done.returncode != 5 or not all("the disk is failing" in one and "dmesg" in one for one in said or [""]):
+                wrong.append((line, done.returncode, done.stderr))
+        assert not wrong, "\n".join(map(str, wrong))
+        disk.mend()
+        assert box.run("note", "it is dry").returncode == 0 and "leaks" in box.run("search", "leaks").stdout
+    finally:
+        disk.close()

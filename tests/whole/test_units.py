@@ -17,6 +17,7 @@ from needs import needs
 from process import Box, a_box, until
 
 from appliance.cli import main
+from appliance.cli.screen import TUNABLES
 from appliance.clock import monotonic_s
 from appliance.mcp import bridge_client
 from appliance.mcp.bridge import PROGRAMS
@@ -116,6 +117,10 @@ def test_no_service_runs_as_root_or_through_a_shell():
         assert unit["Service.User"][0].startswith("owlbox")
         assert unit["Service.NoNewPrivileges"] == ["yes"]
     assert not [c for _, c in commands() if re.search(r"\bsh\b|[|;&<>`]|^[-+!@:]", c)]
+
+
+def test_the_core_gets_what_it_gets_from_the_screen_of_a_checkout():
+    assert {f"{name}={value}" for name, value in TUNABLES.items()} <= set(read(UNITS / "owlbox.service")["Service.Environment"])
 
 
 def test_core_and_broker_agree_on_where_they_meet():

@@ -11,7 +11,7 @@ from process import Box, a_box
 from stores import new_store
 
 from appliance.channels.quiet_hours import Quiet
-from appliance.clock import now_ms, up_ms
+from appliance.clock import iso, now_ms, up_ms
 from appliance.language.languages import Languages
 from appliance.language.times import frequencies
 from appliance.policy.audit_log import Ledger
@@ -234,3 +234,12 @@ def test_maintenance_under_a_clock_that_is_ahead_forgets_nothing(box: Box) -> No
     with box.store() as store:
         assert [one.status for one in Outbox(store, "").list_postings()] == ["waiting"]
     assert log.exists()
+
+
+def test_what_moved_with_the_clock_is_listed_at_its_new_time(box: Box) -> None:
+    assert box.run("remind", "feed the owl", "in 20 minutes").returncode == 0
+    with box.store() as store, store.write() as execute:
+        [(moment,)] = execute("UPDATE schedule_state SET next_ms = next_ms + ? RETURNING next_ms", (3 * DAY_MS,))
+    [line] = [line for line in box.run("schedule", "list").stdout.splitlines() if "feed the owl" in line]
+    day = iso(moment)[:10]
+    assert line.count(day) == 2, line

@@ -99,7 +99,8 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     if status and (closed := [name for name in enabled if states.get(name) is False]):
         return Finding("channels", "warning", f"not open: {', '.join(closed)}", "restart the core; its log says why")
     if failed:
-        return Finding("channels", "warning", f"{failed} notifications could not be delivered", "owlbox logs shows why")
+        hint = "owlbox call outbox.list status=failed shows their texts, owlbox logs why"
+        return Finding("channels", "warning", f"{failed} notifications could not be delivered", hint)
     return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
 
 

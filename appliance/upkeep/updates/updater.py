@@ -278,7 +278,5 @@ class Updater:
 
 def _why(error: OwlError | OSError) -> str:
     """What a person is told of an error: of one of the disk its name and what to do."""
-    told: OwlError | OSError = disk_faults.explain_fault(error) or error
-    if isinstance(told, OSError) and told.errno in disk_faults.ON_A_DISK:
-        told = disk_faults.disk_fault(told.errno, None)
+    told = disk_faults.explain_fault(error) or error
     return str(told) if isinstance(told, DiskFault) else getattr(told, "message", str(told))
