@@ -96,7 +96,7 @@ class Inbox:
         passed: Passed = nobody,
         copies: Callable[[dict[str, Any], str], Sequence[Identity]] = lambda session, origin: (),
     ) -> None:
-        """`relevant` gives the passages that are shown with a message; without `approvals` nothing waits for a decision.
+        """`relevant` gives the passages that are shown with a message; without `approvals` nothing to approve.
 
         Without `skills` a message that begins with a slash is text like any other. `copies` names the other addresses, open at
         this moment, to which the answer to a message goes too: by its session, and the channel from which it came.

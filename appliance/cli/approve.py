@@ -46,7 +46,7 @@ def _find_only(way: Reach, thread: str) -> tuple[str, str]:
     """The one thing that waits."""
     found = way.call("entry.waiting", {"run": thread, "limit": 2})
     if not found:
-        raise NotFound("nothing waits for a decision", hint="owlbox entry waiting lists what does")
+        raise NotFound("nothing to approve", hint="owlbox entry waiting lists what does")
     if len(found) > 1:
         raise BadInput("several things wait for a decision", hint="owlbox entry waiting lists them: name one")
     return found[0]["ref"], found[0]["run"]

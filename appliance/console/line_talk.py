@@ -137,7 +137,7 @@ def farewell(reach: Reach, thread: str) -> str:
     except OwlError:
         is_ended = False  # it is kept all the same
     how = "ended" if is_ended else "is kept"
-    return f"Thread {thread} {how}.\nGo on with: owlbox chat --thread {thread}"
+    return f"Thread {thread} {how}.\nContinue with: owlbox chat --thread {thread}"
 
 
 def retell(reach: Reach, thread: str, aside: TextIO) -> str:

@@ -230,7 +230,7 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
     if status in (102, 200):
         return None
     if status == 202:
-        return Unavailable("it waits for your decision", hint="owlbox approve lets it happen, owlbox reject does not")
+        return Unavailable("it needs your approval", hint="owlbox approve lets it happen, owlbox reject does not")
     if status == 100:
         return Unavailable(f"kept: {result.get('message')}: owlbox thread view {result.get('run')}")
     outcome = str(result.get("outcome", "failed"))

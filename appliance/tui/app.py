@@ -286,11 +286,11 @@ class Face(FrameApp):
     def action_mouse(self, word: str) -> None:
         """Leave the mouse to the terminal, which then selects text, or take it back."""
         if word not in ("on", "off"):
-            self.say("/mouse off leaves the mouse to the terminal, /mouse on takes it back", bool(word))
+            self.say("/mouse off gives the mouse to the terminal, /mouse on takes it back", bool(word))
         elif self._driver is not None:
             switch = "_enable_mouse_support" if word == "on" else "_disable_mouse_support"
             getattr(self._driver, switch, lambda: None)()
-            self.say("the terminal selects text now; /mouse on ends it" if word == "off" else "the mouse works here again", False)
+            self.say("the terminal selects text now; /mouse on turns that off" if word == "off" else "the mouse works here again", False)
 
     def action_open_ref(self, ref: str) -> None:
         """Show an entry that an answer names."""
@@ -536,4 +536,4 @@ def farewell(socket: str, thread: str, identity: Mapping[str, str] | None = None
     with suppress(OwlError):  # it is kept all the same
         with Client(socket, name="tui", identity=identity) as client:
             client.call("thread.end", {"id": thread}, deadline_s=FAREWELL_S)
-    print(f"Thread {thread} ended.\nGo on with: owlbox chat --thread {thread}", file=sys.stderr)
+    print(f"Thread {thread} ended.\nContinue with: owlbox chat --thread {thread}", file=sys.stderr)

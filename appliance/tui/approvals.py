@@ -32,7 +32,7 @@ AWAY = "Ctrl+O, then a letter"
 HERE = "↑↓ scroll, Esc back"
 SEVERAL = "←→ others, ↑↓ scroll, Esc"
 ANSWER = "type the answer below, or its number"
-WHY = "why not? Return rejects it with these words, Esc keeps it"
+WHY = "why not? Return rejects it with this reason, Esc cancels"
 
 
 class Waits(Vertical, can_focus=True):

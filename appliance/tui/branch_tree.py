@@ -13,7 +13,7 @@ from textual.widgets import OptionList
 from appliance.tui.choice_list import Dialog, Rows
 from appliance.tui.shown_text import Row, Shown
 
-KEYS = "Enter goes on there, f forks there, Esc closes"
+KEYS = "Enter continues there, f forks there, Esc closes"
 
 
 @dataclass(frozen=True)

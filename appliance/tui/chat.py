@@ -48,7 +48,7 @@ from appliance.tui.sender import (
 from appliance.tui.shown_text import Shown
 from appliance.tui.transcript import QUEUED, Transcript
 
-GREETING = "I am your owl. Ask me something about what is in your box,\nor type / to see what else there is."
+GREETING = "I am your owl. Ask me about your notes,\nor type / for a list of commands."
 PAGE_EVENTS = 12  # two screens of a talk: what costs time is drawing
 LEAST_EVENTS = 6  # of a thread that is opened, when it has as many
 LEAVE_WORDS = ("exit", "quit", ":q")
@@ -282,7 +282,7 @@ class Chat(Panel):
             self._meter.display = not self._meter.display
             self._fetch_packet()
         else:
-            self.host.say("nothing has been said yet: a thread has a budget once it has begun", True)
+            self.host.say("nothing has been said yet: send a message first", True)
 
     def _fetch_packet(self) -> None:
         if self._meter.display and self.talk.thread:
@@ -348,7 +348,7 @@ class Chat(Panel):
     def _tell_session(self, session: str, known: list[dict[str, Any]]) -> None:
         state = next((str(one["status"]) for one in known if one["id"] == session), "active")
         if state in ("archived", "stopped"):
-            self.host.say(f"resumed {self.talk.title}: its session is {state}, your next message brings it back", False)
+            self.host.say(f"resumed {self.talk.title}: its session is {state}, your next message reopens it", False)
         elif state in ("closing", "closed"):
             self.host.say(f"session {session} is {state} and takes no more messages: /new begins another thread", True)
 
@@ -422,7 +422,7 @@ class Chat(Panel):
     def _tell_decided(self, news: Decided) -> None:
         word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
         if news.is_late:
-            self.host.say(f"decided elsewhere meanwhile: {news.decision.about}", False)
+            self.host.say(f"already decided elsewhere: {news.decision.about}", False)
         elif news.is_error and news.decision.action == "accept":
             self.host.say(f"not done: {news.why}", True)
         else:

@@ -25,11 +25,11 @@ from appliance.tui.theme import CHOICES
 LAST = 30  # threads that are offered
 TREE_EVENTS = 2000  # of a thread, the newest ones, are looked through for messages to go back to
 APPROVALS = {
-    "ask": "nothing is changed, only answered",
+    "ask": "it answers and changes nothing",
     "review": "changes and commands wait for your approval",
-    "auto": "it does what the policy allows, unasked",
+    "auto": "it does what the policy allows without asking",
 }
-FIRST = "say something first: this thread has not begun"
+FIRST = "send a message first: this thread is empty"
 MORE_PAGES = 2**62
 BRIEF = 60  # letters of a notification in a list
 
@@ -103,7 +103,7 @@ class Executor:
         elif command.name in ("help", "threads"):
             await self._panel.app.run_action(f"panel('{command.name}')")
         elif command.name == "group" and is_running:
-            self._say_line("/group: an answer is on its way; /stop ends it", True)
+            self._say_line("/group: an answer is being written; /stop ends it", True)
         elif command.name == "group":
             self._switch_group(argument)
         elif command.name in ("copy", "mouse"):
@@ -141,7 +141,7 @@ class Executor:
 
     def _list_notices(self, found: list[dict[str, Any]]) -> None:
         if not found:
-            self._say_line("you were told nothing yet")
+            self._say_line("no notifications yet")
             return
         now = now_ms()
         items = [
@@ -162,16 +162,16 @@ class Executor:
             else:
                 self._chat.note(one["text"])
 
-        self._panel.app.push_screen(Picker("type to find what you were told", items), go)
+        self._panel.app.push_screen(Picker("type to search notifications", items), go)
 
     def _tell_backup(self, made: dict[str, Any]) -> None:
-        said = "saved" if made["is_new"] else "nothing has changed since"
+        said = "saved" if made["is_new"] else "nothing has changed since the last backup"
         self._say_line(f"{said} {made['file']} ({made['size_bytes'] / 1_000_000:.1f} MB)")
 
     async def _clear_thread(self) -> None:
         """End the thread, which may be gone on with, and begin another one in the same session."""
         if thread := self._current_thread:
-            told = f"thread {thread} is ended: /resume {thread} goes on with it"
+            told = f"thread {thread} has ended: /resume {thread} continues it"
             self._ask_core("thread.end", {"id": thread}, lambda _: self._say_line(told))
         await self._chat.open(Talk())
 
@@ -195,7 +195,7 @@ class Executor:
             "abort": lambda _: self._call_for_run("run.abort", lambda done: self._show_stopped(done["aborted"])),
             "stop": lambda _: self._call_for_run("run.stop", lambda done: self._show_stopped(done["stopped"])),
             "inject": lambda text: self._call_for_run(
-                "run.inject", lambda _: self._say_line("the owl hears it at its next step"), text=text
+                "run.inject", lambda _: self._say_line("the owl reads it at its next step"), text=text
             ),
             "approval": self._set_approval,
             "model": self._set_model,
@@ -284,7 +284,7 @@ class Executor:
 
     def _compact_thread(self, _: str) -> None:
         self._say_line("summarizing …")
-        told = "events are now in short for the model; here they stay as they are"
+        told = "events are now summarized for the model; here they stay in full"
         self._call_for_run("run.compact", lambda done: self._say_line(f"{done['covers']} {told}"))
 
     def _open_tree(self) -> None:
@@ -322,7 +322,7 @@ class Executor:
         self._chat.type_text(text)
 
     def _show_place(self, place: Place, run: str, alias: str = "") -> None:
-        told = "say it in other words: the old branch stays, /tree goes back to it" if place.text else ""
+        told = "write it in other words; the old branch stays, /tree goes back to it" if place.text else ""
         self._go_to_thread(run, f"this is the new thread {alias}; the old one stays as it is" if alias else told)
         if place.text:
             self._chat.type_text(place.text)
@@ -333,11 +333,11 @@ class Executor:
         if self._waits.question is not None and not answer:
             self._say_line("the owl asks: /approve ANSWER, or type the answer", True)
         elif not (self._waits.answer_question(answer) or self._waits.decide("accept", answer)):
-            self._say_line("nothing waits here; /waiting goes to what waits elsewhere", True)
+            self._say_line("nothing to approve here; /waiting shows what waits elsewhere", True)
 
     def _reject_waiting(self, reason: str) -> None:
         if not self._waits.decide("reject", reason):
-            self._say_line("nothing waits here; /waiting goes to what waits elsewhere", True)
+            self._say_line("nothing to approve here; /waiting shows what waits elsewhere", True)
 
     def _go_to_waiting(self, found: list[dict[str, Any]]) -> None:
         other = [one["run"] for one in found if one["run"] != self._current_thread]
@@ -346,7 +346,7 @@ class Executor:
         elif found:
             self._go_to_thread(other[0] if other else self._current_thread)
         else:
-            self._say_line("nothing waits for a decision")
+            self._say_line("nothing to approve")
 
     def _show_stopped(self, is_so: Any) -> None:
         self._say_line("stopped" if is_so else "nothing is being answered in this thread")
@@ -355,7 +355,7 @@ class Executor:
 
     def _set_approval(self, mode: str) -> None:
         if mode and mode not in APPROVALS:
-            self._say_line(f"/approval {mode[:40]}: there is ask, review and auto", True)
+            self._say_line(f"/approval {mode[:40]}: use ask, review or auto", True)
         elif mode:
             told = f"{mode}: {APPROVALS[mode]}, from the next step on"
             self._call_for_run("run.config", lambda _: self._say_line(told), settings={"approval": mode})
@@ -367,7 +367,7 @@ class Executor:
     @staticmethod
     def _describe_approval(mode: str) -> str:
         return (
-            f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as the box has it: /approval ask, review or auto"
+            f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as configured; to change it: /approval ask, review or auto"
         )
 
     def _set_model(self, pool: str) -> None:
@@ -413,7 +413,7 @@ class Executor:
 
     def _archive_session(self, found: dict[str, Any]) -> None:
         session = found["thread"]["session"]
-        told = f"session {session} is archived; your next message brings it back"
+        told = f"session {session} is archived; your next message reopens it"
         self._ask_core("session.archive", {"id": session}, lambda _: self._say_line(told))
 
     def _show_status(self, status: dict[str, Any]) -> None:
@@ -423,7 +423,7 @@ class Executor:
         thread, call = self._current_thread, self._panel.host.link.call
         if self._panel.host.link.is_for_another:
             there = f"/copy copies what was said, and `thread view {thread}` over ssh prints all of it"
-            self._show_error(Refused("/export writes a file of this computer, which is not the one you sit at", hint=there))
+            self._show_error(Refused("/export writes the file on this computer, not on the one you sit at", hint=there))
             return
         path = Path(name).expanduser() if name else Path.home() / f"owlbox-{thread[-8:]}.html"
 
@@ -434,7 +434,7 @@ class Executor:
                 with open(path, "x" if not name else "w", encoding="utf-8", opener=_open_private) as file:
                     file.write(page)
             except FileExistsError:
-                raise Conflict(f"{path} is there already", hint=f"/export {path} writes it again") from None
+                raise Conflict(f"{path} is there already", hint=f"/export {path} replaces it") from None
             except OSError as error:
                 raise BadInput(f"{path} cannot be written: {error.strerror}", hint="/export FILE names another place") from None
             return len(events)
@@ -459,7 +459,7 @@ class Executor:
                 return
             await self._chat.open(Talk())
             link.act_for(context)
-            self._say_line(f"this screen works for group {group} now: /group alone ends it" if group else "for yourself again")
+            self._say_line(f"this screen works for group {group} now; /group without a name ends it" if group else "for yourself again")
 
         self._panel.work(check, switch, failed=self._show_error, about="group")
 

@@ -24,7 +24,7 @@ LONGEST_PAUSE_S = 10.0
 HELLO_S, GREETING_S = 10.0, 5.0  # for the core to greet: the one connection that says it is there, any other
 CALL_S = 20.0
 NAME = "tui"
-AWAY, DOCTOR = "the core is away", "owlbox doctor says why"
+AWAY, DOCTOR = "the core is away", "owlbox doctor shows why"
 ORDINARY_S = 2.0  # pause before the next attempt, up to which it may just be starting
 
 
@@ -80,7 +80,7 @@ class Link:
         """Stay connected until `close`; `revive` is asked before each new attempt and may say what is wrong."""
         waits = pauses()
         while not self._closing.is_set():
-            why = "the core has gone"
+            why = "the core closed the connection"
             try:
                 self._attend_core()
                 waits = pauses()  # it was there

@@ -263,7 +263,7 @@ class ToolBox(Shown):
 
     def _body_lines(self) -> list[Content]:
         if self._result is None:
-            return [Content("it waits for your decision" if self._is_waiting else self._said or "still running")]
+            return [Content("it needs your approval" if self._is_waiting else self._said or "still running")]
         text = in_words(str(self._result["content"])).rstrip()
         if origin := (self._result.get("input") or {}).get("origin"):
             text = f"({origin}: strangers may have written this)\n{text}"

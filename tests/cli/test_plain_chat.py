@@ -98,7 +98,7 @@ def test_states_are_said_in_words_and_nothing_is_drawn_twice(line: Line) -> None
     line.type("broken")
     line.says("too_large", "You: ")
     line.type(":q")
-    line.says("Go on with: owlbox chat --thread")
+    line.says("Continue with: owlbox chat --thread")
     assert line.child.wait(30) == 0
     assert "\x1b" not in line.text() and "\r" not in line.text() and "\b" not in line.text()
 

@@ -143,7 +143,7 @@ def answered(guide: MessagePlanner, *said: str) -> Plan:
 def test_yes_to_a_question_does_it_once_and_no_or_anything_else_drops_it(guide: MessagePlanner) -> None:
     assert answered(guide, "Call the plumber").text.endswith('Shall I add the task "Call the plumber"? Say yes.')  # type: ignore[union-attr]
     assert calls_of(answered(guide, "Call the plumber", "yes please")) == [("create_task", {"name": "Call the plumber"})]
-    assert answered(guide, "Call the plumber", "no") == Say("All right, nothing is done.")
+    assert answered(guide, "Call the plumber", "no") == Say("All right, nothing was changed.")
     assert calls_of(answered(guide, "Call the plumber", "yes", "yes")) == []
     assert calls_of(answered(guide, "Call the plumber", "What is iron?", "yes")) == []
     assert calls_of(answered(guide, "yes")) == []

@@ -52,7 +52,7 @@ VARYING = (
     (re.compile(r"/\)_\) |[\\~]\)_\([/~]|/\(_\)\\|/\[=\]\\|/\)=\(,|,\)=\(\\"), "/)_) "),
     (re.compile(r"○ IDENTITY +(now|\d+ min)"), r"○ IDENTITY N UNIT"),
     (re.compile(r"thinking \d+ s"), "thinking N s"),
-    (re.compile(r"next try in [\d.]+ s, \^R now( · owlbox doctor says why)?"), "next try in N s, ^R now"),
+    (re.compile(r"next try in [\d.]+ s, \^R now( · owlbox doctor shows why)?"), "next try in N s, ^R now"),
     (re.compile(r"█+░+( +)\d+ of \d+ tokens, \d+ %"), r"████░░░░\1N of N tokens, N %"),
     (re.compile(r"(?m)^( (?:system|conversation|free)\b.*?)\d+( +\d+ %)?$"), r"\1N"),
     (re.compile(r"messages: \d+, (now|\d+ s|\d+ min) *│"), "messages: N, now │"),

@@ -22,7 +22,7 @@ def core(shared_box: Installation) -> Iterator[Core]:
 @pytest.mark.covers("S-046")
 def test_questions_are_asked_on_the_screen_and_a_place_sets_the_time_zone(core: Core) -> None:
     async def later(seen: Seen) -> None:
-        await seen.shows("1/6 Which language shall we speak?")
+        await seen.shows("1/6 Which language would you like to use:")
         await seen.same_in_both("first-question")
         await seen.type("English")
         await seen.shows("2/6 What would you like me to call you?", "/back goes back")

@@ -343,7 +343,7 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
         await seen.shows("state: pending")
         await seen.until(lambda: "owls" not in seen.text(), "only what is pending")
         await seen.press("f", "f", "f", "f", "f", "p")
-        await seen.shows("priority: high", "No task is like that now.")
+        await seen.shows("priority: high", "No task matches the filter.")
         await seen.press("escape")
         await seen.shows("✗   2")
         await seen.press("home")
@@ -384,7 +384,7 @@ def test_worker_does_a_task_and_its_thread_opens_in_the_chat(core: Core):
 
 def test_screen_comes_before_the_core_and_help_needs_none(box: Box):
     async def scenario(seen: Seen) -> None:
-        await seen.shows("○ connecting", "next try", "owlbox doctor says why")
+        await seen.shows("○ connecting", "next try", "owlbox doctor shows why")
         await seen.same_in_both("connecting")
         assert seen.app.query_one(Owl).mood == "starting"
         await seen.press("f8")

@@ -305,7 +305,7 @@ def test_another_role_answers_and_what_was_told_can_be_read_again(core: Core) ->
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
         await say(seen, "/notices")
-        await seen.shows("you were told nothing yet")
+        await seen.shows("no notifications yet")
         await say(seen, "who are you")
         await seen.shows("Hoot hoot.", "context")
         seen.app.query_one(Composer).replace_text("/role ")

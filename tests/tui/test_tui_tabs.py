@@ -129,7 +129,7 @@ def test_every_call_is_there_in_full(core: Core, size: tuple[int, int], name: st
         await seen.press("f", "f", "f")
         await seen.shows("state: ok")
         await seen.press("f", "f", "slash", *"zzz")
-        await seen.shows("No call is like that.")
+        await seen.shows("No call matches the filter.")
 
     see(core, scenario, size)
 
@@ -223,7 +223,7 @@ def test_a_worker_is_shown_with_its_log_which_can_be_scrolled(core: Core) -> Non
         await seen.press("f", "f")
         await seen.shows("status: stopped")
         await seen.press("f")
-        await seen.shows("No worker is like that now.")
+        await seen.shows("No worker matches the filter.")
         await seen.press("escape", "home", "l")
         await seen.shows("worker")
         log = seen.app.query_one(Log)

@@ -92,7 +92,7 @@ def newest(stage: Stage) -> Any:
 def test_what_is_left_is_marked_as_ended_and_says_how_to_go_on(stage: Stage) -> None:
     _, aside = talk(stage, "[look] What of the garden?")
     run = newest(stage)
-    assert run.ended_ms and aside.rstrip().endswith(f"Thread {run.id} ended.\nGo on with: owlbox chat --thread {run.id}")
+    assert run.ended_ms and aside.rstrip().endswith(f"Thread {run.id} ended.\nContinue with: owlbox chat --thread {run.id}")
     out, aside = talk(stage, "[again] And now?", thread=run.id)
     assert "As I said" in out and stage.core.runs.get(run.id).ended_ms and stage.core.runs.get(run.id).last_seq > run.last_seq
 
@@ -137,7 +137,7 @@ def test_the_command_takes_a_thread_and_a_first_message(tmp_path: Path, runtime:
         script(box, '[[turns]]\nmatch = "Hello"\ntext = "Hoot."\n[[turns]]\nmatch = "now"\ntext = "Hoot again."\n')
         first = box.run("chat", "--plain", "-p", "Hello.")
         thread = box.json("thread", "list")[0]["id"]
-        assert "Hoot." in first.stdout and f"Go on with: owlbox chat --thread {thread}" in first.stderr
+        assert "Hoot." in first.stdout and f"Continue with: owlbox chat --thread {thread}" in first.stderr
         second = box.run("chat", "--plain", "--thread-id", thread, text="And now?\n")
         assert "Hoot again." in second.stdout and "> Hello." in second.stderr and len(box.json("thread", "list")) == 1
 
@@ -157,7 +157,7 @@ def test_with_json_each_answer_is_one_line_and_nothing_else_is_said_aloud(tmp_pa
         assert (first["status"], first["answer"], second["answer"]) == (200, "Hoot\nhoot.", "Nothing.")
         assert first["run"] == second["run"] == third["run"] and third["status"] == 500 and third["answer"] == ""
         assert fourth["error"]["message"] == "no thread nowhere" and fourth["error"]["hint"]
-        assert f"Go on with: owlbox chat --thread {first['run']}" in done.stderr and "· search" in done.stderr
+        assert f"Continue with: owlbox chat --thread {first['run']}" in done.stderr and "· search" in done.stderr
 
 
 @pytest.mark.covers("E-249")

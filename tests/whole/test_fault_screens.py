@@ -141,10 +141,10 @@ def test_a_core_of_somebody_else_that_is_gone(box: Box) -> None:
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
         core.kill()
-        await seen.until(lambda: last_line(seen).endswith("owlbox doctor says why"), "what to do")
+        await seen.until(lambda: last_line(seen).endswith("owlbox doctor shows why"), "what to do")
         assert last_line(seen).startswith("○ core away · next try in ")
         await seen.type("/status")
-        await seen.shows("the core is away (owlbox doctor says why)")
+        await seen.shows("the core is away (owlbox doctor shows why)")
 
     show(ENVIRON, box.runtime, scenario)
 

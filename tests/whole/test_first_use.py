@@ -46,7 +46,7 @@ def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box,
     (box.home.box / "notes/garage.md").write_text(NOTE)
     until(lambda: "box://notes/garage.md" in box.run("search", "garage").stdout, "the note is found")
     with opened(box, runtime) as door, looking(door) as screen:
-        until(lambda: "Which language shall we speak" in screen.text(), "the first questions are asked")
+        until(lambda: "Which language would you like to use" in screen.text(), "the first questions are asked")
         screen.type("/skip")
         until(lambda: "no questions" in screen.text(), "they end")
         screen.type("who keeps the garage door code?")

@@ -117,7 +117,7 @@ def test_what_came_while_no_screen_was_open_is_on_the_next_one_once(core: Core):
         await seen.press("escape")
         seen.app.query_one(Composer).replace_text("/notices")
         await seen.press("enter")
-        await seen.shows("type to find what you were told")
+        await seen.shows("type to search notifications")
         await seen.press(*"nap")
         await seen.until(lambda: "kettle" not in seen.text(), "the others have left the list")
         await seen.same_in_both("notices")

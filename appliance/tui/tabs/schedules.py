@@ -19,8 +19,8 @@ EMPTY = """Nothing is scheduled. Press a and type what, a dash, and when:
 
   read the news - every weekday at 7am
   remind me to call Ada in 20 minutes"""
-NONE = "No schedule is like that now."
-FACTS = (("status", "is"), ("words", "when"), ("action", "does"), ("role", "as"), ("said", "last said"))
+NONE = "No schedule matches the filter."
+FACTS = (("status", "state"), ("words", "when"), ("action", "action"), ("role", "as"), ("said", "last said"))
 
 
 class Schedules(Lister):
@@ -35,7 +35,7 @@ class Schedules(Lister):
         Binding("e", "enable", "On/off"),
         Binding("f", "filter('enabled')", show=False),
         Binding("t", "trigger", "Now"),
-        Binding("o", "own", "Owl's own"),
+        Binding("o", "own", "Built-in"),
         Binding("d,delete", "delete", "Delete", key_display="d"),
         REFRESH,
         *SCROLL,
@@ -51,7 +51,7 @@ class Schedules(Lister):
     def action_own(self) -> None:
         """Show what the assistant looks after by itself too, or leave it out."""
         self._has_own = not self._has_own
-        self.host.say("with the owl's own" if self._has_own else "without the owl's own", False)
+        self.host.say("built-in schedules are shown" if self._has_own else "built-in schedules are hidden", False)
         self.action_refresh()
 
     def action_refresh(self) -> None:
@@ -69,7 +69,7 @@ class Schedules(Lister):
     def action_trigger(self) -> None:
         """Do it now, whatever its time."""
         if known := self.selected_item():
-            self.host.say(f"doing “{known['name']}” now", False)
+            self.host.say(f"running “{known['name']}” now", False)
             self.change("trigger_schedule", known)
 
     def action_delete(self) -> None:
@@ -102,7 +102,7 @@ class Schedules(Lister):
         if known and known["source"]:
             self.host.resume(known["source"])
         elif known:
-            self.host.say("it was not asked for in a thread", False)
+            self.host.say("it was not created in a thread", False)
 
     # -- asking -------------------------------------------------------------------------------------
 

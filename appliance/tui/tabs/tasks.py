@@ -21,7 +21,7 @@ MARKS = {"pending": "·", "in_progress": "▸", "waiting": "?", "complete": "✓
 STYLES = {"in_progress": "bold $primary", "waiting": "bold $warning", "complete": "$success", "failed": "bold $error"}
 URGENT = {"high": "!", "low": "↓"}
 EMPTY = "No tasks yet. Press a and say what is to be done, or ask the owl in Chat to do something later."
-NONE = "No task is like that now."
+NONE = "No task matches the filter."
 FACTS = (("claimed_by", "worker"), ("origin", "asked in"), ("thread", "thread"), ("person", "for"))
 TEXTS = (("description", ""), ("waiting_reason", "Waits: "), ("failure", "Failed: "), ("output", ""))
 
@@ -130,7 +130,7 @@ class Tasks(Lister):
         if task.get("thread"):
             self.host.resume(task["thread"])
         else:
-            self.host.say(f"nobody has begun task {task.get('id', '')} yet", False)
+            self.host.say(f"task {task.get('id', '')} has not started yet", False)
 
 
 def read_task(call: Callable[..., Any], number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:

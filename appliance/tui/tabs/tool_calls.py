@@ -18,7 +18,7 @@ from appliance.tui.tabs.list_panel import SCROLL, Item, Lister
 PAGE_EVENTS = 1000
 ROW_CHARS = 60
 EMPTY = "No tool was called in this thread. What the owl searches, reads and changes for you stands here, call by call."
-NONE = "No call is like that."
+NONE = "No call matches the filter."
 NO_THREAD = "No thread is open in the chat."
 EARLIER = {"id": "earlier", "tool": "", "state": "earlier"}
 STATES = ("", "running", "waits", "ok", "error")
@@ -158,7 +158,7 @@ def _call_row(call: Item) -> Content:
 
 def _call_lines(call: Item) -> list[Content]:
     if call["state"] == "earlier":
-        return [Content("Enter fetches the calls before these.")]
+        return [Content("Enter loads earlier calls.")]
     result = call["result"]
     mark, style = MARKS[call["state"]]
     head = Content.assemble((f"{mark} ", style), (tool_name(call["tool"], call["given"], result), "bold"))
@@ -172,7 +172,7 @@ def _call_lines(call: Item) -> list[Content]:
     if not given:
         lines.append(Content.assemble(("nothing", "dim")))
     lines += [Content(""), Content.assemble(("Result", "bold"), (f"  {describe_result(result)}", "dim"))]
-    waiting = {"waits": "it waits for your decision: Ctrl+O", "running": "it has not ended yet"}
+    waiting = {"waits": "it needs your approval: Ctrl+O", "running": "it has not ended yet"}
     if result is None:
         return [*lines, Content(waiting.get(call["state"], ""))]
     if origin := (result.get("input") or {}).get("origin"):

@@ -23,7 +23,7 @@ LOG_EVERY_S = 1.5
 LOG_LINES = 4000
 MARKS = {"running": ("●", "bold $success"), "stopped": ("○", "dim"), "dead": ("✗", "bold $error")}
 EMPTY = "No worker has been started. Press n for one that stays and takes every task, o for one that does a single task."
-NONE = "No worker is like that now."
+NONE = "No worker matches the filter."
 MISSING = "This core knows no workers yet: update it."
 MODES = {"persist": "stays and takes every task", "once": "does a single task"}
 
