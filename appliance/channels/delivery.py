@@ -23,6 +23,7 @@ from appliance.runtime.crash_points import Passed, Step, nobody
 from appliance.runtime.periodic import RETRY_S, Rounds
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, OutboxFilled, Posting
+from appliance.text.references import for_people
 
 LOG = logging.getLogger(__name__)
 FINAL = (BadInput, NotFound, Refused, TooLarge)  # it will not be taken later either
@@ -281,7 +282,7 @@ class Courier:
         try:
             message = Outbound(
                 address.session,
-                f"{REPEAT}\n{notification.text}" if posting.may_repeat else notification.text,
+                for_people(f"{REPEAT}\n{notification.text}" if posting.may_repeat else notification.text),
                 notification.attachment,
                 {**address.metadata, **notification.metadata},
                 notification.key,

@@ -12,6 +12,7 @@ from appliance.console.connect import Reach
 from appliance.console.line_decisions import resolve_waiting, tell_waiting
 from appliance.console.terminal import Answer, announce, call_line, complain, pages, plain, say, say_line, send, verdict
 from appliance.errors import OwlError
+from appliance.text.references import for_people
 
 LEAVING = ("exit", "quit", "/exit", "/quit", ":q")
 PROPOSED = 202
@@ -146,7 +147,7 @@ def retell(reach: Reach, thread: str, aside: TextIO) -> str:
         thread = str(page["thread"]["id"])
         for event in page["events"]:
             if event["kind"] == "message":
-                say(f"{'>' if event['role'] == 'user' else ' '} {event['content']}", aside)
+                say(for_people(f"{'>' if event['role'] == 'user' else ' '} {event['content']}"), aside)
             elif event["kind"] == "tool_use":
                 say(call_line(event), aside)
     return thread

@@ -17,6 +17,7 @@ from appliance.console.connect import Reach
 from appliance.errors import Lost, OwlError, Unavailable, from_outcome
 from appliance.text.fences import told
 from appliance.text.invisible import escape_invisible, unfinished
+from appliance.text.references import begin_of_address, for_people
 
 REDRAW_S = 0.25
 NOTICE_CHARS = 600  # of what somebody is told before their question is answered
@@ -159,8 +160,9 @@ class Answer:
     def _write_text(self, text: str, *, is_end: bool = False) -> None:
         if self._out is None or not (text := self._held + text):
             return
-        cut = len(text) if is_end or not self._out.isatty() else len(text) - unfinished(text)
-        text, self._held = text[:cut], text[cut:]
+        cut = len(text) if is_end else begin_of_address(text)
+        cut = min(cut, len(text) - unfinished(text)) if self._out.isatty() and not is_end else cut
+        text, self._held = for_people(text[:cut]), text[cut:]
         self._out.write(escape_invisible(text, before=self._shown) if self._out.isatty() else text)
         self._out.flush()
         self._shown = (self._shown + text)[-KEPT_CHARS:]

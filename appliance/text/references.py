@@ -2,7 +2,8 @@
 
 Owns reading, showing and making references; knows nothing about what is stored under them. A path is
 `scheme://locator` or a bare file path. `drive:/path` is the same as `drive://path`; it is how drives are
-shown. Pure text: nothing here asks whether a file or an entry exists. Not promised: that two spellings
+shown to models. People read and type `notes/x.md` for a file of box/ and `/srv/a.txt` for one on the disk (`for_people`,
+`as_typed`). Pure text: nothing here asks whether a file or an entry exists. Not promised: that two spellings
 of one URL, or `a/b` and `a/./b`, are one thing.
 """
 
@@ -22,6 +23,11 @@ KEPT = "!*'()~"  # beside letters, digits and -_. these need no escape in a slug
 DRIVE = re.compile(r"([a-z][a-z0-9_-]*):/")
 GOOGLE = re.compile(r"/(?:a/[^/]+/)?(?:document|spreadsheets|presentation)/(?:u/\d+/)?d/([A-Za-z0-9_-]+)(?:/|$)")
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
+DRIVES = ("box", "disk", "memory", "agent", "skill")  # whose addresses people see
+SHOWN = re.compile(rf"(?<![\w/:])({'|'.join(DRIVES)}):/{{1,2}}(?=[^\s/\]])")
+OPEN = re.compile(rf"(?<![\w/:])(?:{'|'.join(name[:end] for name in DRIVES for end in range(1, len(name) + 1))})(?::/{{0,2}})?$")
+MARKS = {"box": "", "disk": "/"}  # what stands before a path of these drives for people; `memory:/` and the like before others
+UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NOT_OWNERS = frozenset(
     "about apps blog collections contact customer-stories enterprise events explore features issues join login marketplace "
     "new notifications orgs organizations pricing pulls readme search security settings site sponsors stars topics trending "
@@ -79,6 +85,24 @@ def display(path: str) -> str:
     if scheme is None or scheme in ("http", "https") or not DRIVE.fullmatch(f"{scheme}:/"):
         return path
     return f"{scheme}:/{locator_of(path)}"
+
+
+def for_people(text: str) -> str:
+    """A text with its addresses as people know them: `notes/x.md` in box/, `/srv/a.txt` on the disk, else `memory:/a`."""
+    return SHOWN.sub(lambda found: MARKS.get(found[1], f"{found[1]}:/"), text) if ":/" in text else text
+
+
+def begin_of_address(text: str) -> int:
+    """Where a word at the end of a text begins that may go on as an address; its length for none."""
+    found = OPEN.search(text)
+    return found.start() if found else len(text)
+
+
+def as_typed(address: str) -> str:
+    """The reference of an address that a person types: without a drive it is a file of box/ or, after a slash, of the disk."""
+    if not address or DRIVE.match(address) or ":/" in address or UNIQUE.fullmatch(address):
+        return address
+    return f"disk:{address}" if address.startswith("/") else f"box:/{address}"
 
 
 def folder_of(path: str) -> str:

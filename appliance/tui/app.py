@@ -290,7 +290,7 @@ class Face(FrameApp):
         elif self._driver is not None:
             switch = "_enable_mouse_support" if word == "on" else "_disable_mouse_support"
             getattr(self._driver, switch, lambda: None)()
-            self.say("the terminal selects text now; /mouse on turns that off" if word == "off" else "the mouse works here again", False)
+            self.say("the terminal selects text now, until /mouse on" if word == "off" else "the mouse works here again", False)
 
     def action_open_ref(self, ref: str) -> None:
         """Show an entry that an answer names."""

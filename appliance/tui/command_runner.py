@@ -367,7 +367,7 @@ class Executor:
     @staticmethod
     def _describe_approval(mode: str) -> str:
         return (
-            f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as configured; to change it: /approval ask, review or auto"
+            f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as configured; /approval ask, review or auto"
         )
 
     def _set_model(self, pool: str) -> None:
@@ -459,7 +459,7 @@ class Executor:
                 return
             await self._chat.open(Talk())
             link.act_for(context)
-            self._say_line(f"this screen works for group {group} now; /group without a name ends it" if group else "for yourself again")
+            self._say_line(f"this screen works for group {group} now, until /group alone" if group else "for yourself again")
 
         self._panel.work(check, switch, failed=self._show_error, about="group")
 

@@ -1,7 +1,7 @@
 """Markdown of an answer or of an entry. Imported when the first one is shown, because it takes its time.
 
 Plain CommonMark with tables: no HTML, and no guessing of links (`garden.md` is a note, not a web address).
-References such as [box://notes/garden.md] stand out and open the entry when clicked.
+References such as [box://notes/garden.md] are shown as [notes/garden.md] and open the entry when clicked.
 """
 
 import re
@@ -14,8 +14,9 @@ from textual.widgets import Markdown
 from textual.widgets._markdown import MarkdownBlock, MarkdownParagraph
 
 from appliance.text.invisible import escape_invisible
+from appliance.text.references import for_people
 
-REF = re.compile(r"\[?\b([a-z][a-z0-9_]*://[^\s\]\[()<>\"']*[^\s\]\[()<>\"'.,;:!?])\]?")
+REF = re.compile(r"\[?\b([a-z][a-z0-9_]*:/[^\s\]\[()<>\"']*[^\s\]\[()<>\"'.,;:!?])\]?")
 WEB = ("http://", "https://", "file://", "mailto://")
 
 
@@ -29,10 +30,11 @@ class Words(MarkdownParagraph):
 
     def set_content(self, content: Content) -> None:
         """Take new text."""
-        for found in REF.finditer(content.plain):
+        for found in reversed([*REF.finditer(content.plain)]):
             if not found[1].startswith(WEB):
                 link = Style.from_meta({"@click": f"app.open_ref({found[1]!r})"})
-                content = content.stylize("$secondary bold", *found.span()).stylize(link, *found.span(1))
+                shown = Content(found[0].replace(found[1], for_people(found[1]))).stylize("$secondary bold").stylize(link)
+                content = Content("").join((content[: found.start()], shown, content[found.end() :]))
         super().set_content(content)
 
 

@@ -9,6 +9,7 @@ from textual.content import Content
 from textual.timer import Timer
 
 from appliance.clock import monotonic_s
+from appliance.text.references import for_people
 from appliance.tui.shown_text import Shown
 
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
@@ -257,7 +258,7 @@ class ToolBox(Shown):
     def _brief_lines(self) -> list[Content]:
         """The beginning of what a call said."""
         assert self._result is not None
-        text = " ".join(str(self._result["content"]).split())
+        text = for_people(" ".join(str(self._result["content"]).split()))
         text = describe_result(self._result) or (text if len(text) <= OUTPUT_CHARS else f"{text[: OUTPUT_CHARS - 1]}…")
         return [Content.assemble((f"  {text}", "dim"))] if text and not self._is_repeated else []
 
@@ -269,7 +270,7 @@ class ToolBox(Shown):
             text = f"({origin}: strangers may have written this)\n{text}"
         if len(text) > RESULT_CHARS:
             text = f"{text[:RESULT_CHARS]}\n… {len(text) - RESULT_CHARS} more characters"
-        return [Content(text or "(nothing)")]
+        return [Content(for_people(text) or "(nothing)")]
 
 
 def meant(tool: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -136,7 +136,7 @@ def test_a_long_list_says_how_many_more_there_are(entries: Entries) -> None:
         entries.set(f"box://notes/more-{number}.md", "x", title=f"More {number}", writer="folder")
     told = said(entries, "Show me my notes")
     assert told is not None and told.startswith("You have 35 notes:") and told.count("\n- ") == MOST_LISTED
-    assert told.split("\n")[-1] == "and 15 more: owlbox context list box:/notes"
+    assert told.split("\n")[-1] == "and 15 more: owlbox context list notes/"
 
 
 def test_without_notes_it_says_how_to_write_one(tmp_path: Path) -> None:

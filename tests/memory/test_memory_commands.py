@@ -7,7 +7,7 @@ from process import Box, a_box  # noqa: F401
 def test_memory_is_added_listed_found_shown_and_forgotten(box: Box) -> None:
     assert "nothing is remembered" in box.run("memory", "list").stdout
     made = box.run("memory", "add", "The", "garage", "code", "is", "4711.", "--topic", "house", "--tag", "code")
-    assert made.stdout == "Kept as memory://house/garage-code-4711\n"
+    assert made.stdout == "Kept as memory:/house/garage-code-4711\n"
     again = box.run("memory", "add", "The garage code is 4711")
     assert again.stdout == "Brought up to date: memory://house/garage-code-4711\n"
     table = box.run("memory", "list", "--topic", "house").stdout

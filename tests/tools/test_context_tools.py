@@ -721,7 +721,8 @@ def test_errors_have_their_exit_codes_and_name_the_next_step(box: Box) -> None:
     box.run("context", "write", "agent:/a", "one")
     for words, code, part in (
         (("delete", "agent:/none"), 3, "no item agent:/none"),
-        (("read", "/a"), 2, "names no drive"),
+        (("read", "/a"), 3, "no item disk:/a"),
+        (("read", "a"), 3, "no item box:/a"),
         (("write", "agent:/a", "two"), 1, "agent:/a"),
         (("write", "box:/SOUL.md", "two"), 4, "may not write"),
         (("copy", "agent:/none", "agent:/b"), 3, "nearby: agent:/a"),

@@ -128,7 +128,7 @@ def test_chat_shows_markdown_sources_and_tools(core: Core):
         await seen.same_as("chat")
         await seen.press("ctrl+t")
         await seen.press("ctrl+home")
-        await seen.shows("box://notes/garden.md (Garden)")
+        await seen.shows("notes/garden.md (Garden)")
         await seen.pilot.click(ToolBox)
         await seen.until(lambda: not seen.app.query_one(ToolBox).is_open, "the box is closed")
         seen.app.action_open_ref("box://notes/garden.md")
@@ -313,7 +313,7 @@ def test_entries_are_shown_and_searched(core: Core):
         await seen.shows("Garden", "Peas go into the garden")
         await seen.same_in_both("context")
         await seen.press("escape")
-        await seen.shows("box://")
+        await seen.shows("box:/")
         await seen.press("1")
         await seen.shows("I am your owl")
 

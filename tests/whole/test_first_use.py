@@ -44,7 +44,7 @@ def a_real_box(model_home: Home, tmp_path: Path, runtime: Path) -> Iterator[Box]
 def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box, runtime: Path) -> None:
     core = box.serve()
     (box.home.box / "notes/garage.md").write_text(NOTE)
-    until(lambda: "box://notes/garage.md" in box.run("search", "garage").stdout, "the note is found")
+    until(lambda: "notes/garage.md" in box.run("search", "garage").stdout, "the note is found")
     with opened(box, runtime) as door, looking(door) as screen:
         until(lambda: "Which language would you like to use" in screen.text(), "the first questions are asked")
         screen.type("/skip")
@@ -67,7 +67,7 @@ def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box,
     newest = box.json("thread", "list", "--limit", "1")[0]["id"]
     offered = [event["input"]["relevant"] for event in box.events(newest) if "relevant" in (event["input"] or {})]
     assert messages(box)[0] == "who keeps the garage door code?"
-    assert "[box://notes/garage.md]" in offered[0] and "kept by Ada" in offered[0]  # whether it says so is the model's affair
+    assert "[notes/garage.md]" in offered[0] and "kept by Ada" in offered[0]  # whether it says so is the model's affair
 
 
 def messages(box: Box) -> list[str]:

@@ -73,11 +73,11 @@ def test_an_edit_is_found_within_two_seconds(core: Core, notes_dir: Path) -> Non
 
 def test_a_command_without_a_core_sees_what_changed(box: Box, notes_dir: Path) -> None:
     (notes_dir / "fruit.md").write_text("We like kumquat.\n")
-    assert "box://notes/fruit.md" in box.run("search", "kumquat").stdout
+    assert "notes/fruit.md" in box.run("search", "kumquat").stdout
     (notes_dir / "fruit.md").rename(notes_dir / "more.md")
     assert box.run("read", "box://notes/more.md").stdout == "We like kumquat.\n\n"
     box.home.box.rename(box.home.root / "away")
-    assert "box://notes/more.md" in box.run("search", "kumquat").stdout  # a folder that is away may come back
+    assert "notes/more.md" in box.run("search", "kumquat").stdout  # a folder that is away may come back
     (box.home.root / "away").rename(box.home.box)
     (notes_dir / "more.md").unlink()
     assert box.run("search", "kumquat").stdout.startswith("Nothing found")

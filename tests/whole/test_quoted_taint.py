@@ -17,7 +17,7 @@ def test_a_quoted_note_of_a_stranger_marks_the_thread(box: Box, question: str, s
     (notes / "landlord.md").write_text("# Landlord\n\nThe landlord is Mr Brown.\n")
     (notes / "plants.md").write_text("# Plants\n\nThe fern is watered on Mondays.\n")
     core = box.serve()
-    until(lambda: all("box:" in box.run("search", word).stdout for word in ("landlord", "fern")), "the notes are read in")
+    until(lambda: all("notes/" in box.run("search", word).stdout for word in ("landlord", "fern")), "the notes are read in")
     store = Store.open(box.home.database)
     (number,) = (row[0] for row in store.rows("SELECT id FROM entries WHERE path = 'box://notes/landlord.md'"))
     Marks(store).add(f"entry:{number}", "web", "https://example.org/")

@@ -137,7 +137,7 @@ def test_screen_starts_its_core_survives_its_death_and_takes_it_along(terminal: 
     terminal.open(*size)
     terminal.is_connected("I am your owl")
     terminal.keys("hello there", "Enter")
-    terminal.shows("▌ hello there", "Hoot hoot, see [box://notes/garden.md].", "context")
+    terminal.shows("▌ hello there", "Hoot hoot, see [notes/garden.md].", "context")
     terminal.keys("still typing")
     first, written = core_pid(terminal.box), terminal.written()
     send(first, signal.SIGKILL)

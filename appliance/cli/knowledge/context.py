@@ -16,6 +16,7 @@ from appliance.console.terminal import say, say_json
 from appliance.console.verbs import Noun, Verb, call, parameters, table, takes
 from appliance.errors import BadInput, NotFound, TooLarge
 from appliance.runtime.paths import Home
+from appliance.text.references import as_typed, for_people
 
 DRIVE = re.compile("[a-z][a-z0-9_-]*")
 BINARY = 2_500_000  # bytes that fit into one call as base64; what is text may be as long as an entry
@@ -44,13 +45,18 @@ def call_below(args: argparse.Namespace, home: Home) -> int:
     path = args.folder or args.path
     if path:
         is_drive = not args.drive and DRIVE.fullmatch(path)
-        given |= {"drive": path, "path": ""} if is_drive else {"path": path}
+        given |= {"drive": path, "path": ""} if is_drive else {"path": path if args.drive else as_typed(path)}
     return call(args, home, args.verb, given)
+
+
+def call_for_item(args: argparse.Namespace, home: Home) -> int:
+    """Call the tool for items that are named as a person does: `notes/x.md` lies in box/, `/srv/a.txt` on the disk."""
+    return call(args, home, args.verb, _parameters(args))
 
 
 def read(args: argparse.Namespace, home: Home) -> int:
     """Print a text exactly as it is kept, however long; a terminal gets a line break after it."""
-    given, parts, left = parameters(args), [], args.limit
+    given, parts, left = _parameters(args), [], args.limit
     while True:
         data = tool_command.ask_once(home, "context_read", given)["data"]
         parts.append(data["content"])
@@ -86,7 +92,7 @@ def write(args: argparse.Namespace, home: Home) -> int:
 
 def edit(args: argparse.Namespace, home: Home) -> int:
     """Change some lines: one place as arguments, several as JSON, or exact text."""
-    given = parameters(args)
+    given = _parameters(args)
     patches: list[Any] = []
     if args.patches:
         try:
@@ -105,6 +111,14 @@ def edit(args: argparse.Namespace, home: Home) -> int:
     return call(args, home, args.verb, {**given, "patches": patches, "edits": edits})
 
 
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    given = parameters(args)
+    for name in ("path", "src_path", "dst_path"):
+        if name in given and not getattr(args, name.replace("path", "drive"), ""):
+            given[name] = as_typed(given[name])
+    return given
+
+
 # -- what is said -----------------------------------------------------------------------------------
 
 
@@ -114,12 +128,17 @@ def _tell_tree(args: argparse.Namespace, found: dict[str, Any]) -> str:
     return "\n".join(part for part in (found["tree"], hint and f"({hint})") if part)
 
 
+def _tell_items(args: argparse.Namespace, found: dict[str, Any]) -> Any:
+    items = [{**item, "ref": for_people(item["ref"])} for item in found["items"]]
+    return table(items, ITEMS, {}, "") if items else ""
+
+
 def _tell_matches(args: argparse.Namespace, found: dict[str, Any]) -> str:
     if args.context:
         return ""  # the tool's own words have what stands around them
     if found["has_more"]:
         say(f"only the first {len(found['matches'])} matches: --max-results shows more", sys.stderr)
-    return "\n".join(f"{match['ref']}:{match['line']}: {match['text']}" for match in found["matches"])
+    return "\n".join(f"{for_people(match['ref'])}:{match['line']}: {match['text']}" for match in found["matches"])
 
 
 def _tell_hits(args: argparse.Namespace, found: dict[str, Any]) -> str:
@@ -128,8 +147,8 @@ def _tell_hits(args: argparse.Namespace, found: dict[str, Any]) -> str:
     lines = []
     for hit in found["hits"]:
         title = f" ({hit['title']})" if hit["title"] else ""
-        is_scored = "score" in hit
-        lines.append(f"{hit['ref']}{title} {hit['score']:.3f}" if is_scored else f"{hit['ref']}{title}")
+        is_scored, ref = "score" in hit, for_people(hit["ref"])
+        lines.append(f"{ref}{title} {hit['score']:.3f}" if is_scored else f"{ref}{title}")
         lines.append(f"  {hit['snippet'] if is_scored else ' '.join(hit['preview'].split())}")
     return "\n".join(lines)
 
@@ -206,23 +225,24 @@ NOUNS = (
              helps=SHALLOW),
         Verb("list", "tool context_list", "--drive path? --non-recursive=recursive --limit --offset", handler=call_below,
              adds=_add_folder, helps=SHALLOW,
-             says=lambda args, found: table(found["items"], ITEMS, {}, "") if found["items"] else ""),
+             says=_tell_items),
         Verb("read", "tool context_read", handler=read),
-        Verb("info", "tool context_info"),
-        Verb("exists", "tool context_exists", code=lambda found: 0 if found["exists"] else NotFound.exit_code),
-        Verb("lines", "tool context_count_lines"),
+        Verb("info", "tool context_info", handler=call_for_item),
+        Verb("exists", "tool context_exists", handler=call_for_item,
+             code=lambda found: 0 if found["exists"] else NotFound.exit_code),
+        Verb("lines", "tool context_count_lines", handler=call_for_item),
         Verb("find", "tool context_search", "query+ --limit", says=_tell_hits),
         Verb("grep", "tool context_grep", "pattern+ --drive --path --glob --kind --ignore-case --context --max-results",
              says=_tell_matches),
         Verb("mkdir", "tool context_create_dir"),
         Verb("write", "tool context_write", "path --drive --title --description --on-conflict", handler=write, adds=_add_text),
         Verb("edit", "tool context_edit", "path --drive", handler=edit, adds=_add_lines),
-        Verb("delete", "tool context_delete"),
-        Verb("copy", "tool context_copy"),
-        Verb("move", "tool context_move"),
+        Verb("delete", "tool context_delete", handler=call_for_item),
+        Verb("copy", "tool context_copy", handler=call_for_item),
+        Verb("move", "tool context_move", handler=call_for_item),
         Verb("search", "tool search_semantic", "query+ --top-k --threshold --drive --path --fusion", says=_tell_hits,
              adds=takes("-k", dest="top_k", type=int, default=argparse.SUPPRESS, metavar="N", help="the same")),
-        Verb("chunks", "tool context_chunks"),
+        Verb("chunks", "tool context_chunks", handler=call_for_item),
         Verb("reembed", "tool context_reembed"),
         Verb("add", text="add files, folders and pages", handler=_read_files, adds=_add_sources),
         Verb("refresh", text="read added files and pages again", handler=_read_again, adds=_add_refs),

@@ -8,6 +8,7 @@ from appliance.console.terminal import say, say_json
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, parameters
 from appliance.runtime.paths import Home
+from appliance.text.references import for_people
 
 ROWS = "memory=ref record.kind record.importance changed=day whose=record.owner text=record.text~"
 CELLS = {
@@ -31,7 +32,7 @@ def show_record(args: argparse.Namespace, home: Home) -> int:
 
 
 def _tell_kept(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
-    return [f"{'Kept as' if done['is_new'] else 'Brought up to date:'} {done['ref']}"]
+    return [f"{'Kept as' if done['is_new'] else 'Brought up to date:'} {for_people(done['ref'])}"]
 
 
 # fmt: off

@@ -18,6 +18,7 @@ from textual.widgets.tree import TreeNode
 
 from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
+from appliance.text.references import for_people
 from appliance.tui.choice_list import Rows
 from appliance.tui.panel import Host, Panel, is_missing
 from appliance.tui.shown_text import Row, Shown
@@ -143,7 +144,7 @@ class Context(Panel):
             self.host.say("go to an entry first: a folder is deleted entry by entry", True)
             return
         deleted = partial(self._show_deleted, ref)
-        self.sure(f"Delete {ref}", "d", lambda: self.ask("entry.rm", {"ref": ref}, deleted))
+        self.sure(f"Delete {for_people(ref)}", "d", lambda: self.ask("entry.rm", {"ref": ref}, deleted))
 
     def _ref_under_cursor(self) -> str:
         if self._hits_shown:
@@ -156,7 +157,7 @@ class Context(Panel):
         if int(outcome["status"]) >= 400:
             self.host.say(f"{outcome['message']} ({outcome['hint']})" if outcome["hint"] else outcome["message"], True)
             return
-        self.host.say(f"deleted {ref}", False)
+        self.host.say(f"deleted {for_people(ref)}", False)
         if self._hits_shown:
             place = self._hits.index(ref) if ref in self._hits else -1
             if place >= 0:
@@ -267,7 +268,9 @@ class Context(Panel):
         hits = list((outcome.get("data") or {}).get("hits") or [])
         self._hits = [hit["ref"] for hit in hits]
         rows = self.query_one("#hits", Rows)
-        rows.set_options([Row(Content.assemble((hit["title"] or hit["ref"], "bold"), f"\n  {hit['snippet']}")) for hit in hits])
+        titles = [hit["title"] or for_people(hit["ref"]) for hit in hits]
+        shown = zip(titles, hits, strict=True)
+        rows.set_options([Row(Content.assemble((title, "bold"), f"\n  {hit['snippet']}")) for title, hit in shown])
         self._show_hits(True)
         if hits:
             rows.highlighted = 0
@@ -310,7 +313,8 @@ class Context(Panel):
             lines = entry.get("lines") or []
             text = "\n".join(lines) if isinstance(lines, list) else str(lines)
         await self.query("Prose").remove()
-        head = Content.assemble((entry.get("title") or "", "bold"), "\n" if entry.get("title") else "", (entry["ref"], "dim"))
+        title = entry.get("title") or ""
+        head = Content.assemble((title, "bold"), "\n" if title else "", (for_people(entry["ref"]), "dim"))
         self.query_one("#name", Shown).update(head)
         is_markdown = entry.get("mime") == MARKDOWN or entry["ref"].endswith(".md") or entry["ref"].startswith("memory://")
         self.query_one("#plain", Shown).update("" if is_markdown else text)
@@ -330,4 +334,4 @@ class Context(Panel):
 def parts(ref: str) -> list[str]:
     """Scheme, folders and name of a reference."""
     scheme, mark, rest = ref.partition("://")
-    return [f"{scheme}://", *rest.split("/")] if mark else ref.split("/")
+    return [f"{scheme}:/", *rest.split("/")] if mark else ref.split("/")

@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
+from appliance.text.references import for_people
 from appliance.tui.message_widgets import MARKS, describe_result, format_duration, in_words, meant, tool_name
 from appliance.tui.panel import Host
 from appliance.tui.tabs.list_panel import SCROLL, Item, Lister
@@ -177,4 +178,4 @@ def _call_lines(call: Item) -> list[Content]:
         return [*lines, Content(waiting.get(call["state"], ""))]
     if origin := (result.get("input") or {}).get("origin"):
         lines.append(Content.assemble((f"from {origin}: strangers may have written this", "$warning")))
-    return [*lines, Content(in_words(str(result["content"])) or "(nothing)")]
+    return [*lines, Content(for_people(in_words(str(result["content"]))) or "(nothing)")]
