@@ -56,7 +56,7 @@ class OwlError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def saying(self, origin: str, source: str) -> Self:
-        """The same error, once a stranger's words may stand in its message."""
+        """A copy of the error for a message that may contain untrusted text."""
         self.origin, self.source = origin, source
         return self
 
@@ -118,7 +118,7 @@ class TooLarge(OwlError):
 
 
 class Exhausted(OwlError):
-    """What may be spent in a period is spent."""
+    """The spending limit of a period has been reached."""
 
     status, outcome, exit_code = 429, "resource_exhausted", 1
 

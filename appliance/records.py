@@ -67,7 +67,7 @@ class Image(Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """What a model that sees no pictures is told instead (A-114)."""
+        """The text that replaces a picture for a model that sees none (A-114)."""
         return f"[picture {self.name}, {self.media_type}, {max(1, len(self.data) * 3 // 4000)} kB: this model cannot see it]"
 
 
@@ -119,7 +119,7 @@ class Asked(Struct, frozen=True):
 
 
 class RunSettings(Struct, frozen=True):
-    """What one run is set to; None and "" leave it to the configuration.
+    """The settings of one run; None and "" mean the configuration's value.
 
     `model` is a pool or a route. `layout` is how a packet is laid out: history as messages, or blocks of entries.
     """
@@ -288,7 +288,7 @@ class Terms(Struct, frozen=True):
 
     @property
     def bars_files(self) -> str:
-        """Why no file may be changed; "" when a change can at least be proposed."""
+        """The reason why no file may be changed; "" when a change can at least be proposed."""
         if self.mode == "ask":
             return "this question is answered without changing files"
         if self.approval == "auto":

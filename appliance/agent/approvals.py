@@ -81,7 +81,7 @@ class BackgroundWork(Protocol):
         ...
 
     def result(self, run: str, ref: str) -> Outcome | None:
-        """What came of it; None for what is none of this kind, or has not ended."""
+        """The result of a decided call; None for another kind of entry, or one that has not ended."""
         ...
 
     def abandon(self, run: str) -> int:
@@ -114,7 +114,7 @@ class Approvals:
         events.subscribe(LoopPaused, lambda paused: self.go_on(paused.run))
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
-        """What waits for a decision, oldest first: in one run, or in all."""
+        """The requests that wait for a decision, oldest first: of one run, or of all."""
         return self._verbs.waiting(run, limit)
 
     def find(self, ref: str, run: str = "") -> Waiting:
@@ -130,7 +130,7 @@ class Approvals:
         return found[0]
 
     def show(self, ref: str, run: str = "") -> Shown:
-        """All about one thing that waits, named as in `find`."""
+        """Everything about one waiting request, named as in `find`."""
         return self._verbs.actions.show(self.find(ref, run))
 
     def resolve(self, ref: str, run: str, decision: Decision, output: str = "") -> Resolved:
@@ -369,7 +369,7 @@ class Approvals:
         return Outcome(found.status, found.outcome, message, found.hint, origin=origin, source=source)
 
     def _background_result(self, run: str, ref: str) -> Outcome | None:
-        """What came of something that ran in the background."""
+        """The result of a call that ran in the background."""
         return next((done for work in self._background if (done := work.result(run, ref)) is not None), None)
 
     def _append_result(self, paused: Paused, call: Event, outcome: Outcome) -> Event:

@@ -40,7 +40,7 @@ ASKED = (
 
 
 class Ability(Struct, frozen=True):
-    """What one tool does, by its group."""
+    """A tool's name, the group it is listed under, and its description."""
 
     name: str
     group: str
@@ -118,7 +118,7 @@ def server_lines(servers: Mapping[str, int]) -> list[str]:
 
 
 def fault(text: str, abilities: Sequence[Ability]) -> str:
-    """What keeps a model's words from being taken, "" for nothing."""
+    """The reason to reject a model's text, "" to accept it."""
     if not LEAST_CHARS <= len(text.strip()) <= MAX_CHARS:
         return f"{len(text.strip())} characters"
     named = [one.name for one in abilities if "_" in one.name and re.search(rf"\b{re.escape(one.name)}\b", text)]

@@ -37,12 +37,12 @@ class Stream(Struct, frozen=True):
 
     @property
     def output(self) -> str:
-        """The channel of what it says."""
+        """The entry that takes standard output."""
         return self.channels[1]
 
     @property
     def errors(self) -> str:
-        """The channel of what it complains about."""
+        """The entry that takes standard error."""
         return self.channels[2]
 
 

@@ -211,7 +211,7 @@ class Executions:
             self.cancel(run, path, ended.reason or "reported as ended")
 
     def result(self, run: str, ref: str) -> Outcome | None:
-        """What came of a command that was accepted; None for what is none."""
+        """The result of an accepted command; None when there is no such command."""
         return self._streams.result(run, ref)
 
     def abandon(self, run: str) -> int:
@@ -246,7 +246,7 @@ class Executions:
         return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
 
     def _caller_of(self, waiting: Waiting, entry: Entry) -> Caller:
-        """Whoever asked for what waits."""
+        """The caller who requested the waiting command."""
         run = self._runs.get(waiting.run)
         terms = terms_of("act", run.settings, role=str(entry.attributes.get("role") or ""))
         return Caller(run.id, CancelToken(), run.session, terms, waiting.ref)
@@ -414,12 +414,12 @@ class _Pour:
 
 
 def _decode_text(data: bytes) -> str:
-    """What was said as text that can be stored and sent anywhere."""
+    """Output bytes as text that can be stored and sent anywhere."""
     return data.decode("utf-8", "replace").replace("\0", "\\0")
 
 
 def _count_whole(data: bytearray) -> int:
-    """How many bytes make whole characters."""
+    """The number of bytes that form whole UTF-8 characters."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte < 0x80:
@@ -463,7 +463,7 @@ def told_files(files: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def written(tool: str, path: str, done: dict[str, Any]) -> str:
-    """What a change of a file is told as."""
+    """The message that reports a changed file."""
     if tool == "edit_file":
         return f"Replaced {done['count']} occurrence{'' if done['count'] == 1 else 's'} in {path}"
     return f"Wrote {done['bytes']} bytes to {path}"

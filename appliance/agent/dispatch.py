@@ -159,7 +159,7 @@ class Dispatch:
         return Done(call, meant, outcome, spec is not None and spec.is_terminal)
 
     def with_tools(self, tools: Tools) -> "Dispatch":
-        """The same with other tools, for one run."""
+        """A copy with other tools, for one run."""
         return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve, is_wary=self._is_wary)
 
     def void(self, scene: Scene, why: str) -> None:
@@ -318,7 +318,7 @@ def claim(call: ToolCall) -> int:
 
 
 def _count_parallel(specs: Sequence[ToolSpec | None]) -> int:
-    """How many of the next commands may run side by side."""
+    """The number of the next commands that may run at the same time."""
     return sum(1 for _ in takewhile(lambda spec: spec is not None and spec.is_beside, specs))
 
 
@@ -369,7 +369,7 @@ def session_of(runs: Runs, caller: Caller) -> str:
 
 
 def person_of(runs: Runs, session: str) -> str:
-    """Whose session it is; one that has not begun belongs to who would begin it."""
+    """The owner of the session; of one that has not begun, the person its id names."""
     return runs.person(session) or session.partition(":")[2]
 
 

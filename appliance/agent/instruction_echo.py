@@ -40,7 +40,7 @@ class InstructionEcho:
 
     @property
     def said(self) -> str:
-        """All that was passed on."""
+        """All text that was passed on."""
         return self._text[: self._shown]
 
     def feed(self, text: str) -> str:
@@ -61,7 +61,7 @@ class InstructionEcho:
         return self._pass_on(self._starts[-run] if run >= FEW else len(self._text))
 
     def finish(self) -> str:
-        """What was held back and is no echo."""
+        """Return the text that was held back and turned out to be no echo."""
         return "" if self.is_over else self._pass_on(len(self._text))
 
     def _count_begun(self, rest: "re.Match[str] | None") -> int:
@@ -71,7 +71,7 @@ class InstructionEcho:
         return found or int(bool(word) and any(one.startswith(word) for one in self._first_words))
 
     def _extend_run(self, found: "re.Match[str]") -> int:
-        """How many words of the instructions in a row the text has up to this one."""
+        """The length of the longest run of the instructions' words that ends at this word."""
         word = found[0].lower()
         self._runs = {place: self._runs.get(place - 1, 0) + 1 for place in self._places.get(word, ())}
         self._starts.append(found.start())

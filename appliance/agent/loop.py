@@ -73,7 +73,7 @@ class Subscription(Box[Shown]):
 
 
 class Feed:
-    """Who listens to which loop."""
+    """Delivers each loop's events to its listeners and watchers."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -236,7 +236,7 @@ class Loops:
         return self._agent.is_read_only(tool)
 
     def begin_close(self) -> None:
-        """What is stopped from now on was stopped because this process ends."""
+        """Record every stop from now on as caused by the end of this process."""
         self.is_closing = True
 
     def inject(self, run: str, loop_id: int) -> None:
@@ -389,7 +389,7 @@ class Turn:
 
 
 class LoopTurns:
-    """What goes on around one loop of a run between two calls of the model."""
+    """Drains the inbox and checks limits between two model calls of one loop."""
 
     def __init__(self, loops: Loops, run: str, terms: Terms) -> None:
         self._loops = loops

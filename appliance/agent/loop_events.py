@@ -57,7 +57,7 @@ class LoopProgress(Struct, frozen=True):
 
 
 class RunFreed(Struct, frozen=True):
-    """A loop that waited has ended: the prompts behind it in its run may begin."""
+    """A waiting loop has ended: queued prompts of its run may begin."""
 
     run: str
 

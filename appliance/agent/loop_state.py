@@ -45,14 +45,14 @@ class Limits(Struct, frozen=True):
 
 
 class TurnSource(Protocol):
-    """What goes on around a loop between two calls of the model."""
+    """Interface that a loop calls between two model calls."""
 
     def begin_turn(self) -> None:
         """The model is about to be asked."""
         ...
 
     def arrived(self) -> Sequence[Message]:
-        """What the person has added since this was last asked."""
+        """The messages that the person added since the last call."""
         ...
 
 

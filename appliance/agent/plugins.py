@@ -42,7 +42,7 @@ Show = Callable[[str, Entry], str]
 
 
 class PluginTargets(Struct, frozen=True):
-    """What plugins may add to: `services` are those that tools ask for by name."""
+    """The registries that plugins may add to; tools request `services` by name."""
 
     box: Path
     hooks: Hooks
@@ -104,7 +104,7 @@ class Plugin:
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """What it adds, in words."""
+        """The plugin's contributions, as text."""
         tools = (f"tool {read_tool(function).mark.name}" for function, _ in self.tools)
         return (*tools, *(f"scheme {one.name}" for one in self.schemes), *dict.fromkeys(name for name, *_ in self.handlers))
 
@@ -139,7 +139,7 @@ class Plugins:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be loaded, and what failed since."""
+        """Plugins that failed to load and handlers that failed since."""
         return [f"plugin {one.name}: {one.problem}" for one in self.loaded if one.problem] + self.failures
 
     def plain(self) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ class Plugins:
             self._targets.hooks.add(name, handler, priority)
 
     def _record_failure(self, failed: HandlerFailed) -> None:
-        """A handler has raised: it is logged already, and told of in the status."""
+        """Add a failed handler to `failures` for the status; the exception is logged already."""
         if owner := self._owners.get(id(failed.handler), ""):
             told = f"plugin {owner}: {failed.name}: {describe_error(failed.error)}"
             if told not in self.failures:

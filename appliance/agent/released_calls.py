@@ -71,7 +71,7 @@ class ReleasedCalls:
             return (run, ref) in self._running
 
     def result(self, run: str, ref: str) -> Outcome | None:
-        """What came of a call that was let pass; None for what is none."""
+        """The result of an approved call; None when it is not one, or still runs."""
         attributes = self._attributes_of(run, ref)
         if cleared(attributes) is None:
             return None

@@ -29,7 +29,7 @@ UNREACHABLE = ("network", "gateway")
 
 
 class Caps(Struct, frozen=True):
-    """How much of what is too much, in one loop."""
+    """The limits of one loop."""
 
     turns: int = 99
     commands: int = 990
@@ -81,7 +81,7 @@ class Turn(Struct, frozen=True):
 
 
 class Past(Struct, frozen=True):
-    """What voters remember of a loop's turns, the latest included."""
+    """The turns of a loop so far, the latest included, as the stop conditions need them."""
 
     turns: int = 0
     commands: int = 0
@@ -200,7 +200,7 @@ def touched(calls: Iterable[ToolCall]) -> frozenset[str]:
 
 
 def stagnant(latest: Sequence[frozenset[str]], turns: int = STAGNANT) -> str:
-    """What each of so many latest turns touched; "" when there is no such thing."""
+    """The first target that all of the latest `turns` turns touched; "" for none."""
     if len(latest) < turns:
         return ""
     return min(frozenset.intersection(*latest[-turns:]), default="")
@@ -239,14 +239,14 @@ def strikes(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
 
 
 def circle(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
-    """The same turns again and again."""
+    """Stop a loop that repeats the same turns."""
     if found := period(past.marks, caps.repetitions, caps.period):
         return Verdict(True, 499, "cycle", f"the same {found} turn{'s' if found > 1 else ''} {caps.repetitions} times over")
     return None
 
 
 def standing_still(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
-    """One thing touched turn after turn, or one report repeated."""
+    """Stop a loop that uses one target turn after turn, or repeats one report."""
     if found := stagnant(past.touched):
         return Verdict(True, 499, "stagnation", f"{STAGNANT} turns in a row about {found}")
     latest = past.updates[-SAME_UPDATES:]

@@ -46,7 +46,7 @@ MAX_EVENTS = 2000  # newest ones of a run that are looked at
 
 
 class ServerTools(Protocol):
-    """What is known of the tools that servers offer, without asking them."""
+    """The stored declarations of MCP tools, read without calling their servers."""
 
     def count(self, server: str) -> int: ...
 
@@ -116,7 +116,7 @@ class HeldCalls:
         return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
 
     def refuse(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
-        """Nobody is there to decide: it is not done, and its person is told."""
+        """Refuse the call, because nobody is there to decide, and notify its person."""
         self.note(KIND, held, call, caller)
         person = self._runs.person(held.run.session)
         if person:
@@ -127,7 +127,7 @@ class HeldCalls:
         return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
 
     def note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
-        """Write down what became of a call."""
+        """Write the decision on a call to the audit log."""
         detail: dict[str, Any] = {"target": held.target, "because": held.because, "carried": list(held.carried)}
         detail |= {"grant": grant.id} if grant is not None else {"is_attended": caller.terms.is_attended}
         self._ledger.note(
@@ -205,7 +205,7 @@ class Checkpoint:
         return "\n".join([*own, *self._runs.marks.clean_texts(named_paths(events), PROJECT)])
 
     def after(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
-        """What came of a call, with its origin."""
+        """Record the origin of a call's result and return the marked outcome."""
         try:
             server = _server_of(toolbox, str(call.arguments.get("name", ""))) if mark.name == HELP else ""
             sight = replace(_sight_of(mark, caller), server=server)
@@ -318,7 +318,7 @@ def typed(event: Event) -> str:
 
 
 def text_of(held: Held, call: ToolCall) -> str:
-    """What a person has to know to decide."""
+    """The text of the approval request: everything a person needs to decide."""
     given = taint.shown(call.arguments)
     target, because = escape_invisible(held.target, "exact"), escape_invisible(held.because, "exact")
     lines = [f"{call.name} wants to {taint.KINDS[held.reach.kind]} ({target})."]
@@ -346,7 +346,7 @@ def _reach_of(toolbox: Toolbox, tool: str) -> Reach | None:
 
 
 def _reach_kinds(toolbox: Toolbox) -> dict[str, str]:
-    """How tools reach out, those that do."""
+    """Each tool that reaches outside, with the kind of its reach."""
     marks = (one.mark for one in toolbox.tools())
     return {mark.name: mark.needs.reach.kind for mark in marks if mark.needs.reach is not None}
 

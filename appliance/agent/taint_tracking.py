@@ -180,7 +180,7 @@ class Origins:
         return list(dict.fromkeys(found))
 
     def _marks_below(self, refs: Iterable[str]) -> list[Mark]:
-        """The marks of all that lies in folders that these references mean."""
+        """The marks of all entries in the folders of these references."""
         folders = {path.rstrip("/") + "/" for ref in refs if "/" in ref and (path := _stored_path(ref))}
         if not folders or not self._marks.has_entries():
             return []
@@ -293,7 +293,7 @@ def _stored_path(ref: str) -> str:
 
 
 def _find_numbers(data: Any, arguments: Mapping[str, Any]) -> list[str]:
-    """The numbers of things that a result or a call tells of."""
+    """The ids in the fields `NUMBERS` of a result or of a call's arguments."""
     found: dict[str, None] = {}
 
     def look(value: Any) -> None:

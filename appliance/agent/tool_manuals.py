@@ -70,7 +70,7 @@ class Manual(Struct, frozen=True):
         return "\n".join([*(["Examples:"] if shown else []), *shown, *(["Rules:"] if rules else []), *rules])
 
     def problems(self) -> list[str]:
-        """What is missing for it to be a manual (R-196)."""
+        """The parts that a manual must have and this one lacks (R-196)."""
         found = [] if self.why else ["no reason for its header"]
         found += [f"{len(self.examples)} examples, {LEAST} are needed"] * (len(self.examples) < LEAST)
         found += [f"{len(self.rules)} rules, {LEAST} are needed"] * (len(self.rules) < LEAST)
@@ -111,7 +111,7 @@ class Shelf(Struct):
         return self._aliases.get(name, ("", None))
 
     def add(self, name: str, manual: Manual) -> None:
-        """One more manual, in place of the one that ships under this name."""
+        """Add a manual; it replaces a shipped one of the same name."""
         self.added[name] = manual
         self._aliases = None
 

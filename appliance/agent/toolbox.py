@@ -51,7 +51,7 @@ SANDBOX_S = 5.0  # beyond a tool's deadline, for the sandbox that ends it to say
 
 
 class Needs(Struct, frozen=True):
-    """What a tool needs beside its arguments, and who may have it.
+    """The services a tool needs, and the callers that may have it.
 
     `deadline_s` 0 leaves it to the configuration, no `roles` means all, `network` is how it reaches the web, `profile`
     the sandbox it works in ("db": none, it has only the services it names), `mounts` more folders that it wants to see.
@@ -142,7 +142,7 @@ class Tool(Struct, frozen=True, dict=True):
         return {} if returns is Outcome else schema_of(returns)
 
     def told(self, manual: Manual) -> str:
-        """All about it in one order, for who asks for help."""
+        """The tool's whole help text in a fixed order."""
         return told(self.mark.name, self.function.__doc__ or "", self.signature, manual)
 
 
@@ -171,7 +171,7 @@ class Guard(Protocol):
         ...
 
     def after(self, toolbox: "Toolbox", mark: Mark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
-        """What came of a call, with its origin."""
+        """Return the outcome of a call, marked with its origin."""
         ...
 
 
@@ -342,12 +342,12 @@ class Toolbox:
         return found.told(self.manuals.of(found.mark.name, found.mark.group))
 
     def origin(self, name: str) -> str:
-        """Who wrote what is told about a tool or a group, "" for ours."""
+        """The plugin or server that wrote the description of a tool or group, "" for ours."""
         found = self._tools.get(name)
         return found.origin if found is not None else next((t.origin for t in self._tools.values() if t.mark.group == name), "")
 
     def _explain_exclusion(self, mark: Mark, caller: Caller | None) -> str:
-        """Why a caller may not have a tool; "" when it may."""
+        """The reason why a caller may not have a tool; "" when it may."""
         if caller is None:
             return ""
         refusal = self._find_refusal(mark, caller)
@@ -471,7 +471,7 @@ class Toolbox:
         return outcome if guard is None else guard.after(self, found.mark, call, caller, outcome)
 
     def find_refusal(self, name: str, caller: Caller) -> Outcome | None:
-        """Why a caller may not use a tool at all; None for one that may."""
+        """The error for a caller that may not use a tool at all; None when it may."""
         return self._find_refusal(self._tools[name].mark, caller)
 
     def _find_refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
@@ -490,7 +490,7 @@ class Toolbox:
         return None
 
     def _refuse_outside(self, mark: Mark, terms: Terms) -> Outcome | None:
-        """Why a tool is not one of a role's (A-085); None when it is."""
+        """The error for a tool that a role does not include (A-085); None when it does."""
         if not self._is_among(mark, terms.tools):
             text = f"{mark.name} is not a tool of role {terms.role or 'assistant'}"
             away = "" if terms.is_child else modes.instead(terms.tools, mark.group)

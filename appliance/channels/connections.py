@@ -198,7 +198,7 @@ class Runner:
             self._live.forget(message.key)
 
     def state(self) -> ChannelState:
-        """What it is doing."""
+        """The state of the connection with its counters and warnings."""
         return ChannelState(
             self.name,
             self._state,

@@ -139,7 +139,7 @@ class Connection(ABC):
         return []
 
     def warnings(self) -> list[str]:
-        """What of its settings is dangerous."""
+        """The settings of this channel that are dangerous."""
         return []
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)

@@ -259,7 +259,7 @@ class Courier:
                 self._outbox.join(group, together([one.notification.text for one in group]))
 
     def _deliver_recorded(self, posting: Posting, address: Address) -> None:
-        """In the lane: deliver one notification and record what became of it."""
+        """Deliver one notification in its lane and record the result."""
         with self._state:
             channel = self._channels.get(address.channel)
             self._sending.add(posting.id)

@@ -136,7 +136,7 @@ class Drops:
             act(**bound, context=context, key=f"drop:{context}:{f'id:{own}' if own else mark}")
 
     def _refuse_file(self, folder: Path, handle: int, name: str, error: OwlError) -> None:
-        """Put a file into bad/, with the reason beside it."""
+        """Move a file into bad/ and write the reason beside it."""
         plain = name.removeprefix(CLAIMED)
         LOG.warning("refused %s: %s", folder / plain, error)
         try:

@@ -127,7 +127,7 @@ class Parts(Struct, frozen=True):
 
 
 class Typist(Protocol):
-    """Whom a gateway tells that an answer is being written."""
+    """Interface that shows or hides a typing mark."""
 
     def typing(self, metadata: dict[str, Any], is_on: bool) -> None: ...
 
@@ -157,7 +157,7 @@ class Gateway:
         self.counts = dict.fromkeys(("taken", "repeated", "refused", "sent", "failed"), 0)
 
     def count(self, outcome: str) -> None:
-        """Count what became of a message, and publish it."""
+        """Count the outcome of a message, and publish it."""
         with self._guard:
             self.counts[outcome] += 1
         if self._given is not None:
@@ -281,7 +281,7 @@ class Gateway:
         return self._parts.store.value(sql, (self.channel, key)) is not None
 
     def _find_fault(self, received: Received) -> str:
-        """Why a message is refused; "" when it is not."""
+        """The reason to refuse a message; "" to accept it."""
         if self._admission.find_fault(received, is_linked=True) == ASIDE:
             return ASIDE
         if not received.message_id or not received.sender.strip():

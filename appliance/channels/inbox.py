@@ -499,7 +499,7 @@ class Inbox:
         return end
 
     def _follow_answer(self, loop: Loop, cancel: CancelToken) -> LoopEnded:
-        """Show an answer that another process gives, as it is stored."""
+        """Stream an answer that another process writes, as it is stored."""
         seen = self._runs.record.seq(loop.prompt)
         while True:
             now = self._runs.loop(loop.id)

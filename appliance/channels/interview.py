@@ -142,7 +142,7 @@ class Interview:
         return self._put_beside(given, Asked(text, True, len(given) + 1))
 
     def _put_beside(self, given: dict[str, str], asked: Asked) -> Asked:
-        """What is said, with what a screen says beside it in the same language."""
+        """The question with the screen's key line and hints in the same language."""
         words = self._words[self._language_of(given)]
         hints = words["hints"].strip().format(box=self._box / "notes")
         return replace(asked, keys=words["keys"], later=words["later"], hints=hints)
@@ -220,7 +220,7 @@ class Interview:
         return OTHERWISE if words & set(self._words["others"]) or text.strip() in self._words["others"] else ""
 
     def _find_fault(self, step: str, line: str, given: dict[str, str]) -> str:
-        """What is said about an answer that is none; "" for an answer."""
+        """The reply to a text that answers no question; "" for an answer."""
         if step == LANGUAGE:
             return "" if self._find_language(line) else str(self._words["which"])
         words = self._words[self._language_of(given)]

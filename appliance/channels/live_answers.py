@@ -54,7 +54,7 @@ class _Answer(Struct):
 
 
 class LiveAnswers:
-    """What one channel shows of answers that are being written."""
+    """Answers in progress that one channel shows, edited as they grow."""
 
     def __init__(self, channel: str, connection: Connection, store: Store, feed: Feed, pace: Pace | None = None) -> None:
         self._channel = channel

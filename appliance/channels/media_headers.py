@@ -125,12 +125,12 @@ def _mp3_s(data: bytes) -> float:
 
 
 def _box(data: bytes, name: bytes) -> bytes:
-    """What stands in the first box of this name; b"" for none."""
+    """The content of the first box of this name; b"" for none."""
     return next(iter(_boxes(data, name)), b"")
 
 
 def _boxes(data: bytes, name: bytes) -> list[bytes]:
-    """What stands in each box of this name, of those that lie side by side here."""
+    """The content of each box of this name on this level."""
     found, at = [], 0
     for _ in range(MAX_BOXES):
         if at + 8 > len(data):

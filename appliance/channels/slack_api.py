@@ -42,7 +42,7 @@ class SlackApi:
         return _result(method, data)
 
     def form(self, method: str, token: str, **arguments: str) -> dict[str, Any]:
-        """The same for methods that take no JSON."""
+        """Call a method that takes a form instead of JSON."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
         request = Request(urls.parse(f"{self._address}/{method}"), headers, urlencode(arguments).encode())
         return _result(method, self._ask(request, method, CALL_S, MAX_ANSWER))

@@ -159,7 +159,7 @@ def _await_core(home: Home, environ: Mapping[str, str]) -> Path | None:
 
 @contextmanager
 def connected(home: Home) -> Iterator[Reach]:
-    """The same for as long as a command needs it; closed whatever happens."""
+    """A connection for the time of a command; closed whatever happens."""
     way = reach(home, os.environ)
     try:
         yield way

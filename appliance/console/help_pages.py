@@ -58,7 +58,7 @@ def all_pages() -> str:
 
 
 def groups() -> str:
-    """The same for programs: the names of each group."""
+    """The command names of each group, for programs."""
     return json.dumps({**{title: list(names) for title, names in (*FIRST, *REST)}, "Other names": list(OTHER_NAMES)})
 
 

@@ -21,7 +21,7 @@ IN_WORDS = {"+": "added: ", "-": "removed: "}
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a person was told that waits: `full` is that of `run.proposal`."""
+    """A request that was shown to the person; `full` is the result of `run.proposal`."""
 
     thread: str
     full: dict[str, Any]

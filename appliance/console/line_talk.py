@@ -34,7 +34,7 @@ class Paper:
     is_plain: bool = False  # every state in words, for those who do not see the screen
 
     def answer(self) -> Answer:
-        """What listens to an answer and writes it here."""
+        """A listener that writes an answer to this terminal."""
         if self.is_json:
             return Answer(None, self.aside)
         if self.is_plain:
@@ -42,7 +42,7 @@ class Paper:
         return Answer(self.out, self.aside)
 
     def complain(self, error: OwlError) -> None:
-        """What went wrong with one message; the talk goes on."""
+        """Print the error of one message; the conversation goes on."""
         if self.is_json:
             say(json.dumps({"error": plain(error)}, ensure_ascii=False), self.out)
         else:
@@ -96,7 +96,7 @@ def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Pape
 
 
 def _run_talk(reach: Reach, kept: list[str], read_line: Callable[[str], str], paper: Paper) -> int:
-    """The same; `kept` holds the thread that is talked in, "" for none yet."""
+    """Run the conversation; `kept` holds the current thread, "" before the first."""
     aside = paper.aside
     while True:
         waiting = None
@@ -230,7 +230,7 @@ class PlainAnswer(Answer):
             super().listen(name, value)
 
     def end_line(self) -> None:
-        """What is left of the last line, and that the answer is whole."""
+        """Write the rest of the last line, and say that the answer has ended."""
         rest, self._line = self._line, ""
         if rest:
             self._write_text(rest)

@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
     first = "list"  # the action of a group where none is named
 
     def add_argument(self, *names: Any, **given: Any) -> argparse.Action:
-        """The same, with words for what says nothing of itself."""
+        """Add an argument; a common name without help gets its standard text."""
         if words := WORDS.get(str(names[-1]).lstrip("-")):
             given.setdefault("help", words)
         return super().add_argument(*names, **given)
@@ -101,7 +101,7 @@ class Parser(argparse.ArgumentParser):
         return below is not None and self.first in below.choices and self.prog not in LONG_LISTS
 
     def _brief_usage(self) -> str:
-        """How it is called with what it needs and nothing else."""
+        """The command with its required arguments only."""
         needed = [action for action in self._actions if action.required and action.dest not in EVERYWHERE]
         words = [
             f"{action.option_strings[0]} {action.metavar or action.dest.upper()}"
@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         return " ".join([self.prog, *words])
 
     def _refuse(self, rest: list[str]) -> None:
-        """What no argument takes, with the option that it may have meant."""
+        """Raise an error for an unexpected argument, with the option that may have been meant."""
         wrong = next((word for word in rest if word.startswith("-")), rest[0])
         if not wrong.startswith("-"):
             raise BadInput(f"unexpected word: {wrong}", hint=f'quote "what belongs together"; {self.prog} --help')
@@ -131,7 +131,7 @@ class Root(Parser):
 
 
 def read_level(text: str) -> str:
-    """How much is logged, as the configuration says it."""
+    """A log level as the configuration spells it."""
     if (level := LEVELS.get(text.upper())) is None:
         raise OwlError(f"log level {text!r}", hint=f"{did_you_mean(text.upper(), LEVELS)}use {', '.join(LEVELS)}")
     return level

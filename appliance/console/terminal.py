@@ -94,7 +94,7 @@ def say_line(text: str, out: TextIO | None = None) -> None:
 
 
 def vault(status: dict[str, Any]) -> str:
-    """How the vault is, in one line."""
+    """The state of the vault, in one line."""
     if status.get("problem"):
         return f"problem: {status['problem']}"
     if status["is_locked"]:
@@ -110,7 +110,7 @@ def complain(error: object, out: TextIO | None = None) -> None:
 
 
 def state(thread: dict[str, Any]) -> str:
-    """How a thread stands, in a word."""
+    """The state of a thread, in one word."""
     return str(thread["outcome"] or {100: "waiting", 102: "running"}.get(thread["status"], thread["status"]))
 
 
@@ -132,7 +132,7 @@ class Answer:
         self.events: list[dict[str, Any]] = []
 
     def listen(self, name: str, value: dict[str, Any]) -> None:
-        """One notification."""
+        """Handle one notification of the core."""
         if name == "accepted":
             self.run = value["run"]
         elif name == "delta":
@@ -169,7 +169,7 @@ class Answer:
         self._ends_with_newline = self._shown.endswith("\n")
 
     def end_line(self) -> None:
-        """What comes next begins a new line."""
+        """Write what was held back, and end the line unless it has ended."""
         self._write_text("", is_end=True)
         if not self._ends_with_newline:
             self._write_text("\n")

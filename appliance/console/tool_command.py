@@ -99,7 +99,7 @@ def as_commands(hint: str) -> str:
 
 
 def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The same for a command that has one question."""
+    """Connect, call one tool, and disconnect."""
     with connected(home) as way:
         return ask(way, tool, arguments)
 
@@ -146,7 +146,7 @@ def method_options(names: list[str]) -> dict[str, tuple[str, list[Option]]]:
 
 @functools.cache
 def read_table() -> Any:
-    """What the file says."""
+    """The table of commands that ships as `command_table.json`."""
     return json.loads(TABLE.read_bytes())
 
 

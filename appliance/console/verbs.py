@@ -41,7 +41,7 @@ KINDS: dict[str, type] = {"int": int, "float": float}
 
 
 class Verb(NamedTuple):
-    """One command: what it calls, how it is typed, how its result is told.
+    """One command: the method it calls, its arguments, and how the result is printed.
 
     `word` may hold several names of the same. `text` is its line of help, the beginning of the definition's where it says nothing.
     `says` is a sentence with names of arguments and of the result's fields in braces, or a function of both, which leaves it to the
@@ -258,7 +258,7 @@ def _ask(args: argparse.Namespace, home: Home, params: dict[str, Any]) -> None:
 
 
 def tell(args: argparse.Namespace, verb: Verb, found: Any) -> Told:
-    """A result as it is told to people."""
+    """A result as text for people."""
     if callable(verb.says):
         return verb.says(args, found)
     given = {name: value for name, value in vars(args).items() if name != "typed"}
@@ -291,7 +291,7 @@ def lines(found: dict[str, Any], fields: str, cells: Mapping[str, Callable[..., 
 
 
 def cell(record: dict[str, Any], path: str, cells: Mapping[str, Callable[..., str]]) -> str:
-    """One value as text."""
+    """One value of a table as text."""
     if path in cells:
         return cells[path](record)
     value: Any = record

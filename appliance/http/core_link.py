@@ -41,7 +41,7 @@ class CoreLink:
             raise Unavailable("the core is not running", hint="it may be restarting; try again") from None
 
     def check_login(self, session: str) -> str:
-        """The person whose session a token stands for; Refused for one that is none."""
+        """The person whose session a token belongs to; Refused for an unknown token."""
         return self.show_login(session)["person"]
 
     def show_login(self, session: str) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Turn(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """One request for an answer."""
+    """One request for a completion."""
 
     model: str
     turns: tuple[Turn, ...]
@@ -88,7 +88,7 @@ class OpenAiRoutes:
 
     @route("POST", "/v1/chat/completions", access="open", max_body=MAX_BODY_BYTES)
     def complete(self, request: Request) -> Response:
-        """An answer, whole or as it is said."""
+        """Send an answer, as a whole or as a stream."""
         wanted = _read_wanted(request)
         if wanted.model == OWL:
             told, key = self._ask_owl(request, wanted)
@@ -201,7 +201,7 @@ class Answer:
         self.usage = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
 
     def head(self, kind: str) -> dict[str, Any]:
-        """What every object of the answer begins with."""
+        """The fields that every object of the answer begins with."""
         return {"id": self._id, "object": kind, "created": self._created_s, "model": self.wanted.model}
 
     def chunk(self, delta: dict[str, str], reason: str | None = None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def token_of(request: Request) -> str:
 
 
 def no_token() -> Refused:
-    """What a request without a good token is answered."""
+    """The response to a request without a valid token."""
     error = Refused("this needs a token", hint="owlbox people token NAME makes one", outcome="not_logged_in")
     error.status = 401
     return error

@@ -74,7 +74,7 @@ FIXED = (
 
 
 class Route(NamedTuple):
-    """What `@route` notes."""
+    """The method, path and options that `@route` records."""
 
     method: str
     path: str

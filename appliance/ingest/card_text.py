@@ -95,7 +95,7 @@ def _section(facts: list[Fact]) -> Iterator[str]:
 
 
 def _value(fact: Fact) -> str:
-    """What a fact says, on one line."""
+    """The value of a property, on one line."""
     value = fact.value
     if fact.name == "RRULE":
         return value

@@ -77,7 +77,7 @@ class PromptDocuments:
 
 
 def describe(box: Path, path: Path) -> Described:
-    """What is known of a document by its file."""
+    """The metadata of a document's file."""
     name = prompt_documents.name_of(box, path)
     try:
         front, body = markdown.split(read_text(path))

@@ -81,7 +81,7 @@ class Reading(Struct, frozen=True):
 
 
 def form_of(name: str, head: bytes) -> str:
-    """How a file is to be read, by its name and how it begins."""
+    """The format of a file, from its name and its first bytes."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
     form = _form_by_name(name)
@@ -99,7 +99,7 @@ def form_of(name: str, head: bytes) -> str:
 
 
 def max_bytes(form: str) -> int:
-    """How large a file of this form may be to be read."""
+    """The largest file of this format that is read."""
     return LIMITS.get(form, MAX_BODY_BYTES)
 
 
@@ -126,7 +126,7 @@ def reader_of(form: str) -> str:
 
 
 def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
-    """What a file says; never an error."""
+    """The text of a file; problems are part of the result, never raised."""
     reader = reader_of(form)
     if form == "bytes":
         return as_bytes(name, OLD_NOTE if data.startswith(OLD_OFFICE) else "")

@@ -25,7 +25,7 @@ KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "PYTHONPATH", "VIRTUAL_ENV
 
 
 class Clerk:
-    """One child, started when it is first asked."""
+    """One extraction process, started on first use."""
 
     def __init__(self, environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> None:
         self._environ = {name: environ[name] for name in KEPT if name in environ} | {"PYTHONSAFEPATH": "1"}
@@ -132,7 +132,7 @@ class Clerks:
                 self._turn.notify()
 
     def close(self) -> None:
-        """Stop reading: every child ends at once, and whoever waits for one is told."""
+        """Kill every extraction process; waiting callers get an error."""
         with self._turn:
             self._closed.set()
             for clerk in self._free:

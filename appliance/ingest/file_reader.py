@@ -127,7 +127,7 @@ class Rules(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """What a walk left out."""
+    """The numbers of files that a walk skipped, by reason."""
 
     hidden: int = 0
     ignored: int = 0

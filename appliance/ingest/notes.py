@@ -109,7 +109,7 @@ class Folder:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be mirrored and why, one line a file."""
+        """The files that could not be mirrored, with the reason, one line each."""
         with self._guard:
             return [f"{name}: {reason}" for name, reason in sorted(self._problems.items())]
 
@@ -129,7 +129,7 @@ class Folder:
         return [(name, titles.get(normalize("NFC", SCHEME + name), "")) for name in names]
 
     def describe_unread(self) -> str:
-        """The same in a sentence, "" for none."""
+        """The unread files in one sentence, "" for none."""
         names = self.unread
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         files = "1 file" if len(names) == 1 else f"{len(names)} files"

@@ -183,7 +183,7 @@ def _attribute(given: Attributes, name: str) -> str:
 
 
 def _title(archive: _Archive, part: str) -> str:
-    """What the document calls itself."""
+    """The text of the `title` element in a part of the document; "" for none."""
     if part not in archive.names:
         return ""
     is_in, said = False, ""
@@ -352,7 +352,7 @@ def _shared_texts(archive: _Archive, part: str) -> Iterator[str]:
 
 
 def _number_formats(archive: _Archive, part: str, epoch: datetime) -> list[Callable[[float], str]]:
-    """How a number is shown, for each style of a cell."""
+    """The number format of each cell style."""
     codes: dict[int, str] = {}
     found: list[Callable[[float], str]] = []
     is_in = False

@@ -43,7 +43,7 @@ class Documents:
     # -- prompt documents ---------------------------------------------------------------------------
 
     def listing(self) -> list[Described]:
-        """Those that the present context is shown."""
+        """The documents that the present context may see."""
         return [describe(self._box, path) for path in prompt_documents.listing(self._box) if self._is_seen(path)]
 
     def read(self, name: str) -> str:

@@ -78,7 +78,7 @@ class Added(Struct, frozen=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many items had each status."""
+        """The number of items in each status."""
         found = Counter(item.status for item in self.items)
         return {status: found[status] for status in ("added", "updated", "unchanged", "skipped", "error")}
 
@@ -257,7 +257,7 @@ class Ingest:
             after = page.next_after
 
     def _check_item(self, known: Known) -> Wanted | Kept:
-        """What has to be read again of an item, or what can be said without reading."""
+        """Decide whether an item has to be read again; its result when not."""
         if scheme_of(known.ref) != "disk":
             if not known.source_url:
                 return Kept(known.ref, "error", "nobody noted which URL it came from: add it again by its URL")
@@ -275,7 +275,7 @@ class Ingest:
         return Kept(known.ref, "unchanged") if _is_same(wanted, known) else wanted
 
     def _why_not(self, known: Known) -> str:
-        """Why a file is not read again by this user, "" when it is.
+        """The reason why a file is not read again for this user, "" when it is.
 
         Who added it counts, as the kernel told the core: otherwise what somebody else put there could have this
         user's own files read and shown to everybody.
@@ -375,7 +375,7 @@ def _wanted_page(url: str) -> Wanted:
 
 
 def _estimate_weight(wanted: Wanted) -> int:
-    """How much there is to read of it; a file that is too large is not read."""
+    """The bytes of a file, for the progress; 1 for one that is too large to be read."""
     return max(1, wanted.size_bytes) if wanted.size_bytes <= MAX_FILE_BYTES else 1
 
 

@@ -109,7 +109,7 @@ def find(box: Path, name: str) -> Path | None:
 
 
 def name_of(box: Path, path: Path) -> str:
-    """What a document is called: its path in box/ without the ending."""
+    """The name of a document: its path in box/ without the ending."""
     return path.relative_to(box).as_posix().removesuffix(".md")
 
 
@@ -208,11 +208,11 @@ class ShownDocuments:
         return parts or [DEFAULT]
 
     def of_role(self, role: str) -> Sequence[Part]:
-        """What a role has of its own."""
+        """The documents of a role."""
         return of_role(self._box, role)
 
     def contextual(self, about: str) -> Sequence[Part]:
-        """Those that are shown because a word of them was said."""
+        """The contextual documents that contain a word of the message."""
         return contextual(self._box, about)
 
 

@@ -39,7 +39,7 @@ PIECES = ("body", "blob", "original")
 
 
 class Staging:
-    """What has come in pieces, by who sent it and the name it was given."""
+    """Uploads in progress, by sender and name."""
 
     def __init__(self, limit_bytes: int = MAX_STAGED, stale_s: float = STALE_S) -> None:
         self._limit = limit_bytes
@@ -101,7 +101,7 @@ class Staging:
 
 
 class Intake:
-    """What a core offers to whoever adds."""
+    """The methods of the core that processes call to add files."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Intake:
 
     @method("ingest.tree", access="all", is_quiet=True)
     def tree(self, folder: Annotated[str, "a stored path; empty is every drive"] = "") -> dict[str, Any]:
-        """What is in a folder, as a picture."""
+        """The content of a folder, drawn as a tree."""
         return {"tree": self._sources.tree(folder)}
 
     @method("ingest.piece", access="all", is_quiet=True)

@@ -26,7 +26,7 @@ COLUMNS = "e.path, e.hash, e.source_url, s.hash, s.sha256, s.mark, s.reader, s.f
 
 
 class Sources:
-    """Keeps what was read, and tells what is known."""
+    """Stores added items, and answers which ones exist."""
 
     def __init__(self, store: Store, entries: Entries, drives: Drives, *, scope: str = PROJECT) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Sources:
         self._scope = scope
 
     def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
-        """What is kept under those of these stored paths that exist."""
+        """The stored items among these paths."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
             f"WHERE e.scope = ? AND e.path IN (SELECT value FROM json_each(?)){visibility.only('e')}",
@@ -134,7 +134,7 @@ class Desk:
         self._is_model = is_model
 
     def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
-        """What is kept under those of these stored paths that exist."""
+        """The stored items among these paths."""
         return self._sources.find_known(refs)
 
     def select_items(self, ref: str, after: str = "") -> Chosen:

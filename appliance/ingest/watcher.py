@@ -105,7 +105,7 @@ class FileBytes(Struct, frozen=True):
 
 
 def mark_of(info: os.stat_result) -> str:
-    """How a file looks without reading it: inode, size, times of change."""
+    """The identity and change times of a file, from stat alone: inode, size, mtime, ctime."""
     return f"{info.st_ino}:{info.st_size}:{info.st_mtime_ns}:{info.st_ctime_ns}"
 
 
@@ -192,7 +192,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is moving is told at the next start."""
+        """End the thread; changes in progress are reported at the next start."""
         self._stop.set()
         if self._thread is not None:
             os.eventfd_write(self._wake, 1)
@@ -204,7 +204,7 @@ class Watch:
 
     @property
     def is_idle(self) -> bool:
-        """True when the first look is over and everything seen has been told."""
+        """True when the first scan is over and every change has been reported."""
         return self._has_first and not self._moving
 
     # -- the thread ---------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Watch:
     # -- what changed -------------------------------------------------------------------------------
 
     def _poll_trees(self) -> Tree:
-        """Walk the trees and note every difference to what was told."""
+        """Walk the trees and queue every difference to the last report."""
         trees = [walk(root) for root in self._roots]
         tree = Tree(
             {folder: inode for one in trees for folder, inode in one.folders.items()},
@@ -284,7 +284,7 @@ class Watch:
         return tree
 
     def _note_path(self, path: str, *, is_known: bool = False) -> None:
-        """Follow this path until it has settled, if it differs from what was told."""
+        """Poll this path until it stops changing, if it differs from the last report."""
         mark = _mark_of(path)
         if path in self._moving or (path in self._told and self._told[path] == mark):
             return

@@ -46,14 +46,14 @@ READER_NAME = "written/1"  # of a file that was written here and not read yet
 
 
 class Constraint(Struct, frozen=True):
-    """What holds for the paths that fit a pattern."""
+    """A rule for paths that match a pattern."""
 
     pattern: str
     kind: Kind
 
 
 class Change(Struct, frozen=True):
-    """What a look at the disk brought."""
+    """The numbers of files that a scan read and removed."""
 
     read: int = 0
     removed: int = 0
@@ -117,7 +117,7 @@ class Project:
         return _kind_of(path, self.constraints())
 
     def veto(self, path: str) -> str:
-        """Why a change of this path may not be accepted; "" when it may."""
+        """The reason to refuse a change of this path; "" to accept it."""
         kind = self.kind_of(path) if is_file_backed(path) else ""
         if kind == "ignore" and self.has_file(path, PROJECT):
             return f"{path} is ignored in this project, so it would not be written"

@@ -180,7 +180,7 @@ class Actions:
         return None
 
     def list_waiting(self, run: str, limit: int) -> list[Waiting]:
-        """What waits in a run, or in all for "", oldest first."""
+        """The actions that wait for a decision, oldest first; `run` "" means all runs."""
         views = self._views.proposals(run)[:limit] if run else self._views.all_proposals(limit)
         found = []
         for view in views:
@@ -191,7 +191,7 @@ class Actions:
         return found
 
     def show(self, waiting: Waiting) -> Shown:
-        """All about something that waits; Conflict when it is decided."""
+        """Everything about a waiting action; Conflict when it is decided."""
         view = self.open(waiting.run, waiting.ref)
         entry = self._entries.get(view.path, scope=view.scope)
         given, (patch, source) = entry.attributes, (str(entry.attributes.get(name) or "") for name in ("patch", "source"))

@@ -1,4 +1,4 @@
-"""Who changed what: the last changes of every entry, newest first.
+"""The change log: the last changes of every entry with their author, newest first.
 
 Owns the `changes` table; a row is written in the transaction of the change it tells of. Knows nothing
 about entries beyond scope, path and text. A text's patch is left out when it would be long, so what was

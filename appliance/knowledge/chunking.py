@@ -145,7 +145,7 @@ def _split_lines(text: str) -> Iterator[_Line]:
 
 
 def _find_speakers(lines: Sequence[_Line]) -> frozenset[str]:
-    """Who speaks in a text that is a conversation; nobody in any other."""
+    """The names before the lines of a conversation; empty for any other text."""
     counts: dict[str, int] = {}
     others = 0
     for line in lines:
@@ -215,7 +215,7 @@ def _split_blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
 
 
 def _split_paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
-    """What blank lines set apart."""
+    """Split a text at blank lines."""
     start: _Line | None = None
     last: _Line | None = None
     for line in lines:

@@ -163,7 +163,7 @@ class Drives:
         return [Drive(str(name), int(items)) for name, items in rows if self.is_visible(f"{name}://", is_model)]
 
     def count(self, folder: str) -> int:
-        """How many items lie below a folder."""
+        """The number of items below a folder."""
         sql = f"SELECT COUNT(*) FROM entries WHERE scope = ? AND path > ? AND path < ?{visibility.only()}"
         return int(self._store.value(sql, self._path_bounds(folder)))
 

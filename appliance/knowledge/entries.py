@@ -557,7 +557,7 @@ def _is_other(old: Entry | None, new: Entry | None) -> bool:
 
 
 def _undone_patch(old: Entry | None, new: Entry | None) -> str:
-    """What an undo changed in a text or a name."""
+    """The patch of an undo: changes of the text and the name."""
     if old is not None and new is not None and old.path != new.path:
         return f"rename from {old.path}\nrename to {new.path}\n"
     if old is not None and not old.body and old.is_textual and old.hash != EMPTY:
@@ -567,7 +567,7 @@ def _undone_patch(old: Entry | None, new: Entry | None) -> str:
 
 
 def _diff_text(path: str, before: Entry | None, content: Content) -> str:
-    """What the content would change in the text, as a patch."""
+    """The difference between the stored text and the new content, as a patch."""
     old = before.body if before else ""
     new = old if content.body is None and content.blob is None else content.body or ""
     return patch(old, new, path)

@@ -77,7 +77,7 @@ class EntryMarks:
         return self._marks.has_entries() or bool(run and self._marks.of(f"run:{run}"))
 
     def inherit(self, made: Entry, source: Entry) -> Entry:
-        """The entry itself, marked as what it was made of."""
+        """The entry itself, marked with the origin marks of its source."""
         mark = of_path(source.path)
         marks = (*(() if mark is None else (mark,)), *self.of(source))
         self.take(made, tuple((one.origin, one.source) for one in marks))
@@ -105,7 +105,7 @@ class EntryMarks:
 
 
 def _around(entry: Entry) -> str:
-    """What is said of an entry beside its text."""
+    """The path, title, description and attributes of an entry as one text."""
     said = (locator_of(entry.path), entry.title, entry.description, *(str(value) for value in entry.attributes.values()))
     return "\n".join(said)
 

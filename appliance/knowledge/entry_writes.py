@@ -99,7 +99,7 @@ class EntryWrites:
         return made
 
     def whole(self, entry: Entry) -> Content:
-        """All that an entry holds, with the bytes that its text was read from."""
+        """The whole entry, including the original bytes of its text."""
         known = {name: getattr(entry, name) for name in FIELDS}
         if not entry.is_textual:
             return Content(**known, blob=self._entries.blob(entry))

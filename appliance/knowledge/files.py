@@ -29,11 +29,11 @@ class Files(Followers, Protocol):
         ...
 
     def veto(self, path: str) -> str:
-        """Why a change of this path may not be accepted; "" when it may."""
+        """The reason to refuse a change of this path; "" to accept it."""
         ...
 
     def changed(self, path: str) -> str:
-        """Why a file is not as its entry was read from it; "" when it is."""
+        """The reason why a file differs from its entry; "" when it does not."""
         ...
 
     def write(self, path: str, content: str | bytes, like: str) -> Callable[[Entry], None]:

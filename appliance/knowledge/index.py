@@ -178,11 +178,11 @@ class Passages:
         return [chunk for chunk, _ in self._chunk_rows(entry.id)]
 
     def vectors_of(self, entry: Entry) -> int:
-        """How many chunks of an entry have a vector."""
+        """The number of an entry's chunks that have a vector."""
         return int(self._store.value("SELECT COUNT(embedder) FROM chunks WHERE entry = ?", (entry.id,)))
 
     def counts(self) -> Counts:
-        """How much is indexed."""
+        """The numbers of indexed entries, chunks and vectors."""
         sql = (
             "SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM chunks WHERE embedder IS NULL), "
             "(SELECT COUNT(*) FROM pending)"
@@ -233,7 +233,7 @@ class Passages:
         return (entry for key in keys if (entry := self._load_entry(key)) is not None)
 
     def _load_entry(self, key: int) -> Entry | None:
-        """What an index needs to know of an entry; None when it has gone meanwhile."""
+        """The fields of an entry that an index needs; None when it was deleted meanwhile."""
         names = ("id", "scope", "path", "title", "body", "attributes", "hash", "description", "mime", "is_textual")
         row = self._store.row(f"SELECT {', '.join(names)} FROM entries WHERE id = ?", (key,))
         if row is None:
@@ -244,7 +244,7 @@ class Passages:
     # -- vectors ----------------------------------------------------------------------------------
 
     def embedder(self) -> Embedder | None:
-        """Whose vectors are stored; None when none ever was."""
+        """The model that made the stored vectors; None when there are none."""
         row = self._store.row("SELECT id, model, dimension FROM embedders")
         return None if row is None else Embedder(*row)
 
@@ -257,7 +257,7 @@ class Passages:
         return State(*row)
 
     def vectors(self) -> tuple[State, list[tuple[int, bytes]]]:
-        """Every vector by its chunk, as it is packed, and which they are."""
+        """Every vector by its chunk, packed, with the numbers of the chunks."""
         known = self.embedder()
         rows = [(int(key), bytes(packed)) for key, packed in self._store.rows("SELECT rowid, embedding FROM chunks_vec")]
         keys = [key for key, _ in rows]
@@ -357,7 +357,7 @@ class Passages:
     # -- care -------------------------------------------------------------------------------------
 
     def size(self) -> int:
-        """How many entries there are to index."""
+        """The number of entries to index."""
         return int(self._store.value("SELECT COUNT(*) FROM entries"))
 
     def problems(self, sample: int = 0) -> list[str]:

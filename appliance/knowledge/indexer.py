@@ -124,12 +124,12 @@ class Indexer:
         self._bell.set()
 
     def retry(self) -> None:
-        """What was missing may be there now, as a model that was added."""
+        """Try again after a failure, for example because a model was added."""
         self._trouble, self._is_foreign = "", False
         self._bell.set()
 
     def status(self) -> Status:
-        """What is indexed, and what keeps the rest from it."""
+        """The progress of indexing, and the problem that stops it."""
         counts, known = self._passages.counts(), self._passages.embedder()
         state = "working" if self._is_working else "parked" if self._thread else "not running"
         state = self._trouble or (f"tries again soon: {self._delay}" if self._delay and not self._is_working else state)

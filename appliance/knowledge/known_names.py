@@ -18,7 +18,7 @@ PARTS = 3  # words of a name at most
 
 
 class Familiar:
-    """Whom the assistant knows by name."""
+    """The people and things that the assistant knows by name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

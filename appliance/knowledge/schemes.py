@@ -73,7 +73,7 @@ class Schemes:
         self._schemes = {scheme.name: scheme for scheme in _builtin_schemes()}
 
     def register(self, scheme: Scheme) -> None:
-        """Declare a scheme; once declared it stays as it is."""
+        """Declare a scheme; a second declaration must be equal."""
         if not re.fullmatch(r"[a-z][a-z0-9+._-]*", scheme.name):
             raise BadInput(f"{scheme.name!r} cannot be a scheme", hint="use small letters, digits and - + . _")
         if scheme.category not in CATEGORIES:

@@ -70,7 +70,7 @@ class Hit(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a search found, best first, and what a person should know about it."""
+    """The hits of a search, best first, with notes for the person."""
 
     hits: tuple[Hit, ...]
     note: str = ""
@@ -97,7 +97,7 @@ class Where(Struct, frozen=True):
 
 
 class Looks(Struct, frozen=True):
-    """How results are joined and shown.
+    """The options that decide how results are joined and shown.
 
     `marks` go around the words that were found, `least` is the lowest score shown, `per_item` how many passages of one
     item may be found, each as a hit of its own. `has_context` fills what a passage leaves of `snippet_chars` with the text
@@ -518,7 +518,7 @@ def _by_entry(lists: _Lists, ranked: Sequence[tuple[int, float]], most: int) -> 
 
 
 def _hit_kinds(lists: _Lists) -> Mapping[int, Kind]:
-    """How each entry was found."""
+    """The kind of match of each entry: by words, by meaning, or by both."""
     by_words = {lists.rows[key][0] for key in lists.words}
     by_meaning = {lists.rows[key][0] for key, cosine in lists.meaning.items() if cosine >= LEAST_COSINE}
     kinds: dict[int, Kind] = dict.fromkeys(by_words, "words")

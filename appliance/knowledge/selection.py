@@ -29,7 +29,7 @@ AS_WRITTEN = ("http", "https", "url")  # a question mark in an address is no wil
 
 
 class Match(Struct, frozen=True):
-    """One entry that was found, without its text."""
+    """One matching entry, without its text."""
 
     id: int
     scope: str
@@ -46,7 +46,7 @@ class Window(Struct, frozen=True):
     text: str
 
     def header(self) -> str:
-        """Which lines these are, of how many."""
+        """The range of the shown lines and their total."""
         return f"[lines {self.first}–{self.last} / {self.total} total]"
 
 

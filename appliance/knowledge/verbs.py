@@ -49,7 +49,7 @@ MAX_SUBJECT = 500  # characters of a reference that a log entry repeats
 
 
 class _Done(Struct, frozen=True):
-    """What became of one entry; `proposal` is where its change waits."""
+    """The result for one entry; `proposal` is where its change waits."""
 
     path: str
     text: str
@@ -125,7 +125,7 @@ class Verbs:
         )
 
     def refuse(self, actor: Actor, ref: str, outcome: Outcome) -> None:
-        """What waits in the actor's run has failed, with this outcome as its body."""
+        """Mark a waiting change of the actor's run as failed; the outcome becomes its body."""
         with self._store.write(run=actor.run, durable=True):
             view = self.actions.open(actor.run, parse_ref(ref))
             self.actions.decide(actor, view, "failed", outcome.status, outcome.outcome, body=outcome.message)
@@ -140,7 +140,7 @@ class Verbs:
                 self.actions.decide(actor, view, "failed", 409, "conflict", body=why)
 
     def waiting(self, run: str = "", limit: int = 100) -> list[Waiting]:
-        """What waits for a decision, oldest first: in one run, or in all."""
+        """The proposals that wait for a decision, oldest first: of one run, or of all."""
         return self.actions.list_waiting(run, limit)
 
     def perform(self, actor: Actor, verb: str, given: Mapping[str, Any]) -> Outcome:

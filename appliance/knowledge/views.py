@@ -115,22 +115,22 @@ class Views:
         return found[0] if found else None
 
     def get(self, run: str, path: str) -> View:
-        """How a run sees the entry with this path; NotFound when it does not."""
+        """The entry with this path as a run sees it; NotFound when it does not."""
         found = self.find(run, path)
         if found is None:
             raise NotFound(f"thread {run} does not see {path}", hint="get brings an entry into it")
         return found
 
     def proposals(self, run: str) -> list[View]:
-        """What waits for a decision in a run, oldest first."""
+        """The proposals of a run that wait for a decision, oldest first."""
         return self._select_views("v.run = ?1 AND v.state = 'proposed' ORDER BY v.id", (run,))
 
     def all_proposals(self, limit: int) -> list[View]:
-        """What waits for a decision in any run, oldest first."""
+        """The proposals of all runs that wait for a decision, oldest first."""
         return self._select_views("v.state = 'proposed' ORDER BY v.id LIMIT ?1", (limit,))
 
     def streaming(self, run: str = "") -> list[View]:
-        """What still grows, in one run or in all, oldest first."""
+        """The entries that still grow, of one run or of all, oldest first."""
         return self._select_views("v.state = 'streaming' AND ?1 IN ('', v.run) ORDER BY v.id", (run,))
 
     def is_waiting(self, run: str, entry: int) -> bool:
@@ -208,7 +208,7 @@ class Views:
             )
 
     def resolve(self, run: str, entry: int, state: State, status: int, outcome: str = "") -> None:
-        """What was proposed or streaming has ended so; visibility and summary stay."""
+        """Record the end of a proposal or stream; visibility and summary stay."""
         with self._store.write() as execute:
             execute(
                 "UPDATE views SET state = ?, status = ?, outcome = ?, updated_ms = ? WHERE run = ? AND entry = ?",

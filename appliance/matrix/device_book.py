@@ -1,4 +1,4 @@
-"""What is known of the devices of others, and which of them are verified.
+"""The device book: other people's devices, and which of them are verified.
 
 Owns `matrix_devices` and `matrix_master_keys`. A device is known by the keys that it was first seen with; other keys under the same
 name are refused. It is verified when somebody here has compared its fingerprint, or when it is signed by the self-signing key of
@@ -51,7 +51,7 @@ class Fingerprinted(Struct, frozen=True):
 
 
 class DeviceBook:
-    """What is known of devices, and what people say of them. Asks no server."""
+    """Stores devices and their verification. Asks no server."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -56,7 +56,7 @@ class DeviceList(DeviceBook):
                         self._fresh.discard(user)
 
     def query(self, users: Iterable[str]) -> dict[str, Any]:
-        """What the server says of the devices of users."""
+        """The device keys of users, as the server returns them."""
         return self._server.call("POST", "/_matrix/client/v3/keys/query", {"device_keys": {one: [] for one in users}})
 
     def _take_user(self, user: str, found: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Which rooms are encrypted, and how often each wants new keys.
+"""Encrypted rooms, and how often each rotates its keys.
 
 Owns `matrix_encrypted_rooms`. A room that was encrypted once stays so, whatever its server says later. Needs no library.
 """
@@ -20,7 +20,7 @@ LEAST_MS = 3600 * 1000
 
 
 class Rotation(Struct, frozen=True):
-    """After how long and how many messages the key of a room is made anew."""
+    """The age and number of messages after which the key of a room is replaced."""
 
     after_ms: int = WEEK_MS
     after_messages: int = MESSAGES

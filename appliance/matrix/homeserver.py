@@ -70,7 +70,7 @@ class Homeserver:
         self.call("POST", f"{ROOT}/rooms/{quote(room, safe='')}/join", {})
 
     def members(self, room: str) -> tuple[str, ...]:
-        """Who is in a room."""
+        """The members of a room."""
         joined = self.call("GET", f"{ROOT}/rooms/{quote(room, safe='')}/joined_members").get("joined")
         return tuple(sorted(joined)) if isinstance(joined, dict) else ()
 
@@ -100,7 +100,7 @@ class Homeserver:
         limit_s: float = CALL_S,
         cancel: CancelToken | None = None,
     ) -> dict[str, Any]:
-        """One call with JSON both ways."""
+        """Send a request with a JSON body, and return the JSON of the response."""
         body = None if content is None else json.dumps(content).encode()
         answer = self._ask(method, path, body, "application/json", limit_s, MAX_ANSWER, cancel)
         try:
@@ -132,7 +132,7 @@ class Homeserver:
 
 
 def error_of(status: int, data: bytes, headers: Mapping[str, str]) -> OwlError:
-    """What an answer of the server means for whoever asked."""
+    """The error that a response of the server stands for."""
     try:
         said = json.loads(data)
     except ValueError:

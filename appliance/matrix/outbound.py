@@ -57,7 +57,7 @@ class Outbound:
         self._silent: dict[str, float] = {}  # devices without a connection, and when they are asked again
 
     def sent(self, room: str, key: str) -> dict[str, Any] | None:
-        """What was encrypted for a send already."""
+        """The ciphertext that an earlier attempt of this send made."""
         text = self._store.value("SELECT content FROM matrix_sent WHERE room = ? AND key = ?", (room, key))
         return None if text is None else dict(json.loads(text))
 

@@ -161,7 +161,7 @@ class RoomEncryption:
     # -- sending --------------------------------------------------------------------------------------
 
     def sent(self, room: str, key: str) -> dict[str, Any] | None:
-        """What was encrypted for a send already, which may have been cut off."""
+        """The ciphertext of an earlier attempt of this send, which may have been cut off."""
         return self._outbound.sent(room, key)
 
     def encrypt(self, room: str, key: str, content: Mapping[str, Any], rotation: Rotation) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class RoomEncryption:
 
 
 class WaitingEvents:
-    """What waits for a key."""
+    """Events that cannot be decrypted before a key arrives."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -46,7 +46,7 @@ Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any
 
 @dataclass
 class Slot:
-    """What is known of one server while the bridge lives."""
+    """The state of one server while the bridge runs."""
 
     guard: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: Connection | None = None
@@ -114,7 +114,7 @@ class Bridge:
     async def _use_server(
         self, params: Params, work: Callable[[Client], Awaitable[Any]], *, is_safe: bool = True
     ) -> dict[str, Any]:
-        """What a server answers, with what the core must know besides.
+        """A server's response, with the facts that the core needs besides.
 
         What is safe to ask twice is asked once more when the server turns out to have died; a call of a tool is not.
         """
@@ -204,7 +204,7 @@ class Bridge:
         return await self._use_server(params, work, is_safe=name != "cancel")
 
     async def _authorize(self, params: Params, tell: Tell) -> dict[str, Any]:
-        """Log in anew, with a person at the other end who is told an address."""
+        """Log in again; the person is shown an address to open."""
         what = spec({**params["server"], "tokens": {}})
         consent = Consent(lambda address: tell("mcp.authorize", {"server": what.name, "address": address}))
         await consent.open()
@@ -329,7 +329,7 @@ def _describe_server(client: Client) -> dict[str, Any]:
 
 
 async def _list_everything(client: Client) -> dict[str, Any]:
-    """All that a server offers."""
+    """All tools, resources and prompts of a server."""
     able = client.server_capabilities
     found: dict[str, Any] = {**_describe_server(client), "tools": [], "resources": [], "templates": [], "prompts": []}
     left_out: list[str] = []
@@ -429,7 +429,7 @@ class Door:
 
 
 async def serve(path: str, environ: Mapping[str, str]) -> None:
-    """Listen until idle, told to end, or left alone by the core."""
+    """Listen until idle, told to end, or disconnected by the core."""
     unit = Path(environ[PROGRAMS]) if PROGRAMS in environ else None
     bridge = Bridge(linger_s=float(environ.get("OWLBOX_LINGER_S", LINGER_S)), unit=unit)
     token = environ.get("OWLBOX_TOKEN", "")

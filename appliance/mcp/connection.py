@@ -139,7 +139,7 @@ class Connection:
         return not self.is_open or type(one).__name__ in BROKEN or (isinstance(one, MCPError) and one.code == CONNECTION_CLOSED)
 
     async def failure(self, error: BaseException) -> OwlError:
-        """What went wrong, in our words."""
+        """The error in the words of this program."""
         if self._conduit is not None and self.is_broken(error):
             await self._conduit.wait_for_end()
         return self._translate_error(error)

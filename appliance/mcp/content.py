@@ -65,7 +65,7 @@ class _Gathered(Struct):
 
 
 def kind_of(text: str) -> Kind:
-    """Which kind of error a text tells of."""
+    """The kind of error that a message describes."""
     return next((kind for kind, pattern in TELLING if pattern.search(text[:20_000])), "permanent")
 
 

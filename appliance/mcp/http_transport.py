@@ -174,7 +174,7 @@ class Consent:
         self._show(address)
 
     async def wait(self) -> AuthorizationCodeResult:
-        """What the login brought."""
+        """The result of the login."""
         try:
             return await asyncio.wait_for(asyncio.shield(self._answer), CONSENT_S)
         except TimeoutError:

@@ -51,7 +51,7 @@ Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[floa
 
 
 class Vault(Protocol):
-    """What the hub does with secrets; the real one asks the broker."""
+    """Interface to the secrets; the real one asks the broker."""
 
     def get(self, name: str) -> str: ...
     def put(self, name: str, value: str) -> bool: ...
@@ -63,7 +63,7 @@ class ServersChanged(Struct, frozen=True):
 
 
 class HubParts(Struct, frozen=True):
-    """What the hub stands on."""
+    """The parts that the hub is built from."""
 
     home: Home
     environ: Mapping[str, str]
@@ -201,7 +201,7 @@ class Hub:
         return [ware for ware in self._offers.wares() if ware.server in current]
 
     def info(self, server: str, tool: str) -> Ware:
-        """One tool; NotFound names some that are called nearly so."""
+        """One tool; NotFound names similar ones."""
         wares = {ware.name: ware for ware in self.tools(server)}
         if tool not in wares:
             near = content.names(get_close_matches(tool, wares, 3) or list(wares))
@@ -257,7 +257,7 @@ class Hub:
 
     @method("mcp.index", is_long=True)
     def index(self) -> dict[str, Any]:
-        """Ask every server anew and make what searching by meaning needs."""
+        """Query every server again and build the index for search by meaning."""
         found = self.listing(fresh=True)
         made, note = 0, ""
         try:
@@ -309,7 +309,7 @@ class Hub:
 
     @method("mcp.ping", access="all", is_long=True)
     def ping(self, server: Name) -> dict[str, Any]:
-        """How long a server takes to answer; it is started if need be."""
+        """The seconds that a server takes to answer; starts it when it does not run."""
         return self._ask_bridge(self._pick_server(server), "ping", {}, LIST_S)
 
     @method("mcp.resource", access="all", is_long=True)
@@ -333,7 +333,7 @@ class Hub:
         return self._ask_bridge(found, "task", {"action": action, "task": task}, found.keys.timeout_s)
 
     def refresh(self, server: str) -> bool:
-        """Ask a server anew what it offers; whether that has changed."""
+        """Query a server's tools again; True when they have changed."""
         found = self._pick_server(server)
         try:
             is_changed = self._offers.store_offer(server, found.key, self._ask_bridge(found, "list", {}, LIST_S))
@@ -494,7 +494,7 @@ class Hub:
         return value
 
     def _build_spec(self, server: Server, tokens: Mapping[str, Any]) -> dict[str, Any]:
-        """The server as the bridge is told of it, with its secrets."""
+        """The server's definition with its secrets, as the bridge receives it."""
         keys = server.keys
         made: dict[str, Any] = {"name": server.name, "transport": server.transport, "timeout_s": keys.timeout_s}
         if server.transport == "http":

@@ -26,7 +26,7 @@ WORD = re.compile(r"[^\W_]+")
 
 
 class Ware(Struct, frozen=True):
-    """One tool of a server, in its server's words."""
+    """One tool of a server, with the server's own description."""
 
     server: str
     name: str
@@ -38,7 +38,7 @@ class Ware(Struct, frozen=True):
 
     @property
     def is_read_only(self) -> bool:
-        """What the server says of it, which nobody has checked."""
+        """The server's own claim that the tool only reads; not verified."""
         return bool(self.hints.get("readOnlyHint"))
 
     @property
@@ -48,7 +48,7 @@ class Ware(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Its name and the first line of what it is for."""
+        """The tool's name and the first line of its description."""
         first = next(iter(self.description.strip().splitlines()), "")
         return f"{self.server}/{self.name}: {first[:200]}" if first else f"{self.server}/{self.name}"
 
@@ -59,7 +59,7 @@ class Ware(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """What one server said when it was last asked."""
+    """The last stored response of one server."""
 
     server: str
     key: str
@@ -138,7 +138,7 @@ class Offers:
             execute("DELETE FROM server_offers WHERE server = ?", (server,))
 
     def find_offer(self, server: str) -> Offer | None:
-        """What is known of a server besides its tools."""
+        """The stored description of a server besides its tools."""
         rows = self._store.rows("SELECT key, listed_ms, about, error, has_login FROM server_offers WHERE server = ?", (server,))
         if not rows:
             return None
@@ -150,11 +150,11 @@ class Offers:
         return dict(self._store.rows("SELECT server, key FROM server_offers"))
 
     def counts(self) -> dict[str, int]:
-        """How many tools each server has."""
+        """The number of tools of each server."""
         return dict(self._store.rows("SELECT server, COUNT(*) FROM server_tools GROUP BY server"))
 
     def count(self, server: str) -> int:
-        """How many tools a server has."""
+        """The number of tools of a server."""
         return self.counts().get(server, 0)
 
     def arguments(self, server: str, tool: str) -> frozenset[str]:

@@ -76,7 +76,7 @@ class Wares(Protocol):
 
 
 class Reply(Protocol):
-    """What a server answered, whole."""
+    """A server's whole response."""
 
     @property
     def text(self) -> str: ...
@@ -104,7 +104,7 @@ class Failed(OwlError):
 
 
 class Page(Struct, frozen=True):
-    """What was accepted, and the server that had it."""
+    """The accepted page, and the server that returned it."""
 
     text: str
     title: str
@@ -236,7 +236,7 @@ class PageLoader:
         return Fetched(found.text.encode("utf-8", "replace"), found.mime or "text/markdown", "utf-8", found.title, found.server)
 
     def _load_page(self, visit: Visit, url: str, routes: Sequence[Route], addition: str) -> Page | None:
-        """What the agent came to; None when the page is to be fetched without it."""
+        """Let the agent load a page; None when it is to be fetched without it."""
         slot = f"loading:{new_id()}"
         system = _build_system(routes[0])
         said = f"The address: {url}" + (f"\n\nWhat the person says about it: {addition}" if addition else "")

@@ -94,7 +94,7 @@ async def start(path: Path, what: Enclosure, core: str, ready_fd: int, limit: in
 
 
 def _hand_over(path: Path, line: bytes, handed: tuple[int, ...]) -> tuple[dict[str, Any], int]:
-    """What the unit answers, and the descriptor of its process."""
+    """Send the order to the unit; its response, and the descriptor of its process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
         sock.settimeout(TAKE_S)
         try:

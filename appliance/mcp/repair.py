@@ -45,7 +45,7 @@ class Repair:
 
     @asynccontextmanager
     async def around(self, transport: Transport) -> AsyncGenerator[tuple[Any, Any]]:
-        """The same transport, with answers as they should be."""
+        """Wrap a transport so that its responses are repaired."""
         async with transport as (source, target):
             incoming, reading = anyio.create_memory_object_stream[Item](0)
             writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -100,7 +100,7 @@ class Repair:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with a part of a list, in one line."""
+    """The error in one part of a list, in one line."""
     if not isinstance(error, ValidationError):
         return content.printable(str(error))[:200]
     first = error.errors()[0]

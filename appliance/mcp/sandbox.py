@@ -48,7 +48,7 @@ class Enclosure(Struct, frozen=True):
 
 
 def options(enclosure: Enclosure) -> list[bubblewrap.Word]:
-    """What bubblewrap is told. BadInput as `bubblewrap.check`."""
+    """The arguments of bubblewrap. BadInput as `bubblewrap.check`."""
     order = enclosure.order
     bubblewrap.check(order)
     words = bubblewrap.options(order)

@@ -155,7 +155,7 @@ def without(entry: Mapping[str, Any], held: Mapping[tuple[str, str], str]) -> di
 
 
 def named(server: Server) -> list[str]:
-    """Names of the secrets that a server's entry stands for."""
+    """The names of the secrets that a server's entry refers to."""
     values = (*server.keys.env.values(), *server.keys.headers.values(), server.keys.client_secret)
     return sorted({value.removeprefix(PREFIX) for value in values if value.startswith(PREFIX)})
 

@@ -64,7 +64,7 @@ class Conduit:
         return self.gone.is_set() or (self._process is not None and self._process.returncode is not None)
 
     def last_words(self) -> str:
-        """How it ended, and the last it said on its standard error."""
+        """The exit status and the last lines of standard error."""
         code = self._process.returncode if self._process is not None else None
         how = "" if code is None else f"it ended with {code}"
         words = " / ".join(line.strip() for line in self._said.splitlines()[-4:] if line.strip())

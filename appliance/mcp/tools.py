@@ -41,7 +41,7 @@ class Foreign(Signature, frozen=True):
     given: Mapping[str, Any] = {}
 
     def bind(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All arguments as one; BadInput names those that are missing."""
+        """Put all values into one argument object; BadInput names the missing ones."""
         required = self.given.get("required")
         missing = [name for name in required if name not in values] if isinstance(required, list) else []
         if missing:
@@ -86,7 +86,7 @@ class DirectTools:
 
 
 def outcome(reply: Reply) -> Outcome:
-    """What a server answered, as the result of a call."""
+    """A server's response as the result of a call."""
     origin, source = f"mcp:{reply.server}", f"{reply.server}/{reply.tool}"
     if not reply.is_error:
         return Outcome(200, "ok", reply.text, data=reply.data, origin=origin, source=source)
@@ -95,7 +95,7 @@ def outcome(reply: Reply) -> Outcome:
 
 
 def failed(error: OwlError, server: str, tool: str = "") -> Outcome:
-    """Why a server could not be asked; the words may be its own."""
+    """The reason why a server could not be called; may contain the server's own text."""
     return Outcome(error.status, error.outcome, error.message, error.hint, origin=f"mcp:{server}", source=f"{server}/{tool}")
 
 

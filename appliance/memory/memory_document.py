@@ -60,7 +60,7 @@ class MemoryDocument:
                 LOG.warning("memory of %s is left as it is: %s", owner or "everybody", error)
 
     def owner_of(self, path: Path) -> str | None:
-        """Whose memory a file is, None for any other file."""
+        """The owner of a memory file, None for any other file."""
         parts = path.relative_to(self._box).parts if path.is_relative_to(self._box) else ()
         if parts == (NAME,):
             return EVERYBODY

@@ -148,7 +148,7 @@ class MemoryService:
         return EVERYBODY if self._people() <= 1 else visibility.current() or f"user:{caller_name(call)}"
 
     def _owners(self, call: Call, owner: str) -> list[str]:
-        """Whose records a caller is shown."""
+        """The owners whose records the caller asked for and may see."""
         if owner:
             self._require_allowed(call, owner)
             return [owner]

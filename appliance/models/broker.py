@@ -44,7 +44,7 @@ MAX_TEXTS = 256  # of one call: their vectors fit in a frame
 
 
 class Service:
-    """What the broker's socket offers."""
+    """The methods of the broker's socket."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ def _measure_memory() -> dict[str, int]:
 
 
 def _age_s() -> float:
-    """How long ago this process was started, as the kernel says."""
+    """The seconds since the start of this process, from the kernel."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return round(float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK"), 2)
 

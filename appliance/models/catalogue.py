@@ -259,7 +259,7 @@ def machine_bytes() -> int:
 
 
 def window(header: gguf.Header) -> int:
-    """The usual window of a model: what it was trained for, up to our limit."""
+    """The usual context window: that of the training, at most our limit."""
     return min(header.context_length or 2048, gguf.LARGEST_WINDOW)
 
 

@@ -368,7 +368,7 @@ class Models:
             raise self._revive_hung(error) from None
 
     def _explain_loss(self, error: Lost) -> Lost:
-        """The same, with why the broker ended where that is known."""
+        """The error with the broker's exit status where it is known."""
         why = self._broker.ended()
         return Lost(f"the model process {why}", hint=SMALLER if "memory" in why else error.hint) if why else error
 

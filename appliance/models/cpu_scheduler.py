@@ -23,7 +23,7 @@ QUANTUM_S = 1.0  # how long one person may go on while another waits
 
 
 class Rank(IntEnum):
-    """Who goes first."""
+    """The order of the queue."""
 
     QUICK = 0
     PERSON = 1
@@ -47,7 +47,7 @@ class Wish(Struct, frozen=True):
 
 @dataclass(eq=False)
 class Turn:
-    """One asker's turn, from waiting to the end."""
+    """One request's turn, from waiting to the end."""
 
     scheduler: "Scheduler"
     wish: Wish
@@ -83,7 +83,7 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """The number of requests that wait for their turn."""
         return len(self._waiting)
 
     @contextmanager

@@ -71,7 +71,7 @@ class Patience(Struct, frozen=True):
 
 
 class _Broken(Exception):
-    """An attempt ended early in a way that trying again may mend."""
+    """The transfer ended early; another attempt may succeed."""
 
     def __init__(self, why: str, wait_s: float = 0) -> None:
         super().__init__(why)
@@ -213,7 +213,7 @@ class _Part:
         part_of(self._target).unlink(missing_ok=True)
 
     def tell(self, stage: str) -> None:
-        """How far it is."""
+        """Report the progress."""
         self._progress(stage, self.done, self.total)
 
     def finish(self) -> None:
@@ -399,6 +399,6 @@ def _total_size(answer: Answer, before: int) -> int:
 
 
 def _validator_of(answer: Answer) -> str:
-    """What names this version of the file in If-Range; weak tags may not."""
+    """The validator of this version of the file for If-Range; weak tags do not count."""
     tag = answer.headers.get("etag", "")
     return tag if tag and not tag.startswith("W/") else answer.headers.get("last-modified", "")

@@ -48,7 +48,7 @@ class Patience(Struct, frozen=True):
 
 
 class _Try(Struct):
-    """What became of one route so far."""
+    """The state of one route."""
 
     route: Route
     error: OwlError | None = None
@@ -112,7 +112,7 @@ class Chain:
         return is_smaller or is_wordy
 
     def left_s(self) -> float:
-        """How long the next attempt may take."""
+        """The seconds that remain for the next attempt."""
         return max(1.0, self._began_s + self._patience.total_s - self._now())
 
     def failed(self, error: OwlError) -> None:
@@ -173,7 +173,7 @@ class Chain:
 
 
 def denied(route: str) -> Unavailable:
-    """Why a remote route is not asked while `models.local_only` holds."""
+    """The error for a remote route while `models.local_only` holds."""
     hint = "set models.local_only = false to allow it"
     return Unavailable(f"route {route} is remote and models.local_only is true", hint=hint)
 

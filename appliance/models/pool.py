@@ -362,7 +362,7 @@ def _can_chat(path: Path) -> bool:
 
 
 def _architecture_of(path: Path) -> str:
-    """What kind of model a file holds; "" for one that cannot be used."""
+    """The architecture in a file's header; "" for one that cannot be used."""
     try:
         return gguf.read(path).architecture
     except OwlError:

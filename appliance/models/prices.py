@@ -1,4 +1,4 @@
-"""What models cost: the table that ships, under what the configuration says.
+"""Prices of models: the shipped table, overridden by the configuration.
 
 Amounts are whole millionths of a US dollar, so that sums are exact. A model of this machine or of the network around
 it costs nothing unless the configuration says so; of any other one without a price, nobody knows what it costs.
@@ -65,7 +65,7 @@ class Prices:
 
 
 def cost(price: Price, tokens: Tokens) -> int:
-    """What a request came to, in millionths of a dollar, rounded up."""
+    """The price of a request, in millionths of a dollar, rounded up."""
     cached = price.input if price.cached is None else price.cached
     written = price.input if price.cache_write is None else price.cache_write
     plain = max(0, tokens.prompt - tokens.cached - tokens.cache_write)

@@ -18,7 +18,7 @@ MINUTE_S = 60.0
 
 
 class Load(Struct, frozen=True):
-    """How busy a service is: begun in the last minute, open now, and waiting."""
+    """The load of a service: requests begun in the last minute, open, and waiting."""
 
     minute: int
     open: int
@@ -42,7 +42,7 @@ class Throttle:
         self._open = 0
 
     def load(self) -> Load:
-        """How busy it is now."""
+        """The present load."""
         with self._changed:
             self._forget_old()
             return Load(len(self._begun), self._open, len(self._queue))

@@ -104,7 +104,7 @@ def adapter(remote: Remote) -> Adapter:
 
 
 class Target(Struct, frozen=True):
-    """What the name of a route stands for; `context` 0 is not configured."""
+    """The provider and model of a route; `context` 0 is not configured."""
 
     name: str
     provider: str
@@ -115,7 +115,7 @@ class Target(Struct, frozen=True):
 
 @dataclass
 class Service:
-    """One provider: what it is set to, and how it is doing."""
+    """One provider: its settings and its state."""
 
     name: str
     settings: Provider
@@ -206,7 +206,7 @@ class Remotes:
         return [f"{other}/{self._named_at(other, target)}" for other in others]
 
     def _named_at(self, other: str, target: Target) -> str:
-        """How another provider calls a model."""
+        """The name of a model at another provider."""
         here, there = (name in AGGREGATORS for name in (target.provider, other))
         if there and not here:
             return f"{target.provider}/{target.model}"
@@ -337,7 +337,7 @@ class Remotes:
                 service.breaker.reset()
 
     def status(self) -> dict[str, Any]:
-        """How each configured provider is doing, and what is spent; asks nobody."""
+        """The state and the spending of each configured provider; sends no request."""
         if self._is_denied:
             return {"is_local_only": True, "providers": [], "spending": {}}
         mine = [self._health_of(service) for name, service in self._services.items() if not self.is_inert(name)]
@@ -444,7 +444,7 @@ class Remotes:
 
 @dataclass
 class _Bill:
-    """One request while it runs: what it was seen to take."""
+    """The cost of one running request, counted as it comes."""
 
     price: Price | None
     reserved: Reserved
@@ -474,7 +474,7 @@ class _Bill:
         self.is_free = not self.said and not isinstance(error, Cancelled | DeadlineExceeded) and error.outcome not in UNSURE
 
     def spent(self) -> Amount:
-        """What it came to, estimated where it has no end."""
+        """The cost of a request, estimated where the response had no end."""
         if self.is_free:
             return Amount()
         used = Tokens(self.prompt, estimate(self.said)) if self.finish is None else _tokens_of(self.finish)

@@ -52,7 +52,7 @@ class Amount(Struct, frozen=True):
 
 
 class Reserved(Struct, frozen=True):
-    """What a request may come to; hand it back with what it did."""
+    """A reservation of a request's highest cost; settled with the real one."""
 
     number: int
     day: str
@@ -111,7 +111,7 @@ class Spend:
             return made
 
     def settle(self, reserved: Reserved, spent: Amount) -> None:
-        """What the request did cost, more or less than was put down."""
+        """Replace the reservation by the real cost."""
         with self._open_book() as (book, fd):
             if reserved.number not in book.open:
                 return
@@ -265,7 +265,7 @@ def _unwritable_error(path: Path, error: OSError) -> OwlError:
 
 
 def _sum_spent(book: _Book, begin: str, who: str | None) -> Amount:
-    """What was spent on days that begin so, by one person or by all."""
+    """The spending of the days with this prefix, of one person or of all."""
     found = (amount for (day, whose), amount in book.days.items() if day.startswith(begin) and who in (None, whose))
     return sum(found, Amount())
 

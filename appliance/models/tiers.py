@@ -1,4 +1,4 @@
-"""How much a model can be left to decide: tiny, small or able.
+"""Tiers: how much the program leaves to a model: tiny, small or able.
 
 A remote model is able. A local one is what was measured of it on this device, else what its number of parameters lets expect;
 `models.tier` overrides both. What was measured is kept in `models/tiers.json`, by file, and holds as long as the file is the
@@ -76,7 +76,7 @@ class Tiers:
         return found[0] if found else None
 
     def measured(self, path: Path) -> Measured | None:
-        """What was measured of a file, None where nothing holds any more."""
+        """The stored measurement of a file, None when it is no longer valid."""
         kept = self._kept().get(path.name)
         if not isinstance(kept, dict) or kept.get("version") != VERSION or kept.get("cpu") != cpu():
             return None

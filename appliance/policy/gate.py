@@ -275,7 +275,7 @@ class Gate:
             LOG.error("a reload of the policy was not written down: %s", error)
 
     def _await_reload(self, future: "Future[Policy]", attempt: "_Attempt") -> OwlError | None:
-        """Why the reload came to nothing; None when it did not."""
+        """The reason why the reload failed; None when it did not."""
         try:
             error = future.exception(self._limit_s)
         except FutureTimeout:
@@ -316,12 +316,12 @@ class Gate:
 
 
 def _weigh_violation(is_allowed: bool) -> tuple[str, Severity]:
-    """What a broken rule is called: worse where it was broken all the same."""
+    """The event name and severity of a violation: an error where the call ran all the same."""
     return ("policy_violation", "error") if is_allowed else ("policy_denied", "warning")
 
 
 class _Attempt:
-    """One reload, which is taken into use or given up, never both."""
+    """One reload, which is either taken into use or given up."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

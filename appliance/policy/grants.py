@@ -35,7 +35,7 @@ SCOPE = re.compile(r"web:[\w.*-]{1,253}|skill:[\w.*-]{1,64}")
 
 
 class Grant(Struct, frozen=True):
-    """One of them; `revoked_ms` None for one that was not taken back."""
+    """A standing approval; `revoked_ms` is None while it holds."""
 
     id: int
     person: str
@@ -71,7 +71,7 @@ class Grants:
 
     @method("grant.list")
     def list_all(self, all: Annotated[bool, "include revoked and expired grants"] = False) -> list[Grant]:
-        """What marked threads may do without asking, newest first."""
+        """The grants of tainted threads, newest first."""
         return self.listing(is_all=all)
 
     @method("grant.add", access="own")

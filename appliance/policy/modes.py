@@ -42,7 +42,7 @@ def terms(mode: Mode, settings: RunSettings, *, is_attended: bool = True, role: 
 
 
 def refusal(terms: Terms, name: str, group: str = "") -> str:
-    """Why a tool is not to be had on these terms; "" when it is."""
+    """The reason why a mode excludes a tool; "" when it does not."""
     if name in SHELL and terms.mode == "ask":
         return "this question is answered without running commands"
     if (name in (*SHELL, *LOOKING, *ASKING)) and not terms.has_proposals:
@@ -75,7 +75,7 @@ def unbarred(tools: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def bars(tools: tuple[str, ...] | None) -> tuple[str, ...]:
-    """What a list of tools takes away."""
+    """The entries of a list that exclude tools: those that begin with `BAR`."""
     return tuple(one for one in tools or () if one.startswith(BAR))
 
 

@@ -110,7 +110,7 @@ class Allowlist(Struct, frozen=True):
         return cls(tuple(_check_rule(i, rule) for i, rule in enumerate(rules)), tuple(shut), is_open)
 
     def resolve(self, path: str, who: Who, *, is_writable: bool = False) -> Resolved:
-        """What this person's tool may do at a path, on which links are followed.
+        """The rights of this person's tool at a path after its links were followed.
 
         A link counts as what it leads to: both places have to be allowed, and neither may be one that is never shown.
         """
@@ -211,7 +211,7 @@ class Allowlist(Struct, frozen=True):
         return self._apply_rule(path, who, index)
 
     def _apply_rule(self, path: str, who: Who, index: int) -> Resolved:
-        """What one entry says to a path."""
+        """The decision of one mount rule for a path."""
         rule = self.rules[index]
         if rule.mode == "denied":
             return Resolved(path, "denied", "mount.bind.denied", f"{path} is denied by entry {index}", index)

@@ -71,7 +71,7 @@ class Lists(Struct, frozen=True):
     deny: tuple[str, ...] = ()
 
     def verdict(self, name: str) -> str:
-        """What speaks against a name: "deny: GLOB", "allow: not listed", or ""."""
+        """The rule that refuses a name: "deny: GLOB" or "allow: not listed"; "" when none does."""
         for pattern in self.deny:
             if fnmatchcase(name, pattern):
                 return f"deny: {pattern}"
@@ -80,7 +80,7 @@ class Lists(Struct, frozen=True):
 
 
 class Security(Struct, frozen=True):
-    """What is as good as no sandbox."""
+    """Settings of a call that cancel the protection of the sandbox."""
 
     root: bool = False
     privileged: bool = False
@@ -116,7 +116,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What a call wants to use; 0 asks for nothing in particular."""
+    """The resources that a call requests; 0 requests none in particular."""
 
     cpus: float = 0
     memory_bytes: int = 0
@@ -263,7 +263,7 @@ class Policy(Struct, frozen=True, dict=True):
         return Verdict(not rule or self.mode == "permissive", rule)
 
     def judge(self, request: Request) -> Judgement:
-        """What the rules say to a request; starts nothing."""
+        """The decision of the rules for a request; starts nothing."""
         mounts, notes = self._judge_mounts(request)
         if self.mode == "disabled":
             kept = tuple(one for one, found in mounts if found is None or found.rule != "mount.bind.blocked")

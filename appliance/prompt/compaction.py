@@ -58,7 +58,7 @@ class Compactor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compaction")
 
     def covering(self, run: str) -> Covering:
-        """What could be summarized now; no events where nothing could."""
+        """The events that a summary could cover now; none where it could cover nothing."""
         found = self._runs.get(run)
         summary = self._runs.record.compaction(found.id, found.head)
         events = compacted(self._runs.record.path(found.head, kinds=SPOKEN), summary)

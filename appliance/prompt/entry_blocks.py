@@ -56,14 +56,14 @@ class Item(Struct, frozen=True):
 
 
 class Counts(Struct):
-    """How often something was rendered, for measurements."""
+    """The numbers of renderings, for measurements."""
 
     rendered: int = 0
     reused: int = 0
 
 
 class Seen(Struct, frozen=True):
-    """What a run sees, by block, each in its order."""
+    """The entries that a run sees, by block, each in its order."""
 
     data: list[Item] = []
     log: list[Item] = []
@@ -91,7 +91,7 @@ class Blocks:
         self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
 
     def configure(self, divisor: float) -> None:
-        """How many characters count as a token from now on."""
+        """Set the number of characters that count as one token."""
         self.divisor = divisor
 
     def visible_items(self, run: str) -> Seen:

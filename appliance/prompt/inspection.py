@@ -48,7 +48,7 @@ class PacketInspector:
 
     @method("run.packet", access="own")
     def size(self, run: Named) -> dict[str, Any]:
-        """What fills the packet that would be sent now; nothing is lowered for it.
+        """The parts of the packet that would be sent now, with their sizes; changes nothing.
 
         `tokens` and `table` count tokens, `ceiling` is how many it may have; `part_chars` counts the characters of each named part.
         """

@@ -316,7 +316,7 @@ class Packets:
         return self._measure_packet(replace(packet, figures=figures, found=found, recovery=scene.recovery), scene)
 
     def _budget_table(self, scene: Scene, seen: Seen, fixed: int) -> Table:
-        """What fills a packet, in tokens as the route has been found to count them."""
+        """The parts of a packet in tokens, by the measured ratio of the route."""
         made = tokens.table(
             ((item.scheme, item.is_visible, item.share) for item in seen.all()),
             tokens.of_chars(fixed, self.divisor),
@@ -366,7 +366,7 @@ def data_of(ask: Ask) -> list[str]:
 
 
 def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:
-    """What the filters gave, without what is no part."""
+    """The results of the filters, without what is not a part."""
     return tuple(part for part in given if isinstance(part, Part))
 
 

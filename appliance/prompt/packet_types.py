@@ -72,7 +72,7 @@ class Scene(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What the system text depends on, beside the documents."""
+        """The inputs besides the documents on which the system text depends."""
         names = tuple(spec.name for spec in self.specs)
         return (self.route.name, self.route.dialect, self.window, self.role, self.layout, self.persona, names)
 
@@ -103,7 +103,7 @@ class Packet(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """What the sections of a user message are made from."""
+    """The inputs of the sections of a user message."""
 
     scene: Scene
     seen: Seen

@@ -31,7 +31,7 @@ Size = Callable[[Message], int]
 
 
 class Pruned(Struct, frozen=True):
-    """What is sent, and how many messages are not."""
+    """The messages that are sent, and the number left out."""
 
     messages: list[Message]
     dropped: int = 0

@@ -168,7 +168,7 @@ class Roles:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with which file, one line each."""
+        """The faults of role files, one line each."""
         self._read_own()
         with self._guard:
             return [f"{FOLDER}/{name}.md: {known.problem}" for name, known in sorted(self._known.items()) if known.problem]

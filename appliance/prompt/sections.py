@@ -66,13 +66,13 @@ def summary(stage: Stage) -> str:
 
 
 def visible(stage: Stage) -> str:
-    """What is open, in full, the one opened last at the end."""
+    """The open entries in full, the last opened one at the end."""
     shown = sorted((item for item in stage.seen.data if item.is_visible), key=lambda item: (item.turn, item.changed))
     return "\n".join(item.full for item in shown)
 
 
 def log(stage: Stage) -> str:
-    """What was said and done so far."""
+    """The messages and actions so far."""
     return "\n".join(stage.log)
 
 
@@ -81,7 +81,7 @@ def unknowns(stage: Stage) -> str:
 
 
 def relevant(stage: Stage) -> str:
-    """What was found for the prompt and is not open."""
+    """The search hits for the prompt that are not open."""
     open_now = {item.path for item in stage.seen.data if item.is_visible}
     return "\n".join(f"- {part.text} [{part.name}]" for part in stage.found if part.name not in open_now)
 
@@ -110,7 +110,7 @@ def prompt(scene: Scene, figures: Figures) -> Part:
 
 
 def budget(table: Table) -> Part:
-    """What fills the packet now; last, because it changes with every turn."""
+    """The sizes of the packet's parts; last, because they change with every turn."""
     room = "unlimited" if table.free is None else str(table.free)
     return Part("budget", f'<budget tokenUsage="{table.usage}" tokensFree="{room}">\n{table.text()}\n</budget>')
 

@@ -115,7 +115,7 @@ class Copies:
 
 
 def _sent_parts(packet: Packet) -> Iterator[Part]:
-    """What was sent, in the pieces that stay the same from turn to turn."""
+    """The sent messages, split into the pieces that stay the same from turn to turn."""
     for part in packet.system:
         yield Part(f"system/{part.name}", part.text)
     if packet.blocks:

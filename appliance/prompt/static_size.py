@@ -68,7 +68,7 @@ class Sizes:
 
 
 def _shipped_document(name: str) -> str:
-    """What a document says as it ships."""
+    """The text of a document as it ships."""
     return markdown.visible(markdown.split(prompt_documents.shipped(name))[1])
 
 

@@ -27,7 +27,7 @@ class Sign(Enum):
 
 
 class Signs:
-    """What begins a call of some tools."""
+    """The texts with which calls of some tools begin."""
 
     def __init__(self, marks: Sequence[str], names: Sequence[str], *, is_bare: bool) -> None:
         """`is_bare`: text that begins with { is a call, whatever it goes on with."""

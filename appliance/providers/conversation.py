@@ -27,7 +27,7 @@ STABLE = ("persona", "override", "BOOTSTRAP")  # parts from the first of these o
 
 
 class Returned(Struct, frozen=True):
-    """What a call gave back."""
+    """The result of a call."""
 
     id: str
     name: str

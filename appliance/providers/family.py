@@ -43,7 +43,7 @@ class Family(ABC):
         """Whether a chat template belongs to this family."""
 
     def variables(self, tools: Sequence[ToolSpec]) -> dict[str, Any]:
-        """What the template is given beside the messages."""
+        """The variables that the template receives besides the messages."""
         return {"tools": [described(tool) for tool in tools]}
 
     @property

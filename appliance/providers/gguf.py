@@ -91,7 +91,7 @@ class Header(Struct, frozen=True):
 
     @property
     def parameters(self) -> int:
-        """How many numbers its tensors hold, those of unknown types left out."""
+        """The number of parameters in the tensors of known types."""
         known = (tensor for tensor in self.tensors if tensor.size_bytes is not None and tensor.type in BLOCKS)
         return sum((tensor.size_bytes or 0) // BLOCKS[tensor.type][1] * BLOCKS[tensor.type][0] for tensor in known)
 

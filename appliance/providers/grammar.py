@@ -337,7 +337,7 @@ class Sampler:
         return self._place is not None and self._place.is_over
 
     def draw(self) -> int:
-        """What the model would say next, unconstrained; `settle` makes it said."""
+        """Choose the next token without the grammar; `settle` accepts it."""
         return self._choose_token(self._ids)
 
     def settle(self, token: int) -> int:

@@ -29,14 +29,14 @@ DRAIN_S = 0.2
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: `body` None means GET."""
+    """A request: `body` None means GET."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: Mapping[str, Any] | None = None
 
     def written(self) -> http_client.Request:
-        """The same as it is sent."""
+        """The request as the bytes that are sent."""
         head = {"User-Agent": f"owlbox/{__version__}", "Accept-Encoding": "identity", **self.headers}
         if self.body is None:
             return http_client.Request(urls.parse(self.url), head)
@@ -86,7 +86,7 @@ class Lines:
         self._client.close()
 
     def _explain_failure(self, error: OwlError, deadline: Deadline) -> OwlError:
-        """What a failure before the head of the answer means."""
+        """The error for a failure before the head of the response."""
         name, place = self._remote.provider, self._remote.place
         if isinstance(error, (Cancelled, DeadlineExceeded)):
             return error
@@ -179,7 +179,7 @@ class Reply:
             pass  # then it is closed
 
     def _explain_break(self, error: HttpError) -> ProviderError:
-        """What a failure within the answer means."""
+        """The error for a failure within the response."""
         if error.stage == "silence":
             return _silence_error(self._remote, self._answer.deadline)
         text = f"{self._remote.provider} ({self._remote.model}): the answer broke off"

@@ -177,7 +177,7 @@ class Hosted(ABC):
                 self._marks.popitem(last=False)
 
     def recalled(self, id: str) -> Any:
-        """What was kept of a call, None when it was not or is no longer."""
+        """The stored details of a call, None when they are not or no longer there."""
         with self._guard:
             return self._marks.get(id)
 
@@ -271,11 +271,11 @@ class Hosted(ABC):
         return Deadline(monotonic_s() + within_s, f"asking {self.name} ({self.model})", cancel, self.remote.timeout_s)
 
     def _get_json(self, url: str, cancel: Cancel | None) -> Any:
-        """What a short question is answered with, as JSON."""
+        """The JSON of a short GET request."""
         return self._get_lines().read(self._build_request(url, None), self._deadline_for(cancel, LISTING_S))
 
     def _get_optional(self, url: str, cancel: Cancel | None) -> Any:
-        """The same, None where the provider has nothing there."""
+        """The JSON of a GET request, None where the provider does not have it."""
         try:
             return self._get_json(url, cancel)
         except Cancelled:

@@ -143,7 +143,7 @@ class Sequences:
             self._evaluate_part(held, part, should_stop, rows if i + chunk >= len(tokens) else 0)
 
     def chunk(self, held: Held) -> int:
-        """How many tokens are evaluated at once."""
+        """The number of tokens that are evaluated at once."""
         return min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
 
     def _evaluate_part(self, held: Held, part: Sequence[int], should_stop: Stop, rows: int) -> None:

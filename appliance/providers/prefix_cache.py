@@ -35,7 +35,7 @@ KEEP_FREE_BYTES = 200_000_000
 
 
 class Known(Struct, frozen=True):
-    """A state on disk: its file, and the tokens it stands for."""
+    """A saved state on disk: its file, and its tokens."""
 
     path: Path
     tokens: "array[int]"

@@ -111,12 +111,12 @@ class Draft:
                 setattr(self.usage, name, value)
 
     def mark(self, mark: str) -> None:
-        """What the provider wants to see again beside the calls of this answer."""
+        """Keep the data that the provider wants back beside the calls of this answer."""
         for begun in self._calls.values():
             begun.mark = mark
 
     def end(self, reason: Reason) -> None:
-        """Why the provider ended it."""
+        """The reason why the provider ended the answer."""
         self.reason = reason
 
     # -- what comes of it ------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def parsed(text: str, who: str, hidden: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def at(value: Any, *path: str | int) -> Any:
-    """What lies at a path of names and numbers, None where nothing does."""
+    """The value at a path of names and indexes, None where there is none."""
     for step in path:
         if isinstance(step, str):
             value = value.get(step) if isinstance(value, dict) else None

@@ -56,7 +56,7 @@ class PromptLookup:
         self.guessed = self.right = 0
 
     def guess(self, tokens: Sequence[int], room: int) -> list[int]:
-        """What may come after this text, at most `room` tokens; often nothing."""
+        """Tokens that may follow this text, at most `room`; often none."""
         if self._pause > 0:
             self._pause -= 1
             return []
@@ -64,7 +64,7 @@ class PromptLookup:
         return list(tokens[at : at + max(0, min(room, self._size))]) if at is not None else []
 
     def judge(self, guessed: int, right: int) -> None:
-        """Of the tokens that were guessed last so many were right."""
+        """Count the guessed tokens and the right ones, and set the size of the next guess."""
         self.guessed, self.right = self.guessed + guessed, self.right + right
         self._tried = self._tried * KEPT_WEIGHT + guessed
         self._right = self._right * KEPT_WEIGHT + right

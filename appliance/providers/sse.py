@@ -14,7 +14,7 @@ MARK = b"\xef\xbb\xbf"
 
 
 class Sent(Struct, frozen=True):
-    """One event: its name, "" for a plain message, and its data."""
+    """One server-sent event: its name, "" for a plain message, and its data."""
 
     name: str
     data: str

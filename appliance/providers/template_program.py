@@ -33,7 +33,7 @@ def main() -> int:
         tags = {"generation"}
 
         def parse(self, parser: Parser) -> Node | list[Node]:
-            """What stands within the tag."""
+            """Parse the content of the tag."""
             parser.stream.skip(1)
             return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

@@ -128,7 +128,7 @@ class Mask:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
+        """Take a token; the text that may be shown now."""
         self._held += text
         shown = ""
         while True:
@@ -141,7 +141,7 @@ class Mask:
             self._held = self._held[whole[0] - whole[1] :]
 
     def finish(self) -> str:
-        """What was held back, and will not go on."""
+        """The held back text, once no token follows."""
         rest, self._held = self.clean(self._held), ""
         return rest
 

@@ -151,7 +151,7 @@ def _reduce_members(found: dict[str, Any], depth: int) -> None:
 
 
 def _describe_rest(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """What the subset has no word for, as words."""
+    """The parts of a schema that the subset cannot express, as text."""
     notes = [f"{name}: {json.dumps(schema[name], ensure_ascii=False)}" for name in TOLD if name in schema and name != "const"]
     if notes:
         found["description"] = _add_sentence(found.get("description"), f"({', '.join(notes)})")

@@ -89,7 +89,7 @@ def put(node: Any, place: Sequence[str], value: Any) -> None:
 
 
 def at(node: Any, place: Sequence[str]) -> Any:
-    """What a parsed file says at a place; None when it says nothing there."""
+    """The value at a place of a parsed file; None when there is none."""
     for step in place:
         node = node.get(step) if isinstance(node, dict) else None
     return node

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a key beside its type and default.
+    """The facts about a key besides its type and default.
 
     `is_needed`: may not be empty, in a table with an `enabled` switch only when it is on.
     `is_shown`: `owlbox init` writes it into a new file, as a comment.

@@ -61,7 +61,7 @@ def default_toml() -> str:
 
 
 def _read(name: str) -> str:
-    """A text that is written by hand, beside this module."""
+    """The hand-written text that is stored beside this module."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
@@ -85,7 +85,7 @@ def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
 
 
 def _inner_type(kind: Any) -> Any:
-    """What a list or a table of named things holds; None for anything else."""
+    """The type of the items of a list or table; None for anything else."""
     origin = get_origin(kind)
     return get_args(kind)[0 if origin is tuple else 1] if origin in (tuple, Mapping) else None
 
@@ -116,7 +116,7 @@ def _format_row(table: Table, item: Field[Any]) -> str:
 
 
 def _describe_type(item: Field[Any]) -> str:
-    """What a person may write, with its range."""
+    """The values that a key takes, with the range."""
     words = {bool: "true or false", int: "whole number", float: "number", str: "text", tuple[str, ...]: "list of text"}
     words[Any] = "any"
     within = about(item).within
@@ -140,7 +140,7 @@ def _comment_lines(item: Field[Any]) -> list[str]:
 
 
 def _describe_preset(preset: Any) -> str:
-    """What a built-in entry sets."""
+    """The settings of a built-in entry."""
     changed = [item.name for item in fields(preset) if getattr(preset, item.name) != default_of(item)]
     return ", ".join(f"{name} = `{toml(getattr(preset, name))}`" for name in changed) or "the values above"
 

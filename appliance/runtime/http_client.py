@@ -374,7 +374,7 @@ class _Unpacker:
         self._rest = b""  # half of what marks another member
 
     def parts(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes unpack to, as far as somebody takes it."""
+        """Decompress these bytes, as far as the caller reads."""
         if not self._coding:
             yield data
             return

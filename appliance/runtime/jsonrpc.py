@@ -191,7 +191,7 @@ class Wire:
             raise Lost(f"connection lost while sending: {error.strerror or error}") from None
 
     def wait_at_most(self, seconds: float | None) -> None:
-        """How long `lines` waits from now on, None for as long as it takes.
+        """Set the timeout of `lines` from now on, None for none.
 
         On a wire that was closed meanwhile that says nothing, its end comes by itself.
         """

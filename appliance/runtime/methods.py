@@ -70,7 +70,7 @@ class Call(Protocol):
 
     @property
     def client(self) -> str:
-        """What the caller calls itself: cli, tui, ..."""
+        """The name that the caller gave itself: cli, tui, ..."""
         ...
 
     @property
@@ -172,7 +172,7 @@ class MethodTable:
         self._methods[name] = found
 
     def mark(self, name: str) -> Mark | None:
-        """What is noted of a method; None for a name that nothing is offered under."""
+        """The record of a method; None for an unknown name."""
         return self._methods[name].mark if name in self._methods else None
 
     def call(self, call: Call, name: str, params: Mapping[str, Any]) -> Any:

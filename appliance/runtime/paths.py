@@ -80,7 +80,7 @@ class Home(NamedTuple):
 
     @property
     def spend(self) -> Path:
-        """What was spent on remote models; only brokers write it."""
+        """The record of spending on remote models; only brokers write it."""
         return self.root / "spend/spend.jsonl"
 
     @property

@@ -74,12 +74,12 @@ class Call:
 
     @property
     def person(self) -> str:
-        """Who was authenticated otherwise than by the kernel."""
+        """The person who was authenticated by other means than the kernel."""
         return self.connection.peer.person
 
     @property
     def client(self) -> str:
-        """What the caller called itself in hello."""
+        """The name that the caller gave itself in hello."""
         return self.connection.client
 
     @property

@@ -226,7 +226,7 @@ def _system_words(order: Order) -> Iterator[Word]:
 
 
 def _folder_words(order: Order) -> Iterator[Word]:
-    """What this call sees besides, and may write to."""
+    """The folders that this call sees besides, and may write to."""
     if order.folder is None:
         yield from ("--size", str(order.limits.tmp_bytes), "--tmpfs", WORK)
     else:
@@ -261,7 +261,7 @@ def _writable_places(order: Order) -> Iterator[Place]:
 
 
 def missing(bwrap: str = BWRAP) -> str:
-    """What this machine lacks for a sandbox, "" when nothing; says what to do."""
+    """What prevents a sandbox on this machine and how to install it; "" when nothing does."""
     if not os.access(bwrap, os.X_OK):
         return "bubblewrap is not installed: apt-get install bubblewrap"
     if not landlock.has_perl():

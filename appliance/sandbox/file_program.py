@@ -256,7 +256,7 @@ def edit(path: Place, order: Values) -> Values:
 
 
 def listing(path: Place, order: Values) -> Values:
-    """What is in a folder: folders first, then the rest, by name."""
+    """The content of a folder: folders first, then the rest, by name."""
     path.require("folder")
     found = []
     with os.scandir(path.real) as entries:
@@ -424,7 +424,7 @@ VERBS = {"read": read, "hash": hashed, "named": named, "write": write, "edit": e
 
 
 def answer(order: Values) -> Values:
-    """What became of an order; an error is an answer too."""
+    """Execute an order; an error is an answer, too."""
     shown = str(order.get("shown", ""))
     try:
         return {"done": VERBS[order["verb"]](Place(order), order)}

@@ -34,7 +34,7 @@ Show = Callable[[int, bytes], None]
 
 
 class Plan(Struct, frozen=True):
-    """How sandboxes are run here."""
+    """Settings for running sandboxes on this machine."""
 
     max_concurrent: int = 10
     wait_s: float = 60.0  # how long a call may wait for its turn
@@ -86,7 +86,7 @@ class Sandbox:
 
     @property
     def wait_s(self) -> float:
-        """How long a call may wait for its turn."""
+        """The seconds that a call may wait for its turn."""
         return self._plan.wait_s
 
     def cancel(self, execution: str) -> None:
@@ -115,7 +115,7 @@ class Sandbox:
         return ""
 
     def _find_absent(self) -> str:
-        """What can be seen to be missing without trying."""
+        """The missing requirements that can be seen without starting a sandbox."""
         unit = self._plan.unit
         if unit is None:
             return bubblewrap.missing(self._plan.bwrap)

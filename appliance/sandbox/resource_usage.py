@@ -192,7 +192,7 @@ class Watch:
 
 
 def tree(proc: str) -> Use:
-    """What the processes listed in a /proc use together."""
+    """The joint usage of the processes listed in a /proc."""
     threads = memory = tables = 0
     for pid in _list_pids(proc):
         fields = _read_fields(f"{proc}/{pid}/status")
@@ -335,7 +335,7 @@ def written_bytes(proc: str, field: str = "write_bytes") -> int:
 
 
 def _count_lines(path: str) -> int:
-    """How many lines a file of the kernel has beyond its heading."""
+    """The number of lines of a kernel file below its heading."""
     try:
         with open(path, "rb") as file:
             return max(0, file.read().count(b"\n") - 1)

@@ -54,7 +54,7 @@ def find_only_skill(command: str) -> str:
 
 
 def environment_variables(found: Mapping[str, SkillScripts]) -> dict[str, str]:
-    """What finds the packages of these skills."""
+    """The variables by which scripts find the packages of these skills."""
     folders = [place_of_program(str(one.environment)) for one in found.values() if one.environment]
     if not folders:
         return {}

@@ -31,12 +31,12 @@ class Slots:
 
     @property
     def running(self) -> int:
-        """How many this process has taken."""
+        """The number of slots that this process holds."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """How many wait in this process."""
+        """The number of calls of this process that wait for a slot."""
         return len(self._queue)
 
     @contextmanager

@@ -56,7 +56,7 @@ def send(path: Path, order: Order, core: str, cancel: "Cancel", show: Show | Non
 
 
 class _Reply:
-    """What comes back for one order."""
+    """The response to one order."""
 
     def __init__(self, sock: socket.socket, order: Order, began_s: float, show: Show | None) -> None:
         self._sock = sock

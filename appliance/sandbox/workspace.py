@@ -189,7 +189,7 @@ class Workbench:
         return replace(order, argv=(*self._python_words(), BEGIN), stdin=json.dumps(given).encode())
 
     def _python_words(self) -> tuple[str, ...]:
-        """What runs the program for files."""
+        """The command line that runs the program for files."""
         return (PYTHON, "-I", "-S", "-B", "-c", self._program)
 
     def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
@@ -385,7 +385,7 @@ class Workbench:
             return sandbox.run(replace(order, binds=(*order.binds, *repositories, *narrowed, *programs)), job.cancel, show)
 
     def _parse_answer(self, job: Job, done: Execution) -> dict[str, Any]:
-        """What the program inside said."""
+        """Parse the output of the program inside the sandbox."""
         if done.status == "timeout":
             raise DeadlineExceeded(f"{job.tool} took longer than {job.timeout_s:g} s and was stopped", hint="ask for less at once")
         if done.status == "cancelled":

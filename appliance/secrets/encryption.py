@@ -35,7 +35,7 @@ def seal(key: bytes, data: bytes, about: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """What was sealed about the same; Broken when a single bit differs."""
+    """Decrypt; Broken when a single bit or the context differs."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

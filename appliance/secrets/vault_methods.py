@@ -34,7 +34,7 @@ class Custody:
 
     @method("secret.address")
     def address(self, call: Call) -> str:
-        """What to seal values for; another one after a restart."""
+        """The public key to seal values for; a new one after a restart."""
         return self._letterbox.address
 
     @method("secret.list")

@@ -42,7 +42,7 @@ class Lender:
 
     @property
     def token(self) -> str:
-        """What it knows us by."""
+        """The token by which the lending core knows us."""
         return self._lent[1] if self._lent is not None else self._mine().token
 
     @property
@@ -77,7 +77,7 @@ class Lender:
         return "" if self._lent is not None else self._mine().revive(reason)
 
     def ended(self) -> str:
-        """Why our own one ended, "" of one that is lent."""
+        """The reason why our own broker ended, "" for a lent one."""
         return "" if self._lent is not None or self._own is None else self._own.ended()
 
     def rest(self) -> None:

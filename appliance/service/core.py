@@ -99,7 +99,7 @@ class Pending(Struct, frozen=True):
 
 
 class Reloaded(Struct, frozen=True):
-    """What a reload did: the keys that it has put in force, and those that wait."""
+    """The result of a reload: the keys that took effect, and those that wait for a restart."""
 
     changed: str
     pending: Pending
@@ -232,7 +232,7 @@ class Core:
         )
 
     def _order_shutdown(self) -> Shutdown:
-        """What ends before what."""
+        """Register the parts in the order in which they are stopped."""
         shutdown = Shutdown()
         shutdown.component("inbox", lambda: self.inbox.close(shutdown.reason))
         steps: tuple[tuple[str, Callable[[], None]], ...] = (

@@ -53,7 +53,7 @@ STAMP = "maintained"
 
 
 class Round(Struct, frozen=True):
-    """What one round did; `problems` is what somebody must look at."""
+    """The result of one round; `problems` need a person."""
 
     is_due: bool
     problems: tuple[str, ...] = ()

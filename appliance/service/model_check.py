@@ -210,7 +210,7 @@ class Trial:
         return replace(found, decode_tokens_per_s=_round(median(speeds)) if speeds else None, decodes=len(speeds))
 
     def call(self, found: Qualification) -> Qualification:
-        """How often a plain request becomes the tool call it should."""
+        """Measure how many plain requests the model turns into the right tool call."""
         system, calls = instructions(self._route.dialect != "native"), Calls()
         for request, wanted in REQUESTS:
             if self._left_s() < LEFT_S:

@@ -64,7 +64,7 @@ class Later(Struct, frozen=True):
 
 
 class Undone(Struct, frozen=True):
-    """What became of an undo: `by` is its own run, "" when nothing was done.
+    """The result of an undo: `by` is its own run, "" when nothing was undone.
 
     `helpers` are the runs to which it handed work and whose changes are among these.
     """
@@ -272,7 +272,7 @@ def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[La
 
 
 def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[Restored, ...]:
-    """What became of each task, by number."""
+    """The result for each task, by number."""
     found = []
     for number in sorted({*before, *after}):
         old, new = before.get(number), after.get(number)
@@ -291,7 +291,7 @@ def _named_schedule(clash: Clash, known: Schedule | None) -> Later:
 
 
 def _schedules_changed(before: dict[int, Schedule], after: dict[int, Schedule]) -> tuple[Restored, ...]:
-    """What became of each schedule."""
+    """The result for each schedule."""
     found = []
     for number in sorted({*before, *after}):
         old, new = before.get(number), after.get(number)
@@ -306,7 +306,7 @@ def _titled(task: Task) -> str:
 
 
 def _counted(changes: Sequence[Restored | Later]) -> str:
-    """How many entries and tasks these are, in words."""
+    """The numbers of entries and tasks, in words."""
     kinds = [one.kind for one in changes]
     words = {"entry": ("entry", "entries"), "task": ("task", "tasks"), "schedule": ("schedule", "schedules")}
     said = [f"{n} {words[kind][n != 1]}" for kind in words if (n := kinds.count(kind)) or (kind == "entry" and not kinds)]

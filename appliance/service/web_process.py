@@ -51,7 +51,7 @@ class WebProcess:
 
     @property
     def problem(self) -> str:
-        """Why there is no page, "" while there is one."""
+        """The reason why the page is not served, "" while it is."""
         child = self._child
         is_there = child is not None and child.poll() is None and monotonic_s() - self._began_s > STARTED_S
         return "" if is_there else self._why

@@ -127,7 +127,7 @@ class Events:
         return [_event_from_row(row) for row in rows]
 
     def count_messages(self, sessions: Sequence[str]) -> dict[str, int]:
-        """How many messages people have said in each of these sessions."""
+        """The number of messages that people sent in each of these sessions."""
         rows = self._store.rows(
             "SELECT r.session, COUNT(*) FROM runs r CROSS JOIN events e ON e.run = r.id "
             "WHERE r.session IN (SELECT value FROM json_each(?)) AND e.role = 'user' AND e.kind = 'message' GROUP BY r.session",

@@ -87,7 +87,7 @@ class Invite(Struct, frozen=True):
 
 
 class Validity(Struct, frozen=True):
-    """How long invites and sessions hold, and the address of the page."""
+    """The lifetimes of invites and sessions, and the address of the page."""
 
     address: str = ""
     invite_h: float = 24
@@ -169,7 +169,7 @@ class Logins:
 
     @method("login.check", access="all", is_quiet=True)
     def check_token(self, token: Token) -> dict[str, str]:
-        """Whose session a token stands for."""
+        """The session that a token belongs to."""
         return {"person": self.find(token).person}
 
     @method("login.leave", access="all")
@@ -357,7 +357,7 @@ class AttemptLimit:
         return attempt
 
     def take_back(self, attempt: Attempt) -> None:
-        """It did not fail."""
+        """Remove an attempt from the counts, because it did not fail."""
         with self._guard:
             for kind, name in attempt.keys:
                 times = self._counted[kind].get(name, deque())

@@ -192,11 +192,11 @@ class Outbox:
         limit: Annotated[int, Range(1, 1000), "how many to show"] = 20,
         offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     ) -> list[Posting]:
-        """What is and was to be told to people, newest first."""
+        """The notifications, newest first; of one status or of all."""
         return self.list_postings(status=status, limit=limit, offset=offset)
 
     def counts(self) -> dict[str, int]:
-        """How many notifications there are of each status that has any."""
+        """The number of notifications in each status that has any."""
         own = visibility.own_contexts("context")
         sql = f"SELECT status, COUNT(*) FROM outbox WHERE 1{own} GROUP BY status ORDER BY status"
         return {str(s): int(n) for s, n in self._store.rows(sql)}
@@ -245,7 +245,7 @@ class Outbox:
         return self._select_postings(f"person = ? AND {UNSEEN} ORDER BY id LIMIT ?", (person, limit))
 
     def told(self, person: str, limit: int) -> list[Posting]:
-        """What a person was told, newest first."""
+        """The notifications that a person received, newest first."""
         return self._select_postings("person = ? AND status IN ('sent', 'logged') ORDER BY id DESC LIMIT ?", (person, limit))
 
     def see(self, person: str, keys: Sequence[str]) -> int:

@@ -463,7 +463,7 @@ def check_settings(settings: RunSettings) -> RunSettings:
 
 
 def _changed_settings(settings: RunSettings) -> dict[str, Any]:
-    """What differs from the defaults, which may change with a later version."""
+    """The settings that differ from the defaults, which a later version may change."""
     default = to_plain(RunSettings())
     return {name: value for name, value in to_plain(settings).items() if value != default[name]}
 

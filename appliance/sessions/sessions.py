@@ -39,7 +39,7 @@ IDLE_S = 600.0  # silence after which a session is idle (A-223)
 
 
 class Rules(Struct, frozen=True):
-    """How long silence may last and how much is open at a time; 0 for no limit."""
+    """The limits of silence and of open sessions; 0 for none."""
 
     archive_s: float = 24 * 3600
     disk_warn: float = 0.90
@@ -164,7 +164,7 @@ class Sessions:
         return [(str(channel), str(sender), str(context)) for channel, sender, context in rows]
 
     def contexts(self) -> int:
-        """How many people and groups talk on channels."""
+        """The number of people and groups that use channels."""
         return int(self._store.value("SELECT COUNT(DISTINCT context) FROM sessions WHERE channel <> ?", (NO_DOOR,)) or 0)
 
     def attached(self, session: str) -> list[str]:

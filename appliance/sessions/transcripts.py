@@ -469,7 +469,7 @@ def _preview_line(line: str | bytes) -> str:
 
 
 def _ended_status(status: object) -> int:
-    """What was under way has stopped: nobody goes on with it here."""
+    """The status of an interrupted step that nobody continues here."""
     return status if status in (DONE, STOPPED, FAILED) and isinstance(status, int) else STOPPED
 
 

@@ -478,7 +478,7 @@ class Turns:
         return self._store.value("SELECT kind FROM runs WHERE id = ?", (run,)) in ("ask", "tick", "child")
 
     def _running_loops(self) -> list[Loop]:
-        """What is marked as being answered."""
+        """The loops that are marked as running."""
         return self._select_loops(f"{OPEN} AND l.status = ?", RUNNING)
 
     def _select_loops(self, where: str, value: Any) -> list[Loop]:

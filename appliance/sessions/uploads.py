@@ -143,7 +143,7 @@ def plain_name(name: str) -> str:
 
 
 def mime_of(name: str, data: bytes) -> str:
-    """What a file is: a picture by how it begins, anything else by its name."""
+    """The type of a file: a picture by its first bytes, anything else by its name."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     for head, mime in HEADS:

@@ -91,7 +91,7 @@ class SkillLine(msgspec.Struct, frozen=True):
 
 
 class LoadCounts(msgspec.Struct, frozen=True):
-    """What the last look at the folders found."""
+    """The counts of the last scan of the skill folders."""
 
     total: int
     loaded: int
@@ -126,7 +126,7 @@ def find_problems(box: Path) -> list[str]:
 
 
 def hash_skill(skill: Skill) -> str:
-    """What trust in a skill is bound to: its text and every file of its scripts."""
+    """The hash that trust in a skill is bound to: of its text and every file of its scripts."""
     digest = hashlib.sha256(skill.text.encode())
     folder = skill.path.with_name(SCRIPTS)
     if skill.path.name.lower() == FILE and folder.is_dir() and not folder.is_symlink():
@@ -502,7 +502,7 @@ class Skills:
 
 
 def _mark_of(path: Path) -> Mark | None:
-    """What changes with a file; None when it is gone."""
+    """Inode, size and modification time of a file; None when it is gone."""
     try:
         info = path.lstat()
     except OSError:

@@ -55,7 +55,7 @@ class Short(TypedDict):
 
 
 class Called(TypedDict):
-    """What a model is given for `/name words`."""
+    """The text that a model receives for `/name words`."""
 
     name: str
     text: str

@@ -30,7 +30,7 @@ def list_tables(scope: Scope) -> tuple[str, ...]:
 
 
 def count(store: Store, scope: Scope) -> dict[str, int]:
-    """How many rows there are by table, of those that have any."""
+    """The number of rows of each table that has any."""
     counts = {table: int(store.value(f"SELECT COUNT(*) FROM {table}")) for table in list_tables(scope)}
     return {table: rows for table, rows in counts.items() if rows}
 

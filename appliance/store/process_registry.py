@@ -224,7 +224,7 @@ class Roster:
         return [_worker_of(row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """How many workers there are in each state."""
+        """The number of workers in each state."""
         found: dict[str, int] = dict(self._store.rows("SELECT status, COUNT(*) FROM workers GROUP BY status"))
         return {status: int(found.get(status, 0)) for status in (RUNNING, STOPPED, DEAD)}
 
@@ -261,7 +261,7 @@ class Roster:
         return found
 
     def strays(self) -> list[str]:
-        """Whoever holds a claim and is no running worker."""
+        """Ids that hold a claim and belong to no running worker."""
         rows = self._store.rows(
             "SELECT DISTINCT t.claimed_by FROM tasks t LEFT JOIN workers w ON w.id = t.claimed_by "
             "WHERE t.status = 'in_progress' AND w.status IS NOT 'running' ORDER BY 1"

@@ -65,7 +65,7 @@ def salvage(old: Path, new: Path) -> dict[str, Count]:
 
 
 def _list_tables(db: apsw.Connection) -> list[str]:
-    """The tables that hold what cannot be made anew."""
+    """The tables whose content cannot be rebuilt from elsewhere."""
     shadows = {str(row[0]) for row in db.execute("SELECT name FROM pragma_table_list WHERE type <> 'table'")}
     names = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT GLOB 'sqlite_*' ORDER BY rowid").fetchall()
     return [str(row[0]) for row in names if row[0] not in DERIVED and row[0] not in shadows]
@@ -157,7 +157,7 @@ def _rows_of_both_ends(db: apsw.Connection, table: str, names: str, count: Count
 
 
 def _count_indexed(db: apsw.Connection, table: str) -> int | None:
-    """How many rows an intact index of a damaged table lists; None without one."""
+    """The number of rows in an intact index of a damaged table; None without one."""
     found = []
     indexes = db.execute("SELECT name FROM pragma_index_list(?) WHERE partial = 0", (table,)).fetchall()
     for (name,) in indexes:

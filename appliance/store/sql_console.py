@@ -38,7 +38,7 @@ TELLING = "user_version application_id page_count page_size freelist_count journ
 
 
 class Answer(Struct, frozen=True):
-    """What a query said; `has_more` when there were more rows than wanted."""
+    """The result of a query; `has_more` when there were more rows than wanted."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

@@ -41,7 +41,7 @@ class Seen(Struct, frozen=True):
 
 
 def read(store: Store) -> Seen:
-    """What was seen before."""
+    """The recorded state of the clock; a fresh one when none is recorded."""
     row = store.row("SELECT boot, start_ms, held_until_ms, aged_ms FROM wall_clock")
     return Seen(*row) if row is not None else Seen("", 0, 0, now_ms())
 

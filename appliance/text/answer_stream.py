@@ -34,7 +34,7 @@ class Showing:
         self._is_named = False
 
     def more(self, piece: str) -> str:
-        """What can be shown now that this piece has come."""
+        """Take a piece; the text that can be shown now."""
         self._text += replace_surrogates(piece)
         if not self._shown and not self._base:
             self._text = self._text.lstrip()
@@ -74,7 +74,7 @@ class Showing:
         return left.lstrip() if self.said[-1:].isspace() or not self.said else left
 
     def _find_settled_end(self) -> int:
-        """How far the text is certainly prose."""
+        """The length of the text that is certainly prose."""
         text, source = self._text, Source(self._text)
         if self._fence[0] and not self._left_fence():
             return self._base if self._is_held else len(text)

@@ -238,5 +238,5 @@ def _closes_quote(text: str, at: int) -> bool:
 
 
 def _measure_width(prefix: str) -> int:
-    """How many columns the beginning of a line takes."""
+    """The width of a line's indentation in columns."""
     return len(prefix.expandtabs(INDENT))

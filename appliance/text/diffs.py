@@ -162,7 +162,7 @@ def _hunk_body(lines: list[str], at: int, old: tuple[list[str], int], new: tuple
 
 
 def _find_blocks(old: list[str], new: list[str]) -> list[Block]:
-    """What differs, in order."""
+    """The differing blocks, in order."""
     head = _count_equal(old, new, 1)
     tail = min(_count_equal(old, new, -1), len(old) - head, len(new) - head)
     ends = (len(old) - tail, len(new) - tail)

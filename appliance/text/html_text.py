@@ -84,7 +84,7 @@ class _Page:
         self._row = -1  # where the parts of an open row begin
 
     def title(self) -> str:
-        """What the page calls itself, else its first heading."""
+        """The title of the page, else its first heading."""
         return " ".join("".join(self._title).split()) or " ".join("".join(self._heading).split())
 
     def text(self) -> str:

@@ -97,7 +97,7 @@ class Table(Struct, frozen=True):
 
     @property
     def free(self) -> int | None:
-        """What is left below the ceiling, negative above it; None without one."""
+        """The tokens left below the ceiling, negative above it; None without one."""
         return None if self.ceiling is None else self.ceiling - self.usage
 
     def scaled(self, factor: float) -> "Table":

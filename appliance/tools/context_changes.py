@@ -59,7 +59,7 @@ class Edited(TypedDict):
 
 
 class Deleted(TypedDict):
-    """What was removed; only the first are named."""
+    """The removed items; only the first are named."""
 
     deleted: int
     refs: tuple[str, ...]

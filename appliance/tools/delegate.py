@@ -163,7 +163,7 @@ def _wait_jobs(jobs: Jobs, ids: list[str], caller: Caller) -> list[Job]:
 
 
 def _job_outcome(job: Job, runs: Runs) -> Outcome:
-    """What whoever waited reads."""
+    """The result of a job for the caller that waited."""
     data = {"job": job.id, "agent": job.role, "run": job.run, "duration_s": job.duration_s, "status": job.status}
     text = job.describe_end()
     if job.status == DONE:

@@ -50,7 +50,7 @@ class Result(TypedDict):
 
 
 class Results(TypedDict):
-    """What was found, best first; `note` says what was not looked at."""
+    """The hits, best first; `note` names what was not searched."""
 
     query: str
     hits: list[Result]

@@ -228,7 +228,7 @@ class Waits(Vertical, can_focus=True):
 
     @property
     def _shown_proposal(self) -> dict[str, Any] | None:
-        """What the person has before the eyes, so that nothing else is decided."""
+        """The proposal on the screen, so that no other one is decided by mistake."""
         return self._full if self.here and self._full and self._full["ref"] == self.here["ref"] else None
 
     def _send_decision(self, action: str, output: str, remember: str = "") -> None:
@@ -323,7 +323,7 @@ class Waits(Vertical, can_focus=True):
 
 
 def title(full: dict[str, Any]) -> str:
-    """What would be done, in a line."""
+    """The requested action in one line."""
     if full["action"] == QUESTION:
         return "The owl asks"
     words = [full["action"], full["source"], "→" if full["source"] else "", full["subject"]]

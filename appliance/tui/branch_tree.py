@@ -28,7 +28,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Choice:
-    """What somebody wants at a place."""
+    """A chosen place of the tree, and whether to fork there."""
 
     place: Place
     is_fork: bool
@@ -113,7 +113,7 @@ def lines(run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[Said])
 
 
 def inherited(call: Callable[[str, dict[str, Any]], Any], thread: str) -> list[dict[str, Any]]:
-    """What was said before a fork began, in the threads it comes from."""
+    """The events before a fork, from the threads it comes from."""
     found: list[dict[str, Any]] = []
     seen, has_more = 0, True
     while has_more:

@@ -111,7 +111,7 @@ class Chat(Panel):
 
     @property
     def mood(self) -> str:
-        """What goes on here, as the owl shows it."""
+        """The state of the chat that the owl shows."""
         if self.running is None:
             return "waiting" if self.waits.here is not None else "idle"
         is_working = any(box.is_running for box in self.transcript.boxes.values())
@@ -119,7 +119,7 @@ class Chat(Panel):
 
     @property
     def running(self) -> Outgoing | None:
-        """What is being answered now."""
+        """The message that is being answered."""
         return self._under_way[-1] if self._under_way else None
 
     def compose(self) -> ComposeResult:

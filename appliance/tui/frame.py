@@ -60,7 +60,7 @@ class Changes(CompositorUpdate):
         self._codes = codes
 
     def render_segments(self, console: object) -> str:
-        """What to write."""
+        """The bytes to write to the terminal."""
         return self._codes
 
 

@@ -14,7 +14,7 @@ from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
 
 
 class Chat(Protocol):
-    """What of the chat is needed here."""
+    """Interface of the chat for incoming events."""
 
     host: Host
     talk: Talk

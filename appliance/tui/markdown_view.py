@@ -21,7 +21,7 @@ WEB = ("http://", "https://", "file://", "mailto://")
 
 
 def parser() -> MarkdownIt:
-    """What we take for Markdown."""
+    """The parser for CommonMark with tables, without HTML."""
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 

@@ -274,7 +274,7 @@ class ToolBox(Shown):
 
 
 def meant(tool: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What is really called, and with what, where one tool stands for another."""
+    """The tool and arguments that are really called, where one tool calls another."""
     inner = given.get("arguments")
     if tool == "use" and isinstance(given.get("tool"), str) and isinstance(inner, dict):
         return meant(given["tool"], inner)
@@ -320,5 +320,5 @@ def in_words(content: str) -> str:
 
 
 def format_duration(result: dict[str, Any]) -> str:
-    """How long a call took, to stand behind something."""
+    """The duration of a call as text."""
     return "" if result["duration_ms"] is None else f" · {result['duration_ms']} ms"

@@ -126,12 +126,12 @@ def named(thread: dict[str, Any]) -> str:
 
 
 def ago(at_ms: int, now_ms: int) -> str:
-    """How long ago, in at most six letters."""
+    """The age of a moment, in at most six characters."""
     return _format_span(max(0, now_ms - at_ms) // 60_000) or "now"
 
 
 def until(at_ms: int | None, now_ms: int) -> str:
-    """How long until then, in at most six letters."""
+    """The time until a moment, in at most six characters."""
     return "-" if at_ms is None else _format_span(max(0, at_ms - now_ms + 59_999) // 60_000) or "now"
 
 

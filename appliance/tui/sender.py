@@ -124,7 +124,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Decided:
-    """What became of a decision; `is_late` when somebody else was quicker."""
+    """The result of a decision; `is_late` when somebody else decided first."""
 
     message: Outgoing
     decision: Decision

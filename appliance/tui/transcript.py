@@ -258,13 +258,13 @@ class Transcript(VerticalScroll, can_focus=False):
         self._answer, self._text, self._thought = None, "", None
 
     async def add_said(self, message: object, text: str, state: str) -> None:
-        """What was typed just now, below all that is queued."""
+        """Add the message that was just typed, below everything that is queued."""
         bubble = self.said[message] = Said(text, state=state)
         await self.mount(bubble)
         self.anchor()
 
     def place_said(self, message: object, seq: int) -> None:
-        """What was typed has a number now."""
+        """Record the event number of a typed message."""
         if (bubble := self.said.get(message)) is not None:
             self._seqs[bubble] = seq
 

@@ -116,7 +116,7 @@ def _missing_mount(folder: Path, root: Path) -> Path | None:
 
 
 def _mounts(root: Path) -> dict[Path, str]:
-    """What is mounted, by mount point."""
+    """The mounted file systems by mount point."""
     found = {}
     for line in (root / "proc/self/mountinfo").read_text("utf-8", "replace").splitlines():
         words = line.split()

@@ -110,7 +110,7 @@ class Doctor:
 
     @cached_property
     def status(self) -> dict[str, Any]:
-        """What a running core says, asked once."""
+        """The status of the running core, asked once."""
         return _asked(self.home, self.environ, "core.status")
 
     @cached_property
@@ -146,7 +146,7 @@ class Doctor:
         return Outbox(self.store, "").counts().get("failed", 0)
 
     def _count_rows(self) -> int:
-        """How much there is to lose: what people know and were told."""
+        """The total of the database's row counts."""
         return sum(self.store.facts().counts.values())
 
 

@@ -12,7 +12,7 @@ from appliance.store.process_registry import Leases, Roster
 
 
 def count(home: Home, scope: Scope) -> dict[str, int]:
-    """What would be deleted: rows by table."""
+    """The rows that would be deleted, by table."""
     store = Store.open(home.database)
     try:
         return clearing.count(store, scope)

@@ -171,7 +171,7 @@ def _make_folders(home: Home, stage: Path) -> None:
 
 
 def _present(home: Home) -> Facts | None:
-    """What is in the present database; None when it cannot be read."""
+    """The counts of the present database; None when it cannot be read."""
     try:
         store = Store.open(home.database)
         try:

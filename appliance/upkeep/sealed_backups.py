@@ -74,7 +74,7 @@ def parse_place(text: str) -> Place:
 
 
 def read_key_file(path: Path) -> str:
-    """What a key file holds, without the end of its line."""
+    """The content of a key file without its final line break."""
     try:
         text = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -47,7 +47,7 @@ Note = Callable[..., None]  # an audit's `note(kind, severity=, session=, run=, 
 
 
 class Caps(Struct, frozen=True):
-    """What nobody can ask beyond."""
+    """Upper limits that no caller can exceed."""
 
     per_minute: int = 60  # requests of one session
     at_once: int = 10

@@ -37,7 +37,7 @@ class Readable:
         self._deadline_s = deadline_s
 
     def words(self, found: Fetched) -> Words:
-        """What a page says; Unavailable when it cannot be read in time."""
+        """The text of a page; Unavailable when it cannot be extracted in time."""
         body = whole(found.body) if found.is_cut else found.body
         if not is_html(found):
             return Words("", clean(html_text.decoded(body, found.charset)))

@@ -69,7 +69,7 @@ class Web:
 
 
 def rules(tools: Tools) -> Rules:
-    """What may be reached, as the configuration says."""
+    """The addresses that may be reached, from the configuration."""
     keys = tools.web
     return hosts.rules(keys.block_hosts, keys.allow_hosts, keys.private_networks)
 

@@ -57,7 +57,7 @@ class _Attempt(Struct):
 
     @property
     def limit_s(self) -> float:
-        """How long the job may take, 0 for ever."""
+        """The seconds that a job may take, 0 for no limit."""
         return self.job.given.timeout_s or self.role.timeout_s
 
     @property

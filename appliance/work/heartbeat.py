@@ -207,7 +207,7 @@ class Heartbeat:
 
     @staticmethod
     def _build_prompt(settings: Settings, found: Checklist | None, title: str, section: Section | None) -> str:
-        """What the model is told; "" when there is nothing to look after."""
+        """The prompt of a heartbeat; "" when there is nothing to do."""
         if section is not None:
             return f"{section.prompt}\n\n{QUIET}"
         if title != LINES or (found is not None and not found.lines):

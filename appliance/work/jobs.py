@@ -102,7 +102,7 @@ class Job(Struct, frozen=True):
 
     @property
     def duration_s(self) -> float:
-        """How long it took, or has taken."""
+        """The seconds that the job took, or has taken so far."""
         return max(0, (self.ended_ms or now_ms()) - (self.started_ms or self.created_ms)) / 1000
 
     def describe_end(self) -> str:
@@ -260,7 +260,7 @@ class Jobs:
         return self._select_jobs("?1 IN ('', status) ORDER BY created_ms DESC, rowid DESC LIMIT ?2", (status, limit))
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each status that has any."""
+        """The number of jobs in each status that has any."""
         return {str(s): int(n) for s, n in self.store.rows("SELECT status, COUNT(*) FROM jobs GROUP BY status ORDER BY status")}
 
     # -- doing it -----------------------------------------------------------------------------------

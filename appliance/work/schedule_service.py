@@ -112,7 +112,7 @@ class Timetable:
     # -- rules --------------------------------------------------------------------------------------
 
     def read(self, text: str, zone: str = "", *, is_frequency: bool = True, now: int | None = None) -> Rule:
-        """What a text about time means, or a rule as `recurrence.written` writes it."""
+        """Parse a text about time, or a rule as `recurrence.written` writes it."""
         at, zone = now_ms() if now is None else now, zone or self._system().timezone
         if (rule := recurrence.read_written(text, zone)) is not None:
             return rule

@@ -218,7 +218,7 @@ class Schedules:
         return [_schedule_from_row(row) for row in rows]
 
     def count(self, person: str) -> int:
-        """How many schedules of a person can still be due."""
+        """The number of a person's schedules that can still become due."""
         return int(self._store.value(f"SELECT COUNT(*) {FROM} WHERE person = ? AND key IS NULL AND {OPEN}", (person,)))
 
     def due(self, now: int) -> list[Schedule]:

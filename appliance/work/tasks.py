@@ -141,7 +141,7 @@ class Tasks:
         return self._valid_tasks(int(row[0]) for row in rows)
 
     def counts(self) -> dict[str, int]:
-        """How many tasks there are in each state."""
+        """The number of tasks in each state."""
         rows = self._store.rows(f"SELECT status, COUNT(*) FROM tasks WHERE 1{visibility.own_people('person')} GROUP BY status")
         found: dict[str, int] = dict(rows)
         return {status: found.get(status, 0) for status in get_args(Status)}
@@ -532,7 +532,7 @@ class Tasks:
         return self._settle_task(execute, task, "waiting", f"its worker died {task.deaths} times. {told}. Reset it to try again.")
 
     def _last_step(self, run: str) -> str:
-        """What a thread recorded last, in a few words."""
+        """The last event of a thread, in a few words."""
         row = self._store.row("SELECT seq, kind, tool FROM events WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)) if run else None
         if row is None:
             return f"thread {run}, nothing recorded" if run else "no thread yet"

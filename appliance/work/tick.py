@@ -209,7 +209,7 @@ class Ticks:
         job.stop(LOST)
 
     def begin_close(self) -> None:
-        """What is stopped from now on was stopped because this process ends."""
+        """Record every stop from now on as caused by the end of this process."""
         self._parts.loops.begin_close()
 
     def _loop_stored(self, stored: LoopStored) -> None:
@@ -430,7 +430,7 @@ class Ticks:
         LOG.info("task %d: %s", claim.task.id, became, extra={"result": end.outcome, "run": job.loop.run})
 
     def _decide_end(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
-        """How a task ends whose model called no tool for that."""
+        """The end of a task whose model called no tool to end it."""
         is_stopped = job.why == STOPPED or end.outcome == "stopped"
         if is_stopped and end.status != DONE:  # what was finished just in time need not be done twice
             return "pending", STOPPED

@@ -102,7 +102,7 @@ class EmailChannel(Connection):
             return [*tried, f"{keys.smtp_host}:{keys.smtp_port} takes the login"]
 
     def warnings(self) -> list[str]:
-        """What of the settings lets others read or pretend."""
+        """Settings that let others read mail or forge a sender, as warnings."""
         found = []
         if not self._settings.tls:
             found.append("connections are not encrypted (channels.email.tls = false)")
@@ -263,7 +263,7 @@ def build_mail(message: Outbound, own_address: str, attached: tuple[str, bytes] 
 
 
 def message_id(message: Outbound, own_address: str) -> str:
-    """The id of the mail that tells a notification, always the same."""
+    """The Message-ID of a notification's mail; the same at every attempt."""
     digest = hashlib.sha256(message.key.encode("utf-8", "replace")).hexdigest()[:16]
     return f"<owlbox.{digest}.{message.run or '0'}@{own_address.rpartition('@')[2] or 'localhost'}>"
 

@@ -192,7 +192,7 @@ class MatrixChannel(Connection):
                 LOG.warning("the invitation to %s could not be accepted: %s", room, error)
 
     def _note_room(self, room: str, joined: dict[str, Any]) -> None:
-        """Keep how many are in a room and what it is called."""
+        """Store the member count and the name of a room."""
         is_known = room in self._rooms
         members, name = self._rooms.get(room, (0, ""))
         timeline = _table(joined.get("timeline"))
@@ -275,7 +275,7 @@ class MatrixChannel(Connection):
         return replace(made, text=f"[reacts with {key}]", is_proven=is_proven, doubt=doubt)
 
     def _place(self, room: str, event: dict[str, Any], root: str) -> Received:
-        """What every message of a room has."""
+        """The fields that every message of a room carries."""
         members, name = self._rooms.get(room, (0, ""))
         if not members:
             members = len(self._server.members(room))
@@ -343,7 +343,7 @@ class MatrixChannel(Connection):
         return self._server.send(room, "m.room.encrypted", key, content)
 
     def _most_bytes(self, room: str, *, is_edit: bool) -> int:
-        """How long a text may be in a room."""
+        """The largest text that fits into one event of this room, in bytes."""
         most = EDIT_BYTES if is_edit else EVENT_BYTES
         return most if self._encryption.rooms.find(room) is None else int(most * ENCRYPTED)
 
@@ -384,7 +384,7 @@ class MatrixChannel(Connection):
         return [f"{self._settings.homeserver} knows the token as {found}", *own]
 
     def warnings(self) -> list[str]:
-        """What of the settings lets others read or pretend."""
+        """Settings that let others read messages or forge a sender, as warnings."""
         is_plain = self._settings.homeserver.startswith("http://")
         found = ["the homeserver is not asked over TLS (channels.matrix.homeserver)"] if is_plain else []
         if not self._settings.trusted_servers:

@@ -63,7 +63,7 @@ class _Held(Struct, frozen=True):
 
 
 class Backlog:
-    """What waits in one channel."""
+    """The undelivered messages of one channel."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}
@@ -362,7 +362,7 @@ def plain_text(text: str) -> str:
 
 
 def _written(found: "re.Match[str]") -> str:
-    """What stood where Slack puts a target and the words for it between angles."""
+    """A Slack link `<target|label>` as plain text."""
     target, label = found[1], found[2] or ""
     if target[0] in "@#":
         return f"{target[0]}{label.removeprefix(target[0])}" if label else target

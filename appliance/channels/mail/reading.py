@@ -115,7 +115,7 @@ def _is_aligned(domain: str, proven: str) -> bool:
 
 
 class MailHead(Struct, frozen=True):
-    """What the header of a mail says. `why_not` says why it is never answered."""
+    """The parsed header of a mail. `why_not` is the reason why it is never answered."""
 
     sender: str
     subject: str
@@ -129,7 +129,7 @@ class MailHead(Struct, frozen=True):
 
 
 class Mail(Struct, frozen=True):
-    """A mail. `words` are its sender's own, `quoted` what it repeats of others.
+    """A mail. `words` are the sender's own text, `quoted` what it quotes of others.
 
     `signature` is pgp, smime or none; whether it is valid is not known.
     """

@@ -31,7 +31,7 @@ FOLDER = "INBOX"
 
 
 def tls_context(settings: Email) -> ssl.SSLContext:
-    """How servers have to prove who they are."""
+    """The TLS settings by which servers are verified."""
     context = ssl.create_default_context()
     if not settings.verify or settings.pins:  # a pin says more than an authority does
         context.check_hostname = False

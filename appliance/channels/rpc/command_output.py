@@ -87,7 +87,7 @@ class CommandOutput:
 
     @method("stream.list", access="own")
     def listing(self) -> list[dict[str, str]]:
-        """The commands that run, each with the last lines of what it said."""
+        """The running commands, each with the last lines of its output."""
         return self._executions.tails()
 
     def _end_stream(self, run: str, path: str, ended: Ended) -> dict[str, Any]:

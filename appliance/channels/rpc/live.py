@@ -169,7 +169,7 @@ class Live:
 
 
 class _Watched:
-    """A thread, and what of it was told already."""
+    """A thread and the part of it that was sent already."""
 
     def __init__(self, runs: Runs, thread: str, after: int) -> None:
         self._runs = runs
@@ -179,7 +179,7 @@ class _Watched:
         self.after = after
 
     def send_news(self, call: Call) -> None:
-        """What is new; nothing is read but one row when nothing is."""
+        """Send the changes; reads one row when there are none."""
         if not self._thread:
             return
         run = self._runs.get(self._thread)

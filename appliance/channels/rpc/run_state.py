@@ -66,7 +66,7 @@ class RunStates:
 
 
 def _describe_prompt(event: Event) -> dict[str, Any]:
-    """What a person wrote, as a line of the history."""
+    """A person's message as a line of the history."""
     body = event.content if len(event.content) <= MAX_BODY else f"{event.content[:MAX_BODY]}…"
     return {
         "tool": "prompt",

@@ -33,7 +33,7 @@ class Kept(Struct, frozen=True):
 
 
 class Attached(Struct, frozen=True):
-    """What a message says of its files, and those of them that are pictures."""
+    """The text that a message adds for its files, and the pictures among them."""
 
     text: str
     images: tuple[Mapping[str, Any], ...]
@@ -66,7 +66,7 @@ class Uploads:
         return Kept(kept.name, kept.path, kept.mime, kept.size_bytes, kept.is_image, note)
 
     def attach(self, call: Call, names: Sequence[str]) -> Attached:
-        """What a message with these files says of them."""
+        """The text that a message adds for these files."""
         found = [self._files.read(caller_session(call), name) for name in dict.fromkeys(names[:MAX_UPLOADS])]
         texts = [self._describe(upload, data) for upload, data in found]
         images = tuple({"name": one.name, "mime": one.mime, "size_bytes": one.size_bytes} for one, _ in found if one.is_image)

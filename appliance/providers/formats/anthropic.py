@@ -94,7 +94,7 @@ class Anthropic(Hosted):
         return True
 
     def _thoughts_of(self, turn: Turn) -> list[dict[str, Any]]:
-        """What was thought before the calls of a turn, as it came."""
+        """The thinking blocks before the calls of a turn, unchanged."""
         kept = self.recalled(turn.calls[0].id) if turn.calls else None
         return items(json.loads(kept)) if isinstance(kept, str) else []
 

@@ -73,7 +73,7 @@ class Places:
                 del self._taken_long[who]
 
     def quick_turns(self, peer: Peer) -> list[threading.Semaphore]:
-        """What a quick call waits for, beside the turns of its connection."""
+        """The limit of concurrent quick calls, beside that of the connection."""
         who = self._name_of(peer)
         if who in (OWNERS, OTHERS):
             return [] if who == OWNERS else [self._others_quick]

@@ -42,7 +42,7 @@ class BaseParts(Struct, frozen=True):
     is_shared: bool
 
     def settings(self) -> Config:
-        """The configuration as it is now."""
+        """The current configuration."""
         return self.live.current
 
 
@@ -55,7 +55,7 @@ class HasServices(Protocol):
 
 
 def merge_services(base: BaseParts, *parts: HasServices) -> dict[str, Any]:
-    """What tools may ask for by name."""
+    """Join the services that tools request by name."""
     services: dict[str, Any] = {"runs": base.runs}
     for part in parts:
         services |= part.services()

@@ -44,7 +44,7 @@ class BoxFolder:
         self._take(sorted({*map(Path, tree.files), *known}))
 
     def status(self) -> dict[str, Any]:
-        """What is known about box/, and what is wrong with files in it."""
+        """The state of box/, and the problems of its files."""
         problems = [*self._plugins.problems, *self._folder.problems, *self._skills.problems]
         found = {"path": str(self._box), "state": self.watch.state, "problems": problems[:20], "problem_count": len(problems)}
         return {**found, "unread": self._folder.describe_unread()}

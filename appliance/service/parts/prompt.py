@@ -42,7 +42,7 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
     settings = base.settings()
 
     def read_branch(run: str) -> list[Event]:
-        """What was said and done on the branch that a run is on."""
+        """The events on the branch of a run."""
         return base.runs.record.path(base.runs.get(run).head, kinds=SPOKEN, limit=LOGGED)
 
     def count_tokens(route: Route, ask: Ask) -> int:

@@ -86,7 +86,7 @@ class ScheduleRunner:
         return next_ms is not None and next_ms <= now and bool(self.firing.due(now, self._here()))
 
     def left(self) -> int:
-        """How many are due that only a running core does."""
+        """The number of due schedules that only a running core can do."""
         now = now_ms()
         return len(self.firing.due(now)) - len(self.firing.due(now, self._here()))
 

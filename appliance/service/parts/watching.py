@@ -104,7 +104,7 @@ class BrokerPart:
         return self._keeper.is_running()
 
     def probe(self, limit_s: float) -> Health:
-        """How it says that it is; Lost when it does not answer in time."""
+        """Ask a part for its health; Lost when it does not answer in time."""
         return describe_broker(self._models.status(limit_s))
 
     def restart(self, why: str) -> str:

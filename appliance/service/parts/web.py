@@ -38,7 +38,7 @@ class McpServers:
 
     @method("mcp.exec", access="own", is_long=True)
     def execute(self, server: hub.Name, tool: str, arguments: dict[str, Any] | None = None, *, call: Call) -> dict[str, Any]:
-        """What a tool of a server answers, whole."""
+        """Call a server's tool and return its whole response."""
         try:
             reply = self.hub.call(server, tool, arguments or {}, cancel=call.cancel)
         except OwlError as error:

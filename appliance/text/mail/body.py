@@ -53,7 +53,7 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """How large it is, as a file."""
+        """The size as a file."""
         return len(self.content()) if self._encoding in ENCODINGS else self._end - self._begin
 
     def parts(self, most: int) -> Iterator["Part"]:

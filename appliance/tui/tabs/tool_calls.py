@@ -142,7 +142,7 @@ class Tools(Lister):
 
 
 def brief(given: dict[str, Any], room: int = ROW_CHARS) -> str:
-    """What a call was given, in so many letters."""
+    """The arguments of a call, cut to this many characters."""
     text = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
     return text if len(text) <= room else f"{text[: room - 1]}…"
 

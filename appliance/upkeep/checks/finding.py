@@ -1,4 +1,4 @@
-"""What a check of the doctor found."""
+"""The result of one of the doctor's checks."""
 
 from typing import Literal
 

@@ -96,7 +96,7 @@ def describe_clock(now: int, is_synchronized: bool | None) -> Finding:
 
 
 def check_memory(root: Path = ROOT) -> Finding:
-    """What is free, and whether the kernel had to end a process for want of it."""
+    """Report free memory, and whether the kernel killed a process for lack of it."""
     try:
         known = dict(line.split(":", 1) for line in (root / "proc/meminfo").read_text().splitlines() if ":" in line)
         total, free = (int(known[name].split()[0]) // 1024 for name in ("MemTotal", "MemAvailable"))

@@ -29,7 +29,7 @@ STATE_MAGIC, HEADER_BYTES = b"OWLSTATE1\n", 4096  # of `providers.prefix_cache`
 
 
 def check_disk(home: Home, settings: Config) -> Finding:
-    """How full the disk of the home is, and whether it takes writes at all."""
+    """Report how full the disk of the home is, and whether it can be written."""
     usage, keys = shutil.disk_usage(home.root), settings.orchestrator
     part, free = usage.used / usage.total, usage.free // MB
     text = f"{part:.0%} used, {free} MB free"

@@ -72,7 +72,7 @@ class Manifest(Struct, frozen=True):
 
 
 def this_target() -> Target:
-    """What this machine is."""
+    """The machine type that an update bundle must fit."""
     return Target(f"{sys.platform}_{platform.machine()}", f"{sys.version_info.major}.{sys.version_info.minor}")
 
 

@@ -76,7 +76,7 @@ class Host:
         self._run(self._as_owner(words), STEP_S)
 
     def find_problems(self, python: Path, home: Home) -> set[str]:
-        """What the doctor of a version calls a problem, by the names of its checks."""
+        """The problems that the doctor of a version reports, by the names of its checks."""
         began_s = monotonic_s()
         done = self._ask(python, home, STEP_S, "doctor", "--json")
         self._doctor_s = max(self._doctor_s, monotonic_s() - began_s)

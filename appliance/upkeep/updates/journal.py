@@ -37,7 +37,7 @@ class Step(StrEnum):
 
 
 class Result(Struct, frozen=True):
-    """What became of an update."""
+    """The outcome of an update."""
 
     version: str
     said: str

@@ -21,7 +21,7 @@ class Check(Struct, frozen=True):
 
 
 def read_check(home: Home) -> Check | None:
-    """What the last check found; None when there was none."""
+    """The result of the last check; None when there was none."""
     try:
         return Check(**json.loads((home.root / FILE).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -34,5 +34,5 @@ def write_check(home: Home, check: Check) -> None:
 
 
 def order(version: str) -> tuple[int, ...]:
-    """What versions are compared by."""
+    """The sort key of a version."""
     return tuple(int(part) for part in version.split("."))
