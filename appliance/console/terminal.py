@@ -212,7 +212,7 @@ def announce(reach: Reach, aside: TextIO | None) -> list[dict[str, Any]]:
         for one in waiting if aside is not None else ():
             text = one["text"] if len(one["text"]) <= NOTICE_CHARS else f"{one['text'][:NOTICE_CHARS].rstrip()} …"
             where = f"  (owlbox thread view {one['run']})" if one["run"] and text != one["text"] else ""
-            say(f"* {clock(one['at_ms'])} {text}{where}", aside)
+            say(f"* {clock(one['at_ms'])} {for_people(text)}{where}", aside)
         if waiting:
             reach.call("notice.seen", {"keys": [one["key"] for one in waiting]})
     except OwlError:

@@ -30,6 +30,7 @@ from appliance.console.terminal import Table, say, say_json, says_yes, show
 from appliance.console.tool_command import Option, ask, method_options, once
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.paths import Home
+from appliance.text.references import for_people
 
 Told = str | list[str] | Table
 Says = Callable[[argparse.Namespace, Any], Told]
@@ -216,7 +217,7 @@ def call(args: argparse.Namespace, home: Home, verb: Verb, params: dict[str, Any
         say_json(found)
     else:
         is_told = verb.says or verb.rows or verb.fields or not message
-        show(args, found, (is_told and tell(args, verb, found)) or message)
+        show(args, found, (is_told and tell(args, verb, found)) or for_people(message))
     if has_more and not args.json:
         say(f"there are more: --offset {args.offset + len(found)}", sys.stderr)
     return verb.code(found)

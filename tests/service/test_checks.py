@@ -216,7 +216,7 @@ def test_a_backup_that_is_too_old_is_a_warning_once_there_is_something_to_lose(t
 @pytest.mark.parametrize(
     ("status", "failed", "state", "words"),
     [
-        ({}, 0, "ok", "none but this machine"),
+        ({}, 0, "ok", "only this machine"),
         ({"channels": {"matrix": True, "email": False}}, 0, "ok", "open: matrix"),
         ({"channels": {"matrix": False, "web": True}, "page": "http://localhost:8420"}, 0, "ok", "open: web"),
         ({"channels": {"email": "no such host"}}, 0, "problem", "email: no such host"),

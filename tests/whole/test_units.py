@@ -281,7 +281,7 @@ def test_status_prints_pools_channels_and_workspace(box: Box, is_up: bool, tmp_p
         until(lambda: core.call("core.status")["channels"]["email"] not in (True, "connecting"), "it was tried")
     lines = dict(line.split(maxsplit=1) for line in box.run("status").stdout.splitlines())
     assert "quick = local" in lines["pools"] and "default = local" in lines["pools"]
-    assert lines["pools"].endswith("(default quick)")
+    assert lines["pools"].endswith("(in use: quick)")
     state = "127.0.0.1:1 cannot be reached: [Errno 111] Connection refused" if is_up else True
     assert lines["channels"] == f"email {state if is_up else 'on'}, matrix off, slack off, webhook off, web off"
     assert lines["workspace"] == str(tmp_path)

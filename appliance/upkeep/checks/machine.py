@@ -108,7 +108,7 @@ def check_memory(root: Path = ROOT) -> Finding:
     smaller = "a smaller model (owlbox model list says what each needs), or models.context lower"
     if free < total * FREE_PART:
         return Finding("memory", "warning", f"only {said}", smaller)
-    more = f"; {ended} processes of this machine were ended for want of it since its start" if ended else ""
+    more = f"; {ended} processes were killed for lack of memory since the machine started" if ended else ""
     return Finding("memory", "ok", said + more)
 
 

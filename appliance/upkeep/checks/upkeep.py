@@ -101,7 +101,7 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     if failed:
         hint = "owlbox call outbox.list status=failed shows their texts, owlbox logs why"
         return Finding("channels", "warning", f"{failed} notifications could not be delivered", hint)
-    return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'none but this machine'}")
+    return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'only this machine'}")
 
 
 def find_page_fault(keys: Web) -> str:
