@@ -124,7 +124,7 @@ class Approvals:
         if not found and run and self._runs.is_shown(run):
             self._verbs.actions.open(run, ref)
         if not found:
-            raise NotFound(f"nothing waits as {ref}", hint="owlbox entry waiting lists what does")
+            raise NotFound(f"nothing to approve under {ref}", hint="owlbox entry waiting lists what does")
         if len(found) > 1:
             raise BadInput(f"{ref} waits in {len(found)} threads", hint="name the thread")
         return found[0]

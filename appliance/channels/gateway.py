@@ -53,7 +53,7 @@ SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 FINAL = (BadInput, Conflict, NotFound, Refused, TooLarge)  # errors of the inbox that the same message meets again
 MOST = 20  # changes of one channel that are remembered
-UNLISTED, ASIDE = "the sender is not listed", "it is said among others"
+UNLISTED, ASIDE = "the sender is not listed", "it came from a room with other people"
 
 
 class Admission(Struct, frozen=True):
@@ -296,7 +296,7 @@ class Gateway:
         """Why a message is refused for who sent it and where, whatever it says; "" when it is not."""
         person = self._parts.people.find_linked(self.channel, received.sender)
         if person and not received.is_proven and not received.doubt:
-            return f"nothing proves that it is from {received.sender}, which is an address of {person}"
+            return f"it is not proven to come from {received.sender}, which is an address of {person}"
         if person and not self._parts.people.is_active(person):
             return f"{person} is deactivated"
         # What was refused when it came stays so: more may be let in since, but nobody is answered to what was said before.

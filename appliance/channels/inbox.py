@@ -60,7 +60,7 @@ INTERRUPTED = ("stopped", "interrupted")  # how an answer ends that nobody stopp
 KILLED = LoopEnded(STOPPED, "interrupted")
 LATER = LoopEnded(WAITING, "waiting", "it will be answered after the restart")
 LEFT = LoopEnded(WAITING, "waiting", "the answer goes on without this listener")
-HELD = LoopEnded(WAITING, "waiting", "this thread waits for a decision: it will be answered afterwards")
+HELD = LoopEnded(WAITING, "waiting", "this thread waits for your approval: your message is answered afterwards")
 
 
 def answer_key(loop: int) -> str:
@@ -402,7 +402,7 @@ class Inbox:
         key, (seq, said) = answer_key(loop.id), self._runs.last_words(loop.id)
         if end.status == PROPOSED:
             key, seq = f"proposal:{loop.id}:{self._runs.get(loop.run).last_seq}", self._runs.get(loop.run).last_seq
-            said = f"This waits for your decision: {end.message}. Decide with owlbox approve or owlbox reject."
+            said = f"This needs your approval: {end.message}. Run owlbox approve or owlbox reject."
         origin, metadata = self._runs.origin(loop.prompt)
         if is_broken:  # at a terminal the error is seen; elsewhere silence would look like a lost message
             words = self._runs.unfinished_words(loop).rstrip()

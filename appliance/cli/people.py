@@ -125,7 +125,7 @@ NOUNS = (
              says="removed {name}; owlbox session list --user {name} shows what was said"),
         Verb("deactivate", "people.activate", text="stop serving a person; their data stays",
              fixed={"is_active": False},
-             says="{name} is deactivated at every way in; owlbox people activate {name} takes that back"),
+             says="{name} is deactivated on every channel; owlbox people activate {name} undoes that"),
         Verb("activate", "people.activate", "person", text="serve a person again",
              says="{name} is served again, with the same addresses, keys, logins and tokens"),
         Verb("link", "people.link", "person address=identity", says=tell_person),

@@ -20,7 +20,7 @@ FIRST = (
 )
 REST = (
     ("Answers and conversations", ("approve", "reject", "session", "prompt-size", "packet")),
-    ("What is known", ("memory", "skill", "document", "capabilities", "history", "undo")),
+    ("Notes, files and memory", ("memory", "skill", "document", "capabilities", "history", "undo")),
     ("Work", ("worker", "job", "role", "heartbeat", "mute")),
     ("Models and tools", ("model", "usage", "tool", "mcp")),
     ("People and limits", ("people", "channel", "policy", "grants", "secret")),
@@ -40,8 +40,8 @@ OTHER_NAMES = {
 }
 FOOT = """\
 owlbox alone opens the screen; every command takes --json and --home DIR.
-owlbox help COMMAND says how one is used, owlbox help --all lists every command."""
-FOOT_OF_ALL = "owlbox help COMMAND [ACTION] says how one is used, and which actions it has."
+owlbox help COMMAND explains one, owlbox help --all lists every command."""
+FOOT_OF_ALL = "owlbox help COMMAND [ACTION] explains one and lists its actions."
 
 
 def first_page() -> str:

@@ -13,7 +13,7 @@ from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
 
 QUESTION = "ask_user"
-HOW = "Type accept, or reject, or reject and the reason."
+HOW = "Type accept, reject, or reject and a reason."
 ANSWER = "Type the answer, or its number."
 WORDS = {"accept": "accept", "yes": "accept", "reject": "reject", "no": "reject"}
 IN_WORDS = {"+": "added: ", "-": "removed: "}
@@ -56,7 +56,7 @@ def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) ->
     else:
         number = f" (1 of {len(found)})" if len(found) > 1 else ""
         what = " ".join(escape_invisible(word, "exact") for word in (full["action"], full["source"], full["subject"]) if word)
-        say(f"Waiting for your decision{number}: {what}", aside)
+        say(f"Needs your approval{number}: {what}", aside)
         for line in _change_lines(full, is_plain):
             say(line, aside)
         if full.get("because"):

@@ -196,9 +196,9 @@ def send(reach: Reach, params: dict[str, Any], answer: Answer) -> dict[str, Any]
         if not answer.run:
             raise
         answer.end_line()
-        raise Unavailable(f"the connection to the core was lost; the message is kept: owlbox thread view {answer.run}") from None
+        raise Unavailable(f"the connection to the core was lost; your message is saved: owlbox thread view {answer.run}") from None
     if params.get("wait", True) and result.get("is_new") is False:
-        raise Unavailable(f"the message was accepted before and is kept: owlbox thread view {answer.run}")
+        raise Unavailable(f"the message was accepted before and is saved: owlbox thread view {answer.run}")
     return result
 
 
@@ -232,7 +232,7 @@ def verdict(result: dict[str, Any]) -> OwlError | None:
     if status in (102, 200):
         return None
     if status == 202:
-        return Unavailable("it needs your approval", hint="owlbox approve lets it happen, owlbox reject does not")
+        return Unavailable("it needs your approval", hint="owlbox approve accepts it, owlbox reject rejects it")
     if status == 100:
         return Unavailable(f"kept: {result.get('message')}: owlbox thread view {result.get('run')}")
     outcome = str(result.get("outcome", "failed"))

@@ -98,7 +98,7 @@ def remind(
         found = timetable.split(text, timezone)
         text, when, rule = found.text, found.when, found.rule
     if rule is None or rule.kind == "text":
-        raise BadInput(f"{when or text!r} names no time", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
+        raise BadInput(f"{when or text!r} has no time in it", hint="say it as: in 20 minutes, tomorrow at noon, every Monday at 9")
     if not text:
         raise BadInput(f"{when!r} says when, but not of what", hint="say it as: remind me to call Ada at 6pm")
     new = New(text[:100].strip(), rule, Action("reminder", {"text": text}), frequency=_frequency(when, rule), mode="session")

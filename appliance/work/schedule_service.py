@@ -119,7 +119,7 @@ class Timetable:
         return self._in_languages(text, lambda one: frequencies.read(text, one, at, zone, is_frequency=is_frequency))
 
     def split(self, text: str, zone: str = "", *, now: int | None = None) -> TimeExpression:
-        """What a sentence is about and when that is to be; no rule where it names no time."""
+        """What a sentence is about and when that is to be; no rule where it has no time in it."""
         at, zone = now_ms() if now is None else now, zone or self._system().timezone
         return self._in_languages(text, lambda one: time_expression.split(text, one, at, zone))
 

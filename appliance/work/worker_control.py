@@ -160,7 +160,7 @@ class Crew:
             if mouth >= 0:
                 os.close(mouth)
         what = (
-            f"for task {task}" if task is not None else "that goes on until it is stopped" if mode == "persist" else "for one task"
+            f"for task {task}" if task is not None else "which runs until you stop it" if mode == "persist" else "for one task"
         )
         message = f"worker {worker} has started, {what}"
         LOG.info("%s", message, extra={"pid": child.pid})

@@ -75,7 +75,7 @@ def test_a_prompt_is_answered_when_everything_is_decided(played: Box) -> None:
     assert said[3:] == ["hello there", "one.txt: accepted", "Written."], "what was said meanwhile is answered with it"
     assert played.run("entry", "get", "one.txt").stdout == "hello\n"
     nothing = played.run("approve")
-    assert nothing.returncode == 3 and "nothing waits" in nothing.stderr
+    assert nothing.returncode == 3 and "nothing to approve" in nothing.stderr
 
 
 def test_a_rejection_ends_it_and_says_so(played: Box) -> None:

@@ -336,7 +336,7 @@ def test_a_task_that_waits_for_its_person_is_among_the_open_ones(ask: Any, said:
 
 
 def test_a_reminder_without_a_time_is_asked_back(ask: Any) -> None:
-    steps, _, _ = ask("Remind me to call Ada", act=lambda call: Outcome(400, "bad_input", "'call Ada' names no time", "say it as"))
+    steps, _, _ = ask("Remind me to call Ada", act=lambda call: Outcome(400, "bad_input", "'call Ada' has no time in it", "say"))
     assert text_of(steps).startswith("When should I remind you of that?")
 
 

@@ -196,7 +196,7 @@ def test_ask_of_a_killed_core_says_that_the_message_is_kept(box: Box, text: str)
     core.kill()
     assert child.wait(60) == 5 and child.stderr is not None
     said = child.stderr.read().decode()
-    assert "the message is kept: owlbox thread view " in said and said.count("\n") == 1
+    assert "your message is saved: owlbox thread view " in said and said.count("\n") == 1
     again = box.serve()
     until(lambda: again.call("thread.view", id=said.split()[-1])["thread"]["status"] in (200, 499), "it has ended")
     if thread is not None:

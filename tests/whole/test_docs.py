@@ -9,6 +9,7 @@ import pytest
 from doc_pages import PAGES as WRITTEN
 
 from appliance.cli import main
+from appliance.console import help_pages
 from appliance.reference import docs
 
 ROOT = Path(__file__).parents[2]
@@ -108,3 +109,19 @@ def wordless(made: argparse.ArgumentParser) -> Iterator[str]:
 
 def test_help_says_something_of_every_command_and_argument() -> None:
     assert list(wordless(main.whole_parser())) == []
+
+
+FIRST_WEEK = "home note question reminder task worker model person channel thread skill backup".split()
+LATER = re.compile(r"\b(entry|entries|packets?|pools?|tiers?|taint(?:ed)?|moments?)\b", re.IGNORECASE)
+BEGINNINGS = ("folder", "schedules", "queue", "people", "backup", "channels", "local-models", "skills", "memory", "talk", "tui", "trouble")
+
+
+def test_what_a_person_reads_first_needs_the_nouns_of_the_first_week_alone() -> None:
+    guides = [(ROOT / f"docs/guides/{name}.md").read_text(encoding="utf-8").partition("\n## ")[0] for name in BEGINNINGS]
+    whole = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
+    texts = [*guides, *(page.read_text(encoding="utf-8") for page in whole), help_pages.first_page()]
+    for text in texts:
+        read = re.sub(r"```.*?```|\]\([^)]*\)|`[^`]*`", "", text, flags=re.DOTALL)
+        assert LATER.findall(read) == [], read[:200]
+    listed = (ROOT / "docs/tutorials/first-steps.md").read_text(encoding="utf-8").rpartition("The words you have met")[2]
+    assert len(FIRST_WEEK) == 12 and [noun for noun in FIRST_WEEK if noun not in listed] == []

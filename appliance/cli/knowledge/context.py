@@ -217,7 +217,7 @@ ITEMS = "reference=ref bytes=size_bytes changed=updated_ms title~"
 SHALLOW = {"non_recursive": "not what lies in folders below"}
 # fmt: off
 NOUNS = (
-    Noun("context", "stored items as drives and folders", (
+    Noun("context", "files, notes and pages that Owlbox knows", (
         Verb("drives", "tool context_list_drives"),
         Verb("tree", "tool context_tree", "--drive path? --max-depth --items-per-dir", handler=call_below, adds=_add_folder,
              says=_tell_tree),

@@ -68,7 +68,7 @@ def decide(args: argparse.Namespace, home: Home) -> int:
                     f"{args.ref} waits in {len(threads)} threads: {', '.join(threads[:3])}", hint="name one with --thread"
                 )
             if not threads:
-                raise NotFound(f"nothing waits as {args.ref}", hint="owlbox entry waiting lists what does")
+                raise NotFound(f"nothing to approve under {args.ref}", hint="owlbox entry waiting lists what does")
             args.thread = threads[0]
         done = way.call("entry.resolve", {"ref": args.ref, "run": args.thread, "is_accepted": args.chosen == "accept"})
     return show(args, done, done["message"])

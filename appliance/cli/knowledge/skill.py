@@ -116,7 +116,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
     one = once(home, "skill.install", given)
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:
-        lines.append(f"models are told its name alone until you trust it: owlbox skill show {one['name']} says how")
+        lines.append(f"models see only its name until you trust it: owlbox skill show {one['name']} says how")
     lines += _next_steps(one)
     return show(args, {"skill": one, "findings": found["findings"]}, lines)
 

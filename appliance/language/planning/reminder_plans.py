@@ -1,7 +1,7 @@
 """Reminders that a person asks for in so many words, as plans: the time is read once here, and handed to the tool as a rule.
 
-What names no time, or no thing, is asked back in the person's language; a time that is not understood is said so. A time may be so
-long before or after a day that is said around the request, or was just answered.
+What has no time in it, or no thing, is asked back in the person's language; a time that is not understood is said so. A time may be
+so long before or after a day that is said around the request, or was just answered.
 """
 
 import re

@@ -64,7 +64,7 @@ def read(said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_freq
     if meant != said and _is_rule(meant, lexicon, now_ms, zone, is_frequency):
         raise BadInput(f"{said!r} is no time that is known", hint=f"did you mean: {meant}")
     if all(grammar.is_glue(token) or "number" in token.kinds or "every" in token.kinds for token in found):
-        raise BadInput(f"{said!r} names no time", hint=f"{EXAMPLES}, 24 December at 6pm")
+        raise BadInput(f"{said!r} has no time in it", hint=f"{EXAMPLES}, 24 December at 6pm")
     judged = f"; or have a model judge it: judged: {said}" if is_frequency else ""
     raise BadInput(f"no rule says when {said!r} is", hint=f"{EXAMPLES}, tomorrow at noon{judged}")
 
@@ -134,7 +134,7 @@ def _compile_halves(found: Sequence[Token], now_ms: int, zone: str, is_frequency
 
 
 def _compile_half(found: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> tuple[Rule, str] | None:
-    """One of several rules, and the order of its words; None for what names no time of day."""
+    """One of several rules, and the order of its words; None for what has no time in it of day."""
     if found and "number" in found[0].kinds:
         found = [Token(found[0].start, found[0].start, {"at": ""}), *found]
     try:

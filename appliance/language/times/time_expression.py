@@ -68,7 +68,7 @@ class TimeExpression(Struct, frozen=True):
 def split(
     said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_ahead: bool = False, is_early: bool = False
 ) -> TimeExpression:
-    """What a sentence is about, and the rule of when that is to be; no rule where it names no time.
+    """What a sentence is about, and the rule of when that is to be; no rule where it has no time in it.
 
     `is_ahead`: a bare length of time is from now on, as that of a timer; `is_early`: a bare hour is in the morning, as that of an
     alarm. BadInput for a time that has passed or cannot be, and where a word about time is left that was not understood.
