@@ -113,7 +113,7 @@ def test_help_says_something_of_every_command_and_argument() -> None:
 
 FIRST_WEEK = "home note question reminder task worker model person channel thread skill backup".split()
 LATER = re.compile(r"\b(entry|entries|packets?|pools?|tiers?|taint(?:ed)?|moments?)\b", re.IGNORECASE)
-BEGINNINGS = ("folder", "schedules", "queue", "people", "backup", "channels", "local-models", "skills", "memory", "talk", "tui", "trouble")
+BEGINNINGS = "folder schedules queue people backup channels local-models skills memory talk tui trouble".split()
 
 
 def test_what_a_person_reads_first_needs_the_nouns_of_the_first_week_alone() -> None:
