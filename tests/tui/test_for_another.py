@@ -63,7 +63,7 @@ def test_no_command_and_no_key_touches_a_file(core: Core, watch: Watch, tmp_path
         await seen.shows("Hoot hoot.", "context")
         watch.is_on = True
         await seen.app.chat.execute(f"/export {victim}")
-        await seen.shows("/export writes a file of this computer")
+        await seen.shows("/export writes the file on this computer")
         for command in COMMANDS:
             for argument in (*([""] if command.name != "quit" else []), f" {victim}", f" {tmp_path}/new"):
                 await seen.app.chat.execute(f"/{command.name}{argument}")

@@ -335,7 +335,7 @@ def test_tasks_are_added_filtered_done_again_cancelled_and_deleted(core: Core):
         await seen.shows("2. count [b]owls[/b]")
         await seen.same_in_both("tasks")
         await seen.press("enter")
-        await seen.shows("nobody has begun task 2 yet")
+        await seen.shows("task 2 has not started yet")
         await seen.press("x")
         await seen.shows("✗   2", "Failed: cancelled", "(Esc closes)")
         await seen.press("escape")  # the banner: the end of a task is told to whoever asked for it

@@ -347,7 +347,7 @@ def test_a_thread_is_written_as_a_page_and_a_group_is_worked_for(core: Core, tmp
     async def scenario(seen: Seen) -> None:
         await seen.is_connected()
         await say(seen, "/export")
-        await seen.shows("/export: say something first")
+        await seen.shows("/export: send a message first")
         await say(seen, "hello <b>owl</b>")
         await seen.shows("Hoot hoot.", "context")
         await say(seen, f"/export {page}")

@@ -90,6 +90,6 @@ def test_a_schedule_of_somebody_else_s_thread_opens_where_it_was_asked_for(core:
         await seen.press("f6", "a", *keys("stretch - every day at 6pm"), "enter")
         await seen.shows("stretch")
         await seen.press("enter")
-        await seen.shows("not asked for in a thread")
+        await seen.shows("not created in a thread")
 
     show(ENVIRON, core.box.runtime, scenario)

@@ -427,7 +427,7 @@ def test_tree_goes_back_to_a_message_and_to_the_old_branch_and_forks(core: Core)
         await seen.until(lambda: seen.text().count("Hoot hoot.") == 2 and chat.running is None, "both are answered")
         first = chat.talk.thread
         await say(seen, "/tree")
-        await seen.shows("● tulips  to 4", "▌   3 roses", "Enter goes on there")
+        await seen.shows("● tulips  to 4", "▌   3 roses", "Enter continues there")
         await seen.same_in_both("tree")
         await seen.press("down", "enter")
         await seen.until(lambda: seen.app.query_one(Composer).text == "roses", "it can be said anew")
@@ -492,7 +492,7 @@ def test_word_to_a_working_owl_and_the_end_of_its_answer(core: Core) -> None:
         await say(seen, "slow please")
         await seen.shows("one two")
         await say(seen, "/inject by the way")
-        await seen.shows("hears it at its next step")
+        await seen.shows("reads it at its next step")
         await say(seen, "/abort")
         await seen.shows("Stopped.")
         await say(seen, "/stop")
@@ -525,8 +525,8 @@ def test_archived_session_says_so_and_comes_back(core: Core) -> None:
 IMPOSSIBLE = (
     ("/frok", "unknown command /frok (did you mean /fork?)"),
     ("/zzz", "unknown command /zzz; /help lists commands, /skills what else"),
-    ("/rename x", "/rename: say something first"),
-    ("/tree", "/tree: say something first"),
+    ("/rename x", "/rename: send a message first"),
+    ("/tree", "/tree: send a message first"),
     ("/new house", "/new takes nothing after it, not 'house'"),
     ("/resume nowhere", "no thread nowhere"),
 )

@@ -190,7 +190,7 @@ def test_messages_sent_one_after_the_other_are_one_conversation_and_are_shown_at
 
 def test_an_empty_page_has_a_hint_and_a_long_title_stays_in_its_list(page: Page) -> None:
     browser = page.begin()
-    browser.shows("Ask something about what is in the box", css=".hint")
+    browser.shows("Ask about your notes", css=".hint")
     assert browser.run("return document.querySelector('#text').offsetWidth") > 400, "the hint takes no room from the line below"
     page.say("a" * 300)
     browser.shows("Hoot hoot.", css="#log")
