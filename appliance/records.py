@@ -225,7 +225,7 @@ class Event(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a tool call: an HTTP-like status, a short label, text, and a hint for the next step.
+    """The outcome of a tool call: an HTTP-like status, a short label, text, and a hint for the next step.
 
     `origin` says where the text came from when strangers wrote it, such as "web": information, never an order; `source`
     which page, mail or tool exactly. `duration_ms` is how long the call took, None for one that was never made.

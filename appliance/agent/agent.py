@@ -480,7 +480,7 @@ class Agent:
     def _plan_work(self, talk: Talk) -> Plan | None:
         """What the program does in place of a tiny or small model; None to leave it to the model.
 
-        A prompt that waited for a decision ends with what it came to. In a run that is shown its entries only effects are planned.
+        A prompt that waited for a decision ends with its outcome. In a run that is shown its entries only effects are planned.
         """
         tier, guide = self._tier_of(talk.routes, talk.work), self._guide
         if talk.messages and talk.messages[-1].role == "tool" and talk.past.turns:

@@ -118,7 +118,7 @@ class Streams:
             self._end_log(run, log, ended)
 
     def result(self, run: str, log: str) -> Outcome | None:
-        """What came of something that was allowed and has been done or given up, with what it said; None for all else."""
+        """The outcome of something that was allowed and has been done or given up, with what it said; None for all else."""
         entry, view = self._entries.find(log, scope=f"run:{run}"), self._views.find(run, log)
         if entry is None or view is None or not set(RECORDED) & set(entry.attributes) or view.state in ("proposed", "failed"):
             return None

@@ -360,7 +360,7 @@ class Executions:
             LOG.warning("thread %s does not go on: %s", job.run, error)
 
     def _apply_edit(self, caller: Caller, waiting: Waiting, attributes: Any) -> None:
-        """Change the file as it was proposed; what came of it stands in the proposal's entry."""
+        """Change the file as it was proposed; the outcome stands in the proposal's entry."""
         job = self._build_job(caller, waiting.action, 0, "files")
         try:
             given = dict(attributes.get("given") or {})

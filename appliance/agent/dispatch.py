@@ -61,7 +61,7 @@ class Done(Struct, frozen=True):
 
 
 class Dispatched(Struct, frozen=True):
-    """What became of an answer's commands; `waits` names what has to be decided before the rest is run."""
+    """The outcome of an answer's commands; `waits` names what has to be decided before the rest is run."""
 
     done: tuple[Done, ...] = ()
     waits: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class PluginTargets(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """One plugin that is enabled, and what became of it; `mcp_offers` are its tools, schemes and moments."""
+    """One enabled plugin, loaded or failed; `mcp_offers` are its tools, schemes and moments."""
 
     name: str
     where: str

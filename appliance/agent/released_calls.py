@@ -29,7 +29,7 @@ from appliance.runtime.events import Events
 from appliance.sessions.runs import Runs
 
 LOG = logging.getLogger(__name__)
-DONE = "done"  # the attribute of a proposal that says what came of its call
+DONE = "done"  # the attribute of a proposal that says the outcome of its call
 CLOSE_S = 10.0
 
 
@@ -54,7 +54,7 @@ class ReleasedCalls:
         if call is None:
             return
         entry = self._entries.get(waiting.ref, scope=f"run:{waiting.run}")
-        if entry.body.strip():  # whoever accepted it has done it, and says what came of it
+        if entry.body.strip():  # whoever accepted it has done it, and says the outcome
             self._store_outcome(waiting.run, waiting.ref, Outcome(200, "ok", entry.body))
             return
         token, key = CancelToken(), (waiting.run, waiting.ref)
@@ -129,7 +129,7 @@ class ReleasedCalls:
             outcome = self._toolbox.dispatch(call, run.id, token, run.session, terms=terms, is_cleared=True)
             self._store_outcome(run.id, waiting.ref, outcome)
         except OwlError as error:
-            LOG.warning("what came of %s was not noted: %s", waiting.ref, error, extra={"run": waiting.run})
+            LOG.warning("the outcome of %s was not noted: %s", waiting.ref, error, extra={"run": waiting.run})
         finally:
             with self._guard:
                 self._running.pop((waiting.run, waiting.ref), None)
@@ -139,7 +139,7 @@ class ReleasedCalls:
             LOG.warning("thread %s does not go on: %s", waiting.run, error)
 
     def _store_outcome(self, run: str, ref: str, outcome: Outcome) -> None:
-        """Note in a proposal's entry what came of its call."""
+        """Note in a proposal's entry the outcome of its call."""
         names = ("status", "outcome", "message", "hint", "origin", "source")
         done = {name: getattr(outcome, name) for name in names}
         attributes = {**self._attributes_of(run, ref), DONE: done, **(outcome.provenance or {})}

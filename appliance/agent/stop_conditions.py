@@ -1,6 +1,6 @@
 """Whether a loop goes on: voters in one order, and the first that has something to say decides; what a person is then told.
 
-Pure: it is told what became of a turn's commands, remembers of earlier turns only what voters ask for, and returns a
+Pure: it is told the outcome of a turn's commands, remembers of earlier turns only what voters ask for, and returns a
 verdict. The order: an explicit end; words without a command; bad turns in a row; a circle; standing still; caps. What
 ends a loop from outside, such as a stop or a prompt that is too large, arrives as an error and has its verdict in `of_error`.
 """

@@ -2,7 +2,7 @@
 
 Asked by the toolbox about every call, and quick about those that reach nothing: a run without marks costs a row read, one
 more for the folder in which a command works. What is held becomes a proposal, whatever the run's terms; where nobody is
-there to decide, it is refused and its person gets a letter. A grant lets it pass. What became of each stands in the audit.
+there to decide, it is refused and its person gets a letter. A grant lets it pass. The outcome of each stands in the audit.
 Who runs what was accepted is `agent.released_calls`. Not promised: that nothing leaves which a person has let pass.
 """
 
@@ -217,7 +217,7 @@ class Checkpoint:
                 self._keep_words(caller.run, [Mark(told.origin, told.source)], told.message[:INLINE_CHARS])
             return told
         except OwlError as error:
-            LOG.error("what came of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
+            LOG.error("the outcome of %s could not be marked: %s", call.name, error, extra={"run": caller.run})
             return outcome  # its event is marked by itself, or is not written either
 
     # -- looking ------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ class Origins:
         told = UID.findall(outcome.message[:200_000]) if kind == "run" else []  # a list of threads has them in its lines
         numbers = [number for number in dict.fromkeys((*_find_numbers(outcome.data, call.arguments), *told)) if number != sight.run]
         subjects = [f"{kind}:{number}" for number in numbers]
-        if kind == "schedule":  # what came of it is told with it
+        if kind == "schedule":  # the outcome is told with it
             subjects += [f"firing:{number}" for number in numbers]
         if kind == "task":
             subjects += self._marks.runs_of([int(number) for number in numbers if number.isdecimal()])

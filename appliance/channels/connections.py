@@ -180,7 +180,7 @@ class Runner:
         return self.connection.is_idempotent
 
     def deliver(self, message: Outbound) -> None:
-        """Send a message, in place of what was shown of it while it was written; what came of it is counted."""
+        """Send a message, in place of what was shown of it while it was written; the outcome is counted."""
         shown = self._live.settle(message.key) if self._live is not None else None
         if shown == "" and not self.is_idempotent and not message.text.startswith(REPEAT):
             message = replace(message, text=f"{REPEAT}\n{message.text}")

@@ -32,7 +32,7 @@ LOCAL, TUI, NOBODY, DIRECT = "local", "tui", "none", "dm"  # names of channels t
 
 
 class Owed(Struct, frozen=True):
-    """What became of a notification, which the database did not let us record; next tried at a moment of the monotonic clock."""
+    """The outcome of a notification that could not be recorded; next tried at a moment of the monotonic clock."""
 
     notification: int
     work: Callable[[], object]
@@ -66,7 +66,7 @@ class Courier:
         self._state = threading.Condition()  # over what follows
         self._channels: dict[str, Channel] = {}
         self._lanes: dict[str, ThreadPoolExecutor] = {}
-        self._queued: dict[int, Future[None]] = {}  # notifications handed to a lane, until it is recorded what became of them
+        self._queued: dict[int, Future[None]] = {}  # notifications handed to a lane, until their outcome is recorded
         self._sending: set[int] = set()  # those that their lane works on
         self._owed: list[Owed] = []
         self._expected: set[str] = set()
@@ -144,7 +144,7 @@ class Courier:
         try:
             self._record_owed(is_last=True)
         except OwlError as error:
-            LOG.error("not recorded: what became of %d notifications: %s", len(self._owed), error)
+            LOG.error("not recorded: the outcome of %d notifications: %s", len(self._owed), error)
             return False
         return is_done
 
@@ -304,7 +304,7 @@ class Courier:
         try:
             work()
         except OwlError as error:  # it must not go out again meanwhile
-            LOG.error("notification %d: what became of it is kept for later: %s", posting.id, error)
+            LOG.error("notification %d: its outcome is kept for later: %s", posting.id, error)
             self._owed.append(Owed(posting.id, work, monotonic_s() + RETRY_S))
 
     def _deliver_message(self, notification_id: int, message: Outbound, name: str, channel: Channel) -> Callable[[], object]:

@@ -102,7 +102,7 @@ def note_admission(store: Store, channel: str, admission: Admission) -> tuple[tu
 
 
 class MessageCounted(Struct, frozen=True):
-    """What became of a message of a channel: taken, repeated or refused when it came; sent, or failed to be, when it goes."""
+    """The outcome of a message of a channel: taken, repeated or refused when it came; sent, or failed to be, when it goes."""
 
     channel: str
     outcome: str

@@ -65,7 +65,7 @@ SEASONS = tuple(datetime(2026, month, 1) for month in (1, 7))
 class Asked(Struct, frozen=True):
     """What is said to the person: a question, or the last words when `is_open` is false; "" when nothing is to be asked.
 
-    `note` is what became of the answer before, where that is not plain. `keys`, `later` and `hints` are what a screen says beside
+    `note` is the outcome of the answer before, where that is not plain. `keys`, `later` and `hints` are what a screen says beside
     it in the same language: what may be typed, that the rest is asked another time, and what to do next.
     """
 

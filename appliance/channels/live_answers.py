@@ -145,7 +145,7 @@ class LiveAnswers:
             return True
 
     def _show(self, answer: _Answer, text: str) -> None:
-        """Call the channel, outside the lock, and note what came of it."""
+        """Call the channel, outside the lock, and note the outcome."""
         message, retry_s, is_over, is_unknown = answer.message, 0.0, True, False
         try:
             if not message.shown:

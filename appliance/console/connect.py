@@ -168,7 +168,7 @@ def connected(home: Home) -> Iterator[Reach]:
 
 
 def reload_core(home: Home) -> list[str]:
-    """Put what was changed in owlbox.toml in force in a core that runs; what came of it in words, none where no core runs."""
+    """Put what was changed in owlbox.toml in force in a core that runs; the outcome in words, none where no core runs."""
     if not paths.find_core(home, os.environ).exists():
         return []
     try:

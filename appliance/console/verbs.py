@@ -2,7 +2,7 @@
 
 Arguments with their kinds, choices, defaults and words come from the definition, by the table that `owlbox docs --table` writes, so
 that no definition is imported to start. A verb says only what a definition cannot: how its arguments are typed, and how people are
-told what came of it. With `--json` the result is printed as it is. Errors carry their exit codes.
+told the outcome. With `--json` the result is printed as it is. Errors carry their exit codes.
 
 `Verb.args` has a word for each argument that can be typed: `person` and `person?` stand by place, `text+` and `text*` take all the
 words that are left, `--limit` is an option; `--days=max_days` is called otherwise than the parameter, `--limit@20` has another
@@ -194,7 +194,7 @@ def _add_argument(made: Any, one: Argument, text: str, read: Callable[[str], Any
 
 
 def _call(args: argparse.Namespace, home: Home) -> int:
-    """Call what the verb names with what was typed, and tell what came of it."""
+    """Call the verb's method with the typed arguments, and print the outcome."""
     params = parameters(args)
     if args.verb.asks:
         _ask(args, home, params)
@@ -202,7 +202,7 @@ def _call(args: argparse.Namespace, home: Home) -> int:
 
 
 def call(args: argparse.Namespace, home: Home, verb: Verb, params: dict[str, Any]) -> int:
-    """Call what a verb names, and tell what came of it; the exit code."""
+    """Call a verb's method and print the outcome; the exit code."""
     if verb.calls.startswith(TOOL):
         with connected(home) as way:
             outcome = ask(way, verb.calls.removeprefix(TOOL), params)

@@ -94,7 +94,7 @@ class Response(Struct, frozen=True):
 
 
 def read_head(sock: socket.socket) -> tuple[Request, bytes]:
-    """A request without its body, and what came of the body with it; Lost when nothing is asked, BadInput when it is wrong."""
+    """A request without its body, and the outcome of the body with it; Lost when nothing is asked, BadInput when it is wrong."""
     end_s, buffer = monotonic_s() + HEAD_S, bytearray()
     while (end := buffer.find(b"\r\n\r\n")) < 0:
         if len(buffer) > MAX_HEAD_BYTES:

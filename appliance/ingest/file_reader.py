@@ -91,7 +91,7 @@ class Item(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """What became of an item: added, updated, unchanged or error, and a word about it; `chunks` are found by search."""
+    """The outcome of an item: added, updated, unchanged or error, and a word about it; `chunks` are found by search."""
 
     ref: str
     status: str

@@ -71,7 +71,7 @@ def no_fetch(url: str) -> Fetched:
 
 
 class Added(Struct, frozen=True):
-    """What became of everything that was to be added; `left_out` counts what folders hold besides."""
+    """The outcome of everything that was to be added; `left_out` counts what folders hold besides."""
 
     items: tuple[Kept, ...]
     left_out: dict[str, int]
@@ -89,7 +89,7 @@ class Added(Struct, frozen=True):
 
 
 class Refreshed(Struct, frozen=True):
-    """What became of the items that were read again; `tree` shows what they lie in as it is now."""
+    """The outcome of the items that were read again; `tree` shows what they lie in as it is now."""
 
     items: tuple[Kept, ...]
     checked: int
@@ -289,7 +289,7 @@ class Ingest:
     # -- the work -----------------------------------------------------------------------------------
 
     def _ingest_items(self, stage: str, todo: Sequence[tuple[Wanted, Known | None]]) -> list[Kept]:
-        """Read everything, some at a time, and keep what is new; what became of each, in no particular order."""
+        """Read everything, some at a time, and keep what is new; the outcome of each, in no particular order."""
         total, read = sum(_estimate_weight(wanted) for wanted, _ in todo), 0
         done: list[Kept] = []
         basket: list[Item] = []

@@ -130,7 +130,7 @@ class Actions:
         return view is not None and view.state == "streaming"
 
     def finish(self, actor: Actor, outcome: Outcome) -> None:
-        """What became of the action recorded in the actor's `log`, which is open. Call inside a transaction."""
+        """The outcome of the action recorded in the actor's `log`, which is open. Call inside a transaction."""
         given = self._entries.get(actor.log, scope=f"run:{actor.run}").attributes
         more = {**given, **(outcome.provenance or {})}
         self.record_action(actor, str(given.get("action", "")), str(given.get("subject", "")), outcome, more)
@@ -235,7 +235,7 @@ class Actions:
         self._remove_previews(actor, view.path)
 
     def result(self, run: str, path: str) -> tuple[View, str] | None:
-        """How a proposal of a run stands, and what came of it, or why it was not done; None for one that left no entry."""
+        """The state of a run's proposal, with its outcome or the reason why it was not done; None for one that left no entry."""
         view = self._views.find(run, path)
         entry = None if view is None else self._entries.find(path, scope=view.scope)
         if view is None or entry is None:

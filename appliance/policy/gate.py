@@ -268,7 +268,7 @@ class Gate:
                 self._state = "idle"
 
     def _log_reload(self, severity: Severity, detail: dict[str, Any]) -> None:
-        """Write down what became of a reload, which happened whether or not that can be written."""
+        """Record the outcome of a reload; a failure to record does not undo it."""
         try:
             self._ledger.note("policy_reload", severity=severity, detail=detail)
         except OwlError as error:

@@ -92,7 +92,7 @@ Change = Literal["created", "body", "attributes", "moved", "removed", "restored"
 
 
 class EntryNews(Struct, frozen=True):
-    """What became of an entry, told once it is committed; `run` is "" for a change outside of every run."""
+    """The outcome of an entry, told once it is committed; `run` is "" for a change outside of every run."""
 
     path: str
     kind: Change

@@ -305,7 +305,7 @@ class _Line:
         return response
 
 
-# -- what came of it --------------------------------------------------------------------------------
+# -- the outcome --------------------------------------------------------------------------------
 
 
 def told(target: Target, stage: HttpStage, act: Callable[[], T]) -> T:

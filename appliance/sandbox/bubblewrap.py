@@ -90,7 +90,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Execution:
-    """What became of an order; `exit_code` is -1 when it never ran to its end by itself."""
+    """The outcome of an order; `exit_code` is -1 when it never ran to its end by itself."""
 
     id: str
     status: Status

@@ -48,7 +48,7 @@ MARK = ("document", "an imported transcript")
 
 
 class Restored(Struct, frozen=True):
-    """What became of lines that were read; `damaged` ones could not be understood, `known` ones were here already."""
+    """The outcome of lines that were read; `damaged` ones could not be understood, `known` ones were here already."""
 
     sessions: int = 0
     runs: int = 0

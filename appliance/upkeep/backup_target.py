@@ -1,4 +1,4 @@
-"""The place of `backups.target`: whether it is where it is said to be, and what came of the last backup that went there.
+"""The place of `backups.target`: whether it is where it is said to be, and the outcome of the last backup that went there.
 
 A folder below a mount point with nothing mounted lies on the machine's own disk: a backup there would be lost with it. The disk of
 the first backup is recorded beside the home's own backups, and another one is not taken for it without being asked. Knows no disk

@@ -75,7 +75,7 @@ class Judge:
         self._cancel = CancelToken()
 
     def judge(self, schedule: Schedule, now: int) -> Verdict:
-        """The verdict on a schedule that is due, with its marks recorded: its reason is stored as what came of the firing."""
+        """The verdict on a schedule that is due, with its marks recorded: its reason is stored as the outcome of the firing."""
         verdict = self.ask(schedule, now, self._cancel)
         if self._marks is not None:
             self._marks.take(f"firing:{schedule.ref}", verdict.marks)

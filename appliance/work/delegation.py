@@ -157,7 +157,7 @@ class Delegation:
             self._jobs.committed()
 
     def _loop_stored(self, stored: LoopStored) -> None:
-        """In the transaction that ends any loop: it knows what came of the work it waited for; a job's own ends the job."""
+        """In the transaction that ends any loop: it knows the outcome of the work it waited for; a job's own ends the job."""
         loop, end = stored.loop, stored.end
         if not (end.status == STOPPED and self._is_closing):  # then the person is told after the next start
             self._jobs.mark_heard(loop.run)

@@ -22,7 +22,7 @@ from appliance.work.tasks import NewTask, Tasks
 
 LOG = logging.getLogger(__name__)
 RETRIES, RETRY_S = 3, 1.0
-SystemJob = Callable[[Due], str]  # what came of it, in words
+SystemJob = Callable[[Due], str]  # the outcome, in words
 MAX_WAITING = 1000  # tasks in the queue, to which schedules add no more: without a worker they would pile up for ever
 LOCAL = "local"  # the channel
 NOW, NORMAL = "now", "normal"  # of notifications: whether quiet hours hold it back

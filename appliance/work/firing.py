@@ -187,7 +187,7 @@ class Firing:
             self.schedules.release(known.id)  # a firing has done so; whatever kept it from firing has not (B-046)
 
     def trigger(self, known: Schedule, now: int, here: Here = CORE) -> str:
-        """Do it now because a person says so, whatever its rule says (B-049); what came of it in words."""
+        """Fire it now because a person says so, whatever its rule says (B-049); the outcome in words."""
         if not self._may_begin(known, here):
             what = f"schedule {known.ref} is a {known.action.kind}, which goes on after this process has ended"
             raise Unavailable(what, hint="only a running core does it: owlbox serve, then owlbox schedule trigger")

@@ -153,7 +153,7 @@ class Heartbeat:
     # -- one look ---------------------------------------------------------------------------------------
 
     def run_beat(self, schedule: Schedule, due_ms: int) -> str:
-        """The job of a schedule that is due; what came of it. Never raises: what went wrong is logged, and it goes on."""
+        """Run the job of a due schedule and return its outcome. Never raises: what went wrong is logged, and it goes on."""
         context, title = str(schedule.action.details.get("context", "")), str(schedule.action.details.get("section", LINES))
         try:
             return self.check_file(context, title, f"{schedule.key}:{due_ms}").line()
@@ -192,7 +192,7 @@ class Heartbeat:
         return Beat("alert", text)
 
     def now(self) -> list[tuple[str, Beat]]:
-        """Look after everything at once, whatever the time; what came of each."""
+        """Look after everything at once, whatever the time; the outcome of each."""
         key, done = f"asked:{now_ms()}", []
         for context, path in self._find_files():
             found = self._read_checklist(path)

@@ -1,4 +1,4 @@
-"""Jobs: pieces of work that one run hands to another, and what came of them.
+"""Jobs: pieces of work that one run hands to another, and their results.
 
 Owns the `jobs` table. A job is written down before anything of it is begun, and its end with its result before anybody
 is told, so that neither dies with a process. Whoever waits here sleeps until it has ended. Who does the work is told by
@@ -106,7 +106,7 @@ class Job(Struct, frozen=True):
         return max(0, (self.ended_ms or now_ms()) - (self.started_ms or self.created_ms)) / 1000
 
     def describe_end(self) -> str:
-        """In words for whoever asked: who did what, how long it took, what came of it (A-096)."""
+        """In words for whoever asked: who did what, how long it took, the outcome (A-096)."""
         what = f" ({self.given.operation})" if self.given.operation else ""
         if self.status == DONE:
             return f"{self.role}{what} finished in {self.duration_s:.1f} s:\n{self.result}"
@@ -195,7 +195,7 @@ class Jobs:
     def cancel(self, job_id: str) -> Job:
         """Have the work on a job end, and wait a moment for that; Conflict when it has ended, or another process does it."""
         if (found := self.get(job_id)).is_over:
-            raise Conflict(f"job {job_id} has ended: {found.status}", hint=f"owlbox job view {job_id} shows what came of it")
+            raise Conflict(f"job {job_id} has ended: {found.status}", hint=f"owlbox job view {job_id} shows the outcome")
         self.halt(job_id)
         found = self.get(job_id)
         if not found.is_over and found.process not in ("", self.process):
@@ -308,7 +308,7 @@ class Jobs:
             return bool(execute("UPDATE jobs SET is_told = 1 WHERE id = ? AND is_told = 0 RETURNING 1", (job_id,)))
 
     def mark_heard(self, parent: str) -> None:
-        """The run that waited for its work has gone on with what came of it. Call inside a transaction."""
+        """The run that waited for its work has gone on with the outcome. Call inside a transaction."""
         with self.store.write() as execute:
             sql = "UPDATE jobs SET is_told = 1 WHERE parent = ? AND is_told = 0 AND priority = 'normal' AND tool = 'delegate'"
             execute(sql, (parent,))

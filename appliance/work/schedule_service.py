@@ -237,7 +237,7 @@ class Timetable:
         return gone
 
     def fire(self, known: Schedule, who: Who) -> str:
-        """Do one now; what came of it."""
+        """Run one now and return its outcome."""
         self._require_free(who)
         if self._trigger is None:
             raise Refused("nobody fires schedules in this process", hint="owlbox schedule trigger does")

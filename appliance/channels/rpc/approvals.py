@@ -54,7 +54,7 @@ class ApprovalMethods:
     ) -> dict[str, Any]:
         """Decide about what a thread proposed. `status` is the thread's: 102 while it goes on, 202 while more waits.
 
-        It is 100 for a task's thread: a worker goes on with it. `outcome` says what became of the proposal. Once decided
+        It is 100 for a task's thread: a worker goes on with it. `outcome` is that of the proposal. Once decided
         it stays so: a conflict otherwise.
         """
         if digest and digest != self._approvals.show(ref, run).digest:

@@ -1,4 +1,4 @@
-"""The latest calls of the socket's methods and what came of them: who asked, what, with which outcome, and with what answer.
+"""The latest calls of the socket's methods and their results: who asked, what, with which outcome, and with what answer.
 
 Owns the table `calls`: a row for each call, of which the newest are kept. Arguments and results are people's own words: excerpts
 of them are shown to nobody but who made the call, none are kept of methods about secrets and logins, and those that hold the text
@@ -91,7 +91,7 @@ class CallLog:
         *,
         call: Call,
     ) -> list[CallRecord]:
-        """The latest calls of methods, newest first: who asked, what came of it, how long it took; one's own with what was said."""
+        """The latest calls of methods, newest first: who asked, the outcome, how long it took; one's own with what was said."""
         self.flush()
         rows = self._store.rows(
             f"SELECT caller = ?1, {COLUMNS} FROM calls "

@@ -77,7 +77,7 @@ class ScheduleRunner:
             broker_lending.tell(self._home, self._environ)
 
     def trigger(self, known: Schedule) -> str:
-        """Do at once what a schedule is for; what came of it."""
+        """Run a schedule at once and return the outcome."""
         return self.firing.trigger(known, now_ms(), self._here())
 
     def is_due(self) -> bool:

@@ -62,7 +62,7 @@ FAMILIES = tuple(
         ("jobs_total", "counter", "Work that was handed over, by its end"),
         ("messages_total", "counter", "Messages that were accepted, by channel"),
         ("channel_connected", "gauge", "1 while a channel that is switched on is connected, 0 while it is not"),
-        ("channel_messages_total", "counter", "Messages of channels, by what became of them: each attempt to send by itself"),
+        ("channel_messages_total", "counter", "Messages of channels, by their outcome: each attempt to send by itself"),
         ("sessions", "gauge", "Sessions by status"),
         ("tasks", "gauge", "Tasks by status"),
         ("notifications", "gauge", "Notifications by status"),

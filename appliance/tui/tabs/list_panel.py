@@ -24,7 +24,7 @@ from appliance.tui.shown_text import Row, Shown
 REFRESH = Binding("r", "refresh", show=False)
 SCROLL = (Binding("shift+up,k", "look(-1)", show=False), Binding("shift+down,j", "look(1)", show=False))
 
-NAME_CHARS = 30  # of a name beside what became of it, on one line
+NAME_CHARS = 30  # of a name beside its outcome, on one line
 Item = dict[str, Any]
 Told = Callable[[dict[str, Any]], object]
 
@@ -177,7 +177,7 @@ class Lister(Panel):
         self.ask("tool.call", {"name": tool, "arguments": arguments}, told, failed=lambda error: failed(str(error)), about=tool)
 
     def change(self, tool: str, item: Item) -> None:
-        """Call a tool about one of them, say what became of it, and look again."""
+        """Call a tool for one of them, show the outcome, and refresh."""
 
         def changed(outcome: dict[str, Any]) -> None:
             name, note = str(item["name"]), (outcome.get("data") or {}).get("note")

@@ -1,4 +1,4 @@
-"""Tasks: what is to be done, what is being done and what became of it, and the task under the cursor in full."""
+"""Tasks: what is to be done, what is being done and its outcome, and the task under the cursor in full."""
 
 from collections.abc import Callable
 from functools import partial

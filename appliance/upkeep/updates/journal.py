@@ -46,7 +46,7 @@ class Result(Struct, frozen=True):
 
 
 class Journal(Struct, frozen=True):
-    """The present update, and what became of earlier ones. `old` and `new` are versions; `saved` is the copy of the database.
+    """The present update, and the outcome of earlier ones. `old` and `new` are versions; `saved` is the copy of the database.
 
     A rollback goes back to `previous`, and to the database of `previous_saved`: a later update that came to nothing leaves both.
     """
@@ -87,6 +87,6 @@ class JournalFile:
         return self.write(msgspec.structs.replace(journal, **fields))
 
     def end(self, journal: Journal, said: str, *, is_applied: bool) -> Journal:
-        """Nothing is under way any more; what became of it is kept."""
+        """Record the end of the present update and keep its outcome."""
         results = (Result(journal.new, said, is_applied, now_ms()), *journal.results)[:KEPT_RESULTS]
         return self.change(journal, step=Step.IDLE, new="", results=results)
