@@ -318,7 +318,7 @@ def test_files_are_sent_with_a_message_told_to_the_model_and_their_names_are_ine
     browser.choose("#file", hostile, picture)
     browser.shows("owl.png, ", "sees no pictures", css="#uploads")
     browser.shows("<img src=x", css="#uploads li:first-child")
-    browser.press("Leave out owl.png")
+    browser.press("Remove owl.png")
     browser.choose("#file", picture)
     browser.shows("owl.png, ", "sees no pictures", css="#uploads")
     page.say("read these")
@@ -356,7 +356,7 @@ def test_what_was_said_is_found_and_opened_and_what_is_found_is_inert(page: Page
     browser.shows("the heron nests", "Hoot hoot.", css="#log")
     browser.run("document.querySelector('#find').value = ''")
     browser.type("#find", "zebras in snow")
-    browser.shows("Nobody has said that.", css="#threads")
+    browser.shows("No messages found.", css="#threads")
     browser.run("const one = document.querySelector('#find'); one.value = ''; one.dispatchEvent(new Event('input'))")
     until(lambda: "Nobody" not in browser.text("#threads"), "all conversations are listed again")
     assert browser.problems() == []

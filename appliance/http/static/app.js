@@ -141,10 +141,10 @@ class App {
 
   setAway() {
     if (byId("app").hidden) {
-      byId("login-error").textContent = "The owl is away. This page tries again by itself.";
+      byId("login-error").textContent = "No connection to Owlbox. This page keeps trying.";
       byId("login").hidden = false;
     }
-    byId("state").textContent = "Away, connecting again";
+    byId("state").textContent = "Disconnected, reconnecting";
     byId("state").classList.add("is-away");
     this.follow?.close();
     this.follow = null;

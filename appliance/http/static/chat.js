@@ -287,7 +287,7 @@ export class Chat {
       const body = element("div", { class: "body" }, text);
       const made = this.frameOf("user", event.sender_id || "You", body, event);
       if (own > 0) {
-        body.append(element("details", {}, element("summary", {}, "what came with it"), element("pre", {}, event.content.slice(own).trim())));
+        body.append(element("details", {}, element("summary", {}, "attached text"), element("pre", {}, event.content.slice(own).trim())));
       }
       return made;
     }
@@ -534,7 +534,7 @@ export class Chat {
 
   async upload(file) {
     const entry = { name: "" };
-    const remove = element("button", { type: "button", "aria-label": `Leave out ${file.name}` }, "×");
+    const remove = element("button", { type: "button", "aria-label": `Remove ${file.name}` }, "×");
     const state = element("span", { role: "status" }, `${file.name} …`);
     const row = element("li", {}, state, remove);
     const drop = () => {

@@ -59,7 +59,7 @@ export class Threads extends Listing {
       button.addEventListener("click", () => this.app.openThread(one.run));
       return element("li", {}, button);
     });
-    const none = element("li", { class: "none" }, told.error?.message ?? "Nobody has said that.");
+    const none = element("li", { class: "none" }, told.error?.message ?? "No messages found.");
     byId("threads").replaceChildren(...(rows.length ? rows : [none]));
     this.mark();
   }
@@ -126,13 +126,13 @@ export class Tasks extends Listing {
     const outcome = await this.tool("list_tasks", { limit: 100 });
     if (!outcome) return;
     const tasks = outcome.data?.tasks ?? [];
-    byId("tasks").replaceChildren(...(tasks.length ? tasks.map((one) => this.card(one)) : [element("p", {}, "There are none.")]));
+    byId("tasks").replaceChildren(...(tasks.length ? tasks.map((one) => this.card(one)) : [element("p", {}, "No tasks.")]));
   }
 
   card(task) {
     const actions = element("div", { class: "actions" });
     if (!["done", "complete", "completed", "failed", "cancelled"].includes(task.status)) {
-      const cancel = element("button", { type: "button", "aria-label": `Cancel it: ${task.name}` }, "Cancel it");
+      const cancel = element("button", { type: "button", "aria-label": `Cancel: ${task.name}` }, "Cancel");
       cancel.addEventListener("click", async () => {
         await this.tool("cancel_task", { id: task.id });
         this.refresh();
@@ -170,11 +170,11 @@ export class Approvals extends Listing {
     const shown = await this.app.core.call("run.proposal", { ref: waiting.ref, run: waiting.run }).catch(() => null);
     const isQuestion = (shown?.options ?? []).length > 0 || waiting.action === "ask_user";
     const heading = element("h3", {}, isQuestion ? waiting.subject : escapeExact(`${waiting.action} ${waiting.subject}`));
-    const made = element("section", { class: "card", "aria-label": "Waits for your word" }, heading);
+    const made = element("section", { class: "card", "aria-label": "Needs your approval" }, heading);
     if (!shown) return made;
-    if (shown.because) made.append(element("p", { class: "because" }, `It follows what was read from ${escapeExact(shown.because)}.`));
+    if (shown.because) made.append(element("p", { class: "because" }, `It was caused by text from ${escapeExact(shown.because)}.`));
     if (!isQuestion && (shown.patch || (shown.text && shown.text !== waiting.subject))) {
-      made.append(element("pre", { tabindex: "0", role: "region", "aria-label": "What it would do" }, shown.patch || shown.text));
+      made.append(element("pre", { tabindex: "0", role: "region", "aria-label": "What it will do" }, shown.patch || shown.text));
     }
     const actions = element("div", { class: "actions" });
     const error = element("p", { class: "error", role: "alert" });
