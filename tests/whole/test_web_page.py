@@ -421,7 +421,7 @@ def test_a_killed_core_is_waited_for_and_what_was_typed_and_sent_meanwhile_arriv
     browser.shows("Hoot hoot.", css="#log")
     browser.type("#text", "typed mean")
     page.core.kill()
-    browser.shows("Away", css="#state")
+    browser.shows("Disconnected", css="#state")
     browser.type("#text", "while" + ENTER)
     page.core = page.box.serve()
     until(lambda: browser.text("#log").count("Hoot hoot.") == 2, "the answer of the next core")
