@@ -99,7 +99,7 @@ def test_nothing_is_taken_back_once_the_talk_went_on(guide: MessagePlanner) -> N
 
 def test_a_note_that_is_to_be_taken_back_stays_and_the_answer_names_its_file(guide: MessagePlanner) -> None:
     plan = guide.plan("tiny", after("write_note", "undo that"))
-    assert isinstance(plan, Say) and "delete box/notes/spare-key.md" in plan.text
+    assert isinstance(plan, Say) and "delete the file box/notes/spare-key.md" in plan.text
 
 
 TALK = ("Who wrote Hamlet?", "Shakespeare.")
@@ -161,7 +161,7 @@ def test_a_time_answers_when(guide: MessagePlanner) -> None:
 def test_what_a_small_model_cannot_do_is_said_so(guide: MessagePlanner) -> None:
     for text, says in (
         ("Fetch https://example.org and say its title", "cannot open web pages"),
-        ("turn on the light in the kitchen", "cannot switch"),
+        ("turn on the light in the kitchen", "cannot control"),
         ("move my reminder thing around somehow", "I have done nothing"),
     ):
         plan = answered(guide, text)

@@ -104,7 +104,7 @@ def test_a_skill_of_steps_and_tools_says_what_it_takes(guide: WorkPlanner) -> No
         assert isinstance(plan, Say) and "owlbox model list" in plan.text
     missing = called(guide, own("x", 'metadata:\n  small: "Say of $ARGUMENTS"\n'), "")
     assert "summarize this conversation so far" in render(shipped("summarize"), "")
-    assert isinstance(missing, Say) and missing.text.startswith("Write behind the name")
+    assert isinstance(missing, Say) and missing.text.startswith("After the name")
 
 
 def test_a_skill_that_is_one_request_is_asked_plainly_and_no_answer_recites_it(guide: WorkPlanner) -> None:

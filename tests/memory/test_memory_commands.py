@@ -9,7 +9,7 @@ def test_memory_is_added_listed_found_shown_and_forgotten(box: Box) -> None:
     made = box.run("memory", "add", "The", "garage", "code", "is", "4711.", "--topic", "house", "--tag", "code")
     assert made.stdout == "Kept as memory:/house/garage-code-4711\n"
     again = box.run("memory", "add", "The garage code is 4711")
-    assert again.stdout == "Brought up to date: memory://house/garage-code-4711\n"
+    assert again.stdout == "Brought up to date: memory:/house/garage-code-4711\n"
     table = box.run("memory", "list", "--topic", "house").stdout
     assert "house/garage-code-4711" in table and "4711" in table
     (line,) = box.json("memory", "search", "garage")

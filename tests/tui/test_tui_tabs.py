@@ -123,7 +123,7 @@ def test_every_call_is_there_in_full(core: Core, size: tuple[int, int], name: st
         await seen.press("f2")
         await seen.shows("✘", "read", "not_found", "Given", "ref: box://notes/nothing.md")
         await seen.press("down")
-        await seen.shows("query: peas garden", "Peas go into the garden")
+        await seen.shows("query: peas garden", "go into the garden")
         seen.app._forget_notice()
         await seen.same_as(name)
         await seen.press("f", "f", "f")
