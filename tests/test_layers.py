@@ -23,7 +23,7 @@ BESIDE = ("__init__", "errors", "records", "clock")
 WALLS = """\
 providers: errors records clock text runtime.http_client runtime.host_lookup providers
 channels.rpc: errors records clock store runtime policy sessions knowledge ingest agent channels
-tui: errors records clock runtime text.invisible tui
+tui: errors records clock runtime text.invisible text.references tui
 language: errors records clock text language
 """
 # Who may import an outside package. The standard library is free except where it would be a side door. Records are msgspec
