@@ -18,6 +18,7 @@ from appliance.clock import now_ms
 from appliance.errors import AlreadyRunning, StoreError
 from appliance.store import disk_faults, storage_errors
 from appliance.store.connection_settings import SETTINGS
+from appliance.store.migrations import statements, up_to
 
 LOG = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]  # bytes copied, of how many
@@ -26,6 +27,8 @@ IN_USE = 128  # the byte of the -shm file that SQLite locks for each open connec
 ANOTHER = "choose another backup: owlbox backup list"
 COPY = re.compile(r"before-migration-\d+-(?P<at_ms>\d{1,15})\.db")
 KEPT_COPIES = 3  # from before migrations
+OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
+OF_SQLITE = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")  # tables that it makes itself
 # What a person knows a database by: tables whose rows are counted for backups and repairs.
 COUNTED = ("entries", "sessions", "runs", "events", "tasks", "schedules")
 
@@ -108,6 +111,43 @@ def check(path: Path) -> Facts:
         raise StoreError(f"{path} is damaged or not a database: {error}", hint=ANOTHER) from None
     finally:
         db.close()
+
+
+def foreign_objects(path: Path) -> list[str]:
+    """What the schema of a database holds that ours of its version does not, by kind and name: nothing of it is run.
+
+    Tables that a virtual table of ours keeps for itself are known by its name alone: versions of SQLite write them differently.
+    """
+    db = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro&immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    ours = apsw.Connection(":memory:")
+    try:
+        for setting in SETTINGS:
+            setting(ours)
+        db.pragma("trusted_schema", False)
+        for migration in up_to(int(str(db.pragma("user_version")))):
+            for statement in statements(migration):
+                ours.execute(statement)
+        known = {(kind, name): _normal_sql(sql) for kind, name, sql in ours.execute(OBJECTS)}
+        owners = "|".join(name for (_, name), sql in known.items() if sql.startswith("CREATE VIRTUAL"))
+        inner = re.compile(rf"(?:{owners or '(?!)'})_\w+")
+        return [
+            f"{kind} {name}"
+            for kind, name, sql in db.execute(OBJECTS)
+            if known.get((kind, name)) != _normal_sql(sql)
+            and not (kind == "index" and sql is None)
+            and not (kind == "table" and name in OF_SQLITE)
+            and not (kind == "table" and inner.fullmatch(name) and _normal_sql(sql).startswith("CREATE TABLE"))
+        ]
+    except apsw.Error as error:
+        raise StoreError(f"{path} is damaged or not a database: {error}", hint=ANOTHER) from None
+    finally:
+        ours.close()
+        db.close()
+
+
+def _normal_sql(sql: str | None) -> str:
+    """The text of a statement in one form: the length of vectors depends on the model."""
+    return re.sub(r"int8\[\d+\]", "int8[]", " ".join((sql or "").split()))
 
 
 def carry(source: Path, target: Path, tables: Mapping[str, str]) -> None:

@@ -25,6 +25,7 @@ MAX_WORDS = 40_000  # of one text
 WORD = re.compile(r"[^\W\d_\u02b0-\u02ff]+")  # modifiers such as a letter apostrophe are signs
 NUMBERED = re.compile(r"[^\W_]+")
 ESCAPE = re.compile(r"\\(?:[nrtbf]|u([0-9a-fA-F]{4}))")
+TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]{0,200})?/?>")
 # Scripts that are written without blanks, and how often one of their letters counts.
 UNSPACED = (
     (re.compile("[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), r" \g<0>\g<0>\g<0>"),
@@ -52,7 +53,7 @@ def kept(text: str, own: str = "") -> set[int]:
 
 def whole(text: str) -> set[int]:
     """The hash of all of a text, its numbers included; none of a few letters."""
-    letters = letters_of(text)
+    letters = letters_of(_without_tags(text))
     return {_hash(letters.encode("utf-16-le", "surrogatepass"))} if len(letters) >= LEAST_WHOLE else set()
 
 
@@ -68,7 +69,7 @@ def number_of(text: str) -> int:
 
 def pieces(text: str, limit: int | None = None) -> Iterator[tuple[int, int]]:
     """Where pieces begin, counted in letters, and their hashes."""
-    words = WORD.findall(_plain(text))[:limit]
+    words = WORD.findall(_plain(_without_tags(text)))[:limit]
     data, size = "".join(words).encode("utf-16-le", "surrogatepass"), 2 * PIECE  # two bytes a letter, or four
     for at in accumulate((len(word.encode("utf-16-le", "surrogatepass")) for word in words), initial=0):
         piece = data[at : at + size]
@@ -88,6 +89,11 @@ def is_enough(places: Sequence[int]) -> bool:
         if covered[last] - covered[first] + PIECE >= ENOUGH:
             return True
     return False
+
+
+def _without_tags(text: str) -> str:
+    """The text without the tags of HTML, also of HTML that is shown as text."""
+    return TAG.sub("", html.unescape(text)) if "<" in text or "&" in text else text
 
 
 def _plain(text: str) -> str:

@@ -27,6 +27,7 @@ from appliance.upkeep import backups, home_setup, staging
 from appliance.upkeep.backups import BOX, DATABASE, Progress
 
 HEAD_BYTES = 4096
+NAMED = 5  # foreign objects of a database that an error names
 SQLITE, ZIP = b"SQLite format 3\0", b"PK\3\4"
 # How files begin that people take for backups, and what they are.
 OTHERS = (
@@ -183,10 +184,15 @@ def _present(home: Home) -> Facts | None:
 
 
 def _checked(path: Path) -> Facts:
+    foreign = database_copy.foreign_objects(path)
     facts = database_copy.check(path)
     if not facts.counts:
         raise StoreError(f"{path} is a database of another program", hint=database_copy.ANOTHER)
     _require_known(path, facts.version)
+    if foreign:
+        named = ", ".join(foreign[:NAMED]) + (f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else "")
+        hint = "export what it holds with the owlbox that made it (owlbox export FILE), then import that"
+        raise StoreError(f"the database in {path} has what owlbox does not make: {named}", hint=hint)
     return facts
 
 

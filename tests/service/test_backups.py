@@ -4,17 +4,20 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 from process import Box, a_box, tree, until
+from stores import new_store
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError, StoreError
@@ -25,6 +28,8 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS, Config
 from appliance.runtime.tool_settings import PolicyKeys
 from appliance.runtime.upkeep_settings import Backups
+from appliance.store import database_copy
+from appliance.store.connection_settings import SETTINGS
 from appliance.store.database import Store
 from appliance.upkeep import backups, restore, staging
 
@@ -430,6 +435,71 @@ def test_archives_with_any_byte_changed_are_read_or_refused_with_words(box: Box,
             backups.verify(backups.read(path), backups.unheard)
         except (StoreError, NotFound) as error:
             assert str(path) in error.message
+
+
+WRITABLE = "PRAGMA writable_schema = ON"
+PLANT = "INSERT INTO sqlite_schema (type, name, tbl_name, rootpage, sql) VALUES (%r, %r, %r, 0, %r)"
+SPY = "CREATE TRIGGER %s AFTER INSERT ON entries BEGIN DELETE FROM marks; END"
+# What a database may hold besides ours, by what it is named: SQLite would run some of it at the first write, or read.
+PLANTED: dict[str, tuple[str, ...]] = {
+    "trigger spy": (SPY % "spy",),
+    "trigger sqlite_spy": (WRITABLE, PLANT % ("trigger", "sqlite_spy", "entries", SPY % "sqlite_spy")),
+    "trigger entries_marked": ("DROP TRIGGER entries_marked", SPY % "entries_marked"),
+    "trigger of_words": ("CREATE TRIGGER of_words AFTER INSERT ON marked_words BEGIN DELETE FROM marked_words; END",),
+    "trigger chunks_fts_spy": ("CREATE TRIGGER chunks_fts_spy AFTER INSERT ON tasks BEGIN DELETE FROM marks; END",),
+    "view people_too": ("CREATE VIEW people_too AS SELECT * FROM people",),
+    "view run_entries": ("DROP VIEW run_entries", "CREATE VIEW run_entries AS SELECT 1"),
+    "view chunks_fts_content": (
+        WRITABLE,
+        PLANT % ("view", "chunks_fts_content", "chunks_fts_content", "CREATE VIEW chunks_fts_content AS SELECT 1"),
+    ),
+    "table notes": ("CREATE TABLE notes (body TEXT)",),
+    "table words": ("CREATE VIRTUAL TABLE words USING fts5(body)",),
+    "table entries": ("ALTER TABLE entries ADD COLUMN spy TEXT GENERATED ALWAYS AS (upper(body)) VIRTUAL",),
+    "table marks": ("ALTER TABLE marks ADD COLUMN spy TEXT CHECK (1)",),
+    "table chunks_vec": ("DROP TABLE chunks_vec", "CREATE TABLE chunks_vec (embedding)"),
+    "index spy": ("CREATE INDEX spy ON entries(lower(body))",),
+}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of ours that nobody uses, with vectors of another length and what SQLite itself keeps."""
+    path = tmp_path_factory.mktemp("ours") / "owlbox.db"
+    with closing(new_store(path)) as store, store.write() as execute:
+        execute("DROP TABLE chunks_vec")
+        execute("CREATE VIRTUAL TABLE chunks_vec USING vec0(embedding int8[768] distance_metric=cosine, chunk_size=256)")
+        execute("ANALYZE")
+    return path
+
+
+def spoilt_by(database: Path, path: Path, statements: Iterable[str]) -> Path:
+    """A copy of a database in which somebody ran these."""
+    shutil.copy(database, path)
+    db = apsw.Connection(str(path))
+    for setting in SETTINGS:
+        setting(db)
+    for statement in statements:
+        db.execute(statement)
+    db.pragma("journal_mode", "delete")
+    db.close()
+    return path
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_database_with_more_than_ours_is_refused_by_name(database: Path, tmp_path: Path, name: str) -> None:
+    home = Home(tmp_path / "home")
+    home.root.mkdir(mode=0o700)
+    path = spoilt_by(database, tmp_path / "copy.db", PLANTED[name])
+    with pytest.raises(StoreError, match=f"has what owlbox does not make: .*{name}"):
+        restore.preview(home, Config(), path, backups.unheard)
+    with pytest.raises(StoreError):
+        restore.restore(home, path)
+    assert not home.database.exists()
+
+
+def test_a_database_of_ours_is_taken_whatever_its_vectors_are(database: Path, tmp_path: Path) -> None:
+    assert database_copy.foreign_objects(spoilt_by(database, tmp_path / "copy.db", ())) == []
 
 
 def test_the_policy_file_comes_back_and_nothing_beside_it_is_lost(box: Box, tmp_path: Path) -> None:

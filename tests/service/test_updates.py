@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import random
 import re
 import shutil
 import stat
@@ -14,6 +15,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -316,6 +318,92 @@ def test_a_bad_bundle_on_a_stick_hides_no_good_one(tmp_path: Path) -> None:
             pass
     os.mkfifo(tmp_path / "owlbox-9.9.9-linux_pipe.bundle")
     assert bundle.find(tmp_path, PUBLIC) == good
+
+
+def member(name: str, data: bytes = b"", **more: Any) -> bytes:
+    """A member of an archive: its header and what it holds."""
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info.tobuf() + data.ljust(-(-len(data) // 512) * 512, b"\0")
+
+
+def mutated(good: bytes) -> Iterator[tuple[str, bytes]]:
+    """A good bundle with bytes changed, cut off at places, and with members that are something else than their name says."""
+    chance = random.Random(38)
+    for number in range(40):
+        spoilt = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            spoilt[chance.randrange(len(good))] ^= 1 << chance.randrange(8)
+        yield f"changed {number}", bytes(spoilt)
+    for size in range(0, len(good), len(good) // 12):
+        yield f"cut at {size}", good[:size]
+    with tarfile.open(fileobj=io.BytesIO(good)) as archive:
+        wheel = archive.getnames()[2]
+        parts = [member(one.name, archive.extractfile(one).read()) for one in archive]  # type: ignore[union-attr]
+    body = parts[2][512:]
+    head, evil = parts[0] + parts[1], member(wheel, b"evil")
+    for name in (
+        "../out.whl",
+        "/tmp/out.whl",
+        f"wheels/../../{wheel}",
+        f"./{wheel}",
+        f"{wheel}/",
+        wheel.upper(),
+        f"{wheel}\0.txt",
+        "",
+        ".",
+    ):
+        yield f"named {name!r}", head + member(name, body)
+    for kind in (
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.DIRTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.BLKTYPE,
+        tarfile.CONTTYPE,
+    ):
+        yield f"of kind {kind!r}", head + member(wheel, type=kind, linkname="/etc/passwd")
+        yield f"of kind {kind!r} beside it", head + member(wheel, type=kind, linkname="../../out") + parts[2]
+    for name, more in {"before": evil + parts[2], "behind": parts[2] + evil, "twice": parts[2] * 2, "none": b""}.items():
+        yield f"another {name}", head + more
+    yield "another in front", evil + head + parts[2]
+    yield "signature first", parts[1] + parts[0] + parts[2]
+    yield "manifest twice", parts[0] + head + parts[2]
+    for record in (b"path=../out.whl", b"size=4", b"linkpath=/etc/passwd", b"GNU.sparse.realsize=9", b"SCHILY.xattr.security.x=y"):
+        line = b"%d %s\n" % (len(record) + 4, record)
+        yield f"record {record!r}", head + member("x", line, type=tarfile.XHDTYPE) + parts[2]
+    yield "long name", head + member("././@LongLink", b"../out.whl\0", type=tarfile.GNUTYPE_LONGNAME) + parts[2]
+    yield "long link", head + member("././@LongLink", b"/etc/passwd\0", type=tarfile.GNUTYPE_LONGLINK) + parts[2]
+    yield "mode", head + member(wheel, body, mode=0o6777, uid=0)
+
+
+def test_mutated_bundles_are_refused_or_harmless(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "stick")
+    good, name = path.read_bytes(), path.name
+    (tmp_path / "good").mkdir()
+    with bundle.opened(path, PUBLIC) as (found, members):
+        (wheel,) = bundle.unpack(found, members, tmp_path / "good", name)
+    wanted, count, taken = bundle.digest_file(wheel), 0, []
+    for what, data in mutated(good):
+        path.write_bytes(data)
+        folder = tmp_path / "place" / "inner"
+        folder.mkdir(parents=True)
+        try:
+            with bundle.opened(path, PUBLIC) as (found, members):
+                wheels = bundle.unpack(found, members, folder, name)
+            taken.append(what)
+            assert [bundle.digest_file(one) for one in wheels] == [wanted], what
+            assert [one.stat().st_mode & 0o7022 for one in wheels] == [0], what
+        except OwlError as error:
+            assert error.message, what
+        assert [one.name for one in (tmp_path / "place").iterdir()] == ["inner"] and not Path("/tmp/out.whl").exists(), what
+        assert all(one.is_file() and not one.is_symlink() for one in folder.rglob("*") if not one.is_dir()), what
+        shutil.rmtree(tmp_path / "place")
+        count += 1
+    assert count >= 90 and len(taken) < 40, taken
 
 
 def test_a_signed_manifest_without_end_is_refused() -> None:
