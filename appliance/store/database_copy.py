@@ -28,7 +28,8 @@ ANOTHER = "choose another backup: owlbox backup list"
 COPY = re.compile(r"before-migration-\d+-(?P<at_ms>\d{1,15})\.db")
 KEPT_COPIES = 3  # from before migrations
 OBJECTS = "SELECT type, name, sql FROM sqlite_schema"
-OF_SQLITE = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4")  # tables that it makes itself
+# Tables that SQLite makes itself, and Litestream in a database that it copies.
+BESIDE = ("sqlite_sequence", "sqlite_stat1", "sqlite_stat4", "_litestream_seq", "_litestream_lock")
 # What a person knows a database by: tables whose rows are counted for backups and repairs.
 COUNTED = ("entries", "sessions", "runs", "events", "tasks", "schedules")
 
@@ -135,8 +136,7 @@ def foreign_objects(path: Path) -> list[str]:
             for kind, name, sql in db.execute(OBJECTS)
             if known.get((kind, name)) != _normal_sql(sql)
             and not (kind == "index" and sql is None)
-            and not (kind == "table" and name in OF_SQLITE)
-            and not (kind == "table" and inner.fullmatch(name) and _normal_sql(sql).startswith("CREATE TABLE"))
+            and not (kind == "table" and (name in BESIDE or inner.fullmatch(name)) and _normal_sql(sql).startswith("CREATE TABLE "))
         ]
     except apsw.Error as error:
         raise StoreError(f"{path} is damaged or not a database: {error}", hint=ANOTHER) from None

@@ -500,6 +500,10 @@ def test_a_database_with_more_than_ours_is_refused_by_name(database: Path, tmp_p
 
 def test_a_database_of_ours_is_taken_whatever_its_vectors_are(database: Path, tmp_path: Path) -> None:
     assert database_copy.foreign_objects(spoilt_by(database, tmp_path / "copy.db", ())) == []
+    followed = ("CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)", "CREATE TABLE _litestream_lock (id INTEGER)")
+    assert database_copy.foreign_objects(spoilt_by(database, tmp_path / "copy.db", followed)) == []
+    followed = ("CREATE VIRTUAL TABLE _litestream_seq USING fts5(x)",)
+    assert database_copy.foreign_objects(spoilt_by(database, tmp_path / "copy.db", followed))[0] == "table _litestream_seq"
 
 
 def test_the_policy_file_comes_back_and_nothing_beside_it_is_lost(box: Box, tmp_path: Path) -> None:
