@@ -184,7 +184,7 @@ def test_tools_are_listed_with_state_and_numbers(core: Core) -> None:
     assert after["last_ms"] > 0 and "search" in said(core.box, "tool", "list")
 
 
-@pytest.mark.covers("A-145", "A-070", "A-071")
+@pytest.mark.covers("A-145", "A-071")
 def test_a_tool_can_be_switched_off_while_the_core_runs(core: Core) -> None:
     config = core.box.home.config
     before = config.read_text()

@@ -203,7 +203,7 @@ def test_knowledge_is_at_most_512_tokens(bench: Bench) -> None:
     assert bench.find("unknown://oak") is not None
 
 
-@pytest.mark.covers("R-110", "E-053", "E-054", "E-055", "E-115")
+@pytest.mark.covers("R-110", "E-053", "E-055", "E-115")
 @pytest.mark.parametrize(
     ("body", "more", "result"),
     [

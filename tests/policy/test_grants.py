@@ -214,7 +214,6 @@ def test_a_search_may_use_words_of_the_web_and_no_others() -> None:
         ("what do barn owls eat and where is the mice of it all today", False),
     ],
 )
-@pytest.mark.covers("A-281")
 def test_all_of_a_search_is_looked_at(query: str, is_free: bool) -> None:
     known = Known(
         "What do barn owls eat, and where? Is it all of today?", public="Mice! mice \u2837\u2831\u2831 \u2166 is the owls!!?!"

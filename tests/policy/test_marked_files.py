@@ -124,7 +124,6 @@ KINDS: dict[str, Callable[[str], bytes | str]] = {
 }
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("name", KINDS)
 def test_words_are_known_in_a_file_of_any_kind(border: Border, name: str) -> None:
     assert put(border, name, KINDS[name](MINE)) == []
@@ -150,7 +149,6 @@ def test_what_a_marked_thread_wrote_as_a_file_is_known_though_its_reader_shows_o
 # -- answers that a person saves -----------------------------------------------------------------------
 
 
-@pytest.mark.covers("A-281")
 def test_an_answer_of_a_marked_thread_is_known_wherever_it_is_saved(border: Border) -> None:
     said = border.say("[says] Sum up " + border.site.url("/page"), "ada")
     assert said.said == SAID
@@ -188,7 +186,6 @@ def test_a_thread_that_is_exported_is_marked_as_far_as_strangers_had_a_word_in_i
 # -- brought back ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("ref", ["agent://back", "box://notes/back.md"])
 def test_marked_words_that_an_undo_brings_back_are_marked(border: Border, ref: str) -> None:
     """A person trusts what is left of a note; what was taken off comes back, and is no part of that."""
@@ -207,7 +204,6 @@ def test_marked_words_that_an_undo_brings_back_are_marked(border: Border, ref: s
     assert "door code" in core.entries.get(ref).body and marks_of(border, ref) == ["mail"]
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("ref", ["agent://undone", "box://notes/undone.md"])
 def test_an_undo_takes_marks_away_with_the_words_and_brings_them_back(border: Border, ref: str) -> None:
     core, run = border.core, border.say("[hoot] Hello.", "ada").run
@@ -314,7 +310,6 @@ OWN = {
 }
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("name", THEIRS)
 def test_a_file_that_says_that_somebody_else_wrote_it_is_marked(border: Border, name: str) -> None:
     data, told = THEIRS[name]

@@ -212,7 +212,6 @@ def test_whatever_takes_marks_off_is_told_what_was_shown(border: Border, world: 
             made.call(LocalCall(), **({"ref": NOTE} if name == "entry.trust" else {"name": "tidy-up"}), hash="0123")
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("tool", SHOWS)
 def test_what_shows_marked_text_marks_its_reader(border: Border, world: dict[str, Any], tool: str) -> None:
     run = clean(border)
@@ -229,7 +228,6 @@ def test_what_shows_a_file_of_a_marked_thread_marks_its_reader(border: Border, w
     assert not shown.is_error and MARK[0] in border.core.runs.get(run).origins, shown
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("tool", WRITES)
 def test_what_a_marked_thread_writes_is_marked(border: Border, world: dict[str, Any], tool: str) -> None:
     given, where = WRITES[tool]
@@ -244,7 +242,6 @@ def test_what_a_marked_thread_writes_is_marked(border: Border, world: dict[str, 
     assert MARK in [(mark.origin, mark.source) for mark in found], done
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("tool", [tool for tool, (_, where) in WRITES.items() if where in ("task", "schedule")])
 def test_marked_words_that_a_clean_thread_plans_are_marked(border: Border, world: dict[str, Any], tool: str) -> None:
     """As a model may that was shown them in another form; what its person said is theirs."""

@@ -107,7 +107,6 @@ COPIES: dict[str, Callable[[Border, str], object]] = {
 }
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("way", COPIES)
 def test_a_copy_of_a_page_keeps_its_words(border: Border, way: str) -> None:
     text, to = words(), f"agent://copy-{next(COUNT)}"
@@ -120,7 +119,6 @@ def test_a_copy_of_a_page_keeps_its_words(border: Border, way: str) -> None:
     assert marks_of(border, f"{to}-again") and [marks_of(border, str(path)) for (path,) in found] != [[]]
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize(("answer", "text"), [("reads", OF_PAGE), ("thinks", THOUGHT), ("holds", HELD)])
 def test_what_a_thread_was_shown_thought_and_could_not_do_is_known(border: Border, answer: str, text: str) -> None:
     told = border.say(f"[{answer}] Look at {border.site.url('/words')}", "ada")
@@ -136,7 +134,6 @@ FILES = {
 }
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("name", FILES)
 def test_a_part_of_a_file_of_others_is_known_in_ones_own(border: Border, name: str) -> None:
     text = words()
@@ -151,7 +148,6 @@ def test_words_of_a_thread_that_saw_a_clone_are_known_as_well(border: Border, or
     assert put(border, f"# My copy\n{text}\n") == [origin]
 
 
-@pytest.mark.covers("A-281")
 def test_names_and_attributes_are_looked_at_too(border: Border) -> None:
     run, entries = clean_run(border, ("web", "https://evil.example")), border.core.entries
     for make in (
@@ -234,7 +230,6 @@ def test_the_marks_that_are_oldest_are_forgotten_when_there_are_too_many(tmp_pat
     store.close()
 
 
-@pytest.mark.covers("R-139")
 @pytest.mark.parametrize("word", QUOTING)
 def test_a_call_that_a_page_holds_is_not_run_when_the_model_quotes_it(border: Border, word: str) -> None:
     told = border.say(f"[{word}] Look at the page.", "ada")

@@ -89,7 +89,6 @@ def schedule(border: Border, run: str, who: str, **given: Any) -> Any:
     return core.schedules.rows.get(int(made.data["schedule"]["id"], 16))
 
 
-@pytest.mark.covers("A-281")
 def test_the_result_of_a_schedule_brings_its_marks(border: Border, site: Server) -> None:
     core, run = border.core, begun(border, "planner")
     known = schedule(border, run, "planner", action="prompt", description=f"[jobword] Fetch {site.url('/page')}")
@@ -101,7 +100,6 @@ def test_the_result_of_a_schedule_brings_its_marks(border: Border, site: Server)
     assert "Read the note" in shown.message and shown.origin == "web", "it quotes what came of its firings"
 
 
-@pytest.mark.covers("A-281")
 def test_the_result_of_a_task_brings_its_marks(border: Border) -> None:
     run = begun(border, "tasker")
     border.say("[plan] please", "tasker", thread=run)
@@ -111,7 +109,6 @@ def test_the_result_of_a_task_brings_its_marks(border: Border) -> None:
     waits(border, run, "next-task", "tasker")
 
 
-@pytest.mark.covers("A-281")
 def test_an_alert_of_the_heartbeat_brings_its_marks(border: Border) -> None:
     run, path = begun(border, "keeper"), border.core.home.box / "HEARTBEAT.md"
     path.write_text("# Heartbeat\n- [beatword] look at the page\n")
@@ -123,7 +120,6 @@ def test_an_alert_of_the_heartbeat_brings_its_marks(border: Border) -> None:
     waits(border, run, "next-beat", "keeper")
 
 
-@pytest.mark.covers("A-281")
 def test_a_reminder_brings_the_marks_of_who_asked_for_it(border: Border) -> None:
     core = border.core
     first = border.say("[remind] please", "reminded")
@@ -135,7 +131,6 @@ def test_a_reminder_brings_the_marks_of_who_asked_for_it(border: Border) -> None
     waits(border, run, "next-reminder", "reminded")
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize(("word", "again"), [("behind", "next-job"), ("teller", "next-message")])
 def test_what_a_helper_says_brings_its_marks(border: Border, word: str, again: str) -> None:
     run = begun(border, word)
@@ -144,7 +139,6 @@ def test_what_a_helper_says_brings_its_marks(border: Border, word: str, again: s
     waits(border, run, again, word)
 
 
-@pytest.mark.covers("A-281")
 def test_tasks_that_a_model_made_of_marked_notes_are_marked(border: Border) -> None:
     core, run = border.core, begun(border, "judge")
     known = schedule(border, run, "judge", action="tasks")
@@ -156,7 +150,6 @@ def test_tasks_that_a_model_made_of_marked_notes_are_marked(border: Border) -> N
     assert core.runs.get(done.run).origins == ("web",) and border.leaks() == []
 
 
-@pytest.mark.covers("A-281")
 def test_a_thread_that_was_summarised_stays_marked(border: Border, site: Server) -> None:
     run = begun(border, "short")
     for number in range(4):
@@ -166,7 +159,6 @@ def test_a_thread_that_was_summarised_stays_marked(border: Border, site: Server)
     waits(border, run, "next-short", "short")
 
 
-@pytest.mark.covers("A-281")
 def test_a_fork_and_an_exported_thread_keep_the_marks_of_what_was_delivered(border: Border) -> None:
     core, run = border.core, begun(border, "forker")
     core.outbox.put(

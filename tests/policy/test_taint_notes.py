@@ -110,7 +110,6 @@ MEETINGS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize(("tool", "given"), MEETINGS, ids=[name for name, _ in MEETINGS])
 def test_whoever_meets_the_note_is_marked(border: Border, tool: str, given: dict[str, Any]) -> None:
     assert is_marked(border, tool, **given)
@@ -129,7 +128,6 @@ def test_ones_own_note_to_which_it_was_appended_is_marked(border: Border) -> Non
     assert is_marked(border, "read", ref="box://notes/mine.md")
 
 
-@pytest.mark.covers("A-281")
 def test_the_secret_does_not_leave_by_way_of_a_note(border: Border) -> None:
     """Page, note, a clean thread that reads the note, an address with the secret: a person is asked."""
     told = border.say("[leaks] What is new?", "ada")
@@ -194,7 +192,6 @@ def quoted_in_part(path: Path, to: Path) -> None:
     to.write_text("Mine.\n\n" + path.read_text().split("\n")[2] + "\n")
 
 
-@pytest.mark.covers("A-281")
 @pytest.mark.parametrize("way", [renamed, copied, rewrapped, edited, quoted_in_part])
 def test_the_mark_stays_under_another_name(border: Border, tmp_path: Path, way: Callable[[Path, Path], None]) -> None:
     box = border.core.home.box

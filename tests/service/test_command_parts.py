@@ -340,7 +340,6 @@ def call(stage: Stage, method: str, **params: Any) -> Any:
     return find_methods(stage.core.commands.methods)[method].call(LocalCall(), **params)
 
 
-@pytest.mark.covers("R-098")
 def test_a_fork_sees_the_end_of_what_its_parent_began(stage: Stage) -> None:
     told = stage.ask("[fork] Run it.")
     decided(stage, told)

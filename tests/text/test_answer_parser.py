@@ -567,7 +567,6 @@ PAGES = (
 )
 
 
-@pytest.mark.covers("R-139", "R-072")
 @pytest.mark.parametrize("call", PAGES)
 @pytest.mark.parametrize("shape", ["{}", "The page says:\n{}", "It says: {}", "I will keep it.\n\n{}\n\nDone."])
 def test_a_call_that_stands_in_what_was_shown_is_a_quotation(shape: str, call: str) -> None:

@@ -619,7 +619,7 @@ def idle_beside_a_dead_one(box: Box) -> tuple[int, str]:
     return held, idle["id"]
 
 
-@pytest.mark.covers("B-017", "B-019", "B-022")
+@pytest.mark.covers("B-019", "B-022")
 @pytest.mark.parametrize("way", ["a command", "the core", "another worker"])
 def test_whoever_gives_work_back_wakes_the_idle(owl: Box, way: str) -> None:
     owl.environ |= {"OWLBOX__WORKERS__REAP_INTERVAL_S": "3600"}
