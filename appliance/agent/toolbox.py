@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
@@ -175,6 +175,7 @@ class Guard(Protocol):
         ...
 
 
+@lru_cache(maxsize=256)  # a third of a millisecond each, for a hundred of them, for every toolbox of a process
 def read_tool(function: Callable[..., Any]) -> Tool:
     """The definition in a marked function; BadInput when it is not marked or says nothing about itself."""
     mark = getattr(function, "tool", None)

@@ -122,6 +122,48 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"unknown option {name}", hint=f"{guess}{self.prog} --help lists them")
 
 
+class Parsers(dict[str, Any]):
+    """Parsers by the word that chooses them, each made when it is looked at first."""
+
+    def __getitem__(self, word: str) -> Any:
+        if not isinstance(found := super().__getitem__(word), Parser):
+            found()
+        return super().__getitem__(word)
+
+    def items(self) -> Any:
+        """All of them, made."""
+        return [(word, self[word]) for word in self]
+
+    def values(self) -> Any:
+        """The same without their words."""
+        return [self[word] for word in self]
+
+
+class Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
+    """The actions of a group: only the chosen one gets a parser. Thirty of them took a quarter of a command's start."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._name_parser_map = self.choices = Parsers()
+
+    def add_later(self, word: str, text: str, make: Any) -> None:
+        """Offer an action; `make` adds its parser when that is wanted."""
+        self._name_parser_map[word] = make
+        self._choices_actions.append(self._ChoicesPseudoAction(word, (), text))
+
+    def add_parser(self, name: str, **given: Any) -> Any:
+        """The parser of an action, in its place among the others."""
+        if name not in self._name_parser_map:
+            return super().add_parser(name, **given)
+        offered, self._name_parser_map = self._name_parser_map, {}
+        try:
+            del given["help"]  # it is listed already
+            offered[name] = made = super().add_parser(name, **given)
+        finally:
+            self._name_parser_map = offered
+        return made
+
+
 class Root(Parser):
     """The whole command line; its help is a page of its own."""
 

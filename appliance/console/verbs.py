@@ -20,12 +20,13 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from appliance.clock import local_time
 from appliance.console.connect import connected
-from appliance.console.parser import Command
+from appliance.console.parser import Actions, Command
 from appliance.console.terminal import Table, say, say_json, says_yes, show
 from appliance.console.tool_command import Option, ask, method_options, once
 from appliance.errors import BadInput, NotFound
@@ -105,7 +106,7 @@ def add(command: Command, made: Noun | Verb) -> None:
     root = command(made.word, _choose, made.about)
     root.set_defaults(noun=made.word)
     root.first = made.first
-    add_verbs(command, made.verbs, root.add_subparsers(metavar="ACTION", parser_class=type(root)))
+    add_verbs(command, made.verbs, root.add_subparsers(metavar="ACTION", parser_class=type(root), action=Actions))
 
 
 def add_verbs(command: Command, made: Sequence[Verb], below: Any) -> None:
@@ -136,7 +137,8 @@ def _choose(args: argparse.Namespace, home: Home) -> int:
 def _add_verb(command: Command, verb: Verb, known: Mapping[str, tuple[str, list[Option]]], *below: Any) -> None:
     text, options = known.get(verb.calls, ("", []))
     arguments = list(_arguments(verb, options))
-    for word in verb.word.split():
+
+    def make(word: str) -> None:
         made = command(word, verb.handler or _call, verb.text or text, *below)
         made.set_defaults(verb=verb, typed=arguments, chosen=word)
         for one in arguments:
@@ -145,6 +147,12 @@ def _add_verb(command: Command, verb: Verb, known: Mapping[str, tuple[str, list[
             made.add_argument("--yes", action="store_true", help="ask nothing")
         if verb.adds:
             verb.adds(made)
+
+    for word in verb.word.split():
+        if below and isinstance(below[0], Actions):
+            below[0].add_later(word, verb.text or text, partial(make, word))
+        else:
+            make(word)
 
 
 def _arguments(verb: Verb, options: list[Option]) -> Iterable[Argument]:

@@ -54,11 +54,14 @@ def is_text(name: str) -> bool:
 
 def is_inside(root: Path, path: Path) -> bool:
     """True when `path`, every link of it followed, lies in `root`, compared component by component."""
-    try:
-        found = path.resolve()
-        return found.is_relative_to(root.resolve()) and not found.is_symlink()
-    except (OSError, RuntimeError):  # a loop of links leads nowhere; newer Pythons leave it as it is
-        return False
+    found = os.path.realpath(path)
+    return _is_below(found, root) and not os.path.islink(found)  # a loop of links leads nowhere and is left as it is
+
+
+def _is_below(path: str, root: Path) -> bool:
+    """Whether a path without links is `root` or lies in it."""
+    top = os.path.realpath(root)
+    return path == top or path.startswith(os.path.join(top, ""))
 
 
 class Tree(Struct, frozen=True):
@@ -128,7 +131,7 @@ def read_bytes(root: Path, path: Path, max_bytes: Callable[[bytes], int]) -> Fil
             if not stat.S_ISREG(before.st_mode):
                 return None
             # A folder above it may have become a link since it was looked at: what counts is where the file was opened.
-            if not Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).is_relative_to(root.resolve()):
+            if not _is_below(os.readlink(f"/proc/self/fd/{file.fileno()}"), root):
                 raise BadInput("not in the folder")
             head = file.read(HEAD_BYTES)
             if before.st_size > (limit := max_bytes(head)):

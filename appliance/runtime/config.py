@@ -19,7 +19,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from appliance.errors import ConfigError
 from appliance.runtime import trusted_files
-from appliance.runtime.config_keys import TELLING, About, about, default_of, rest_of
+from appliance.runtime.config_keys import TELLING, About, Keys, about, default_of, rest_of
 from appliance.runtime.config_reference import default_toml as default_toml
 from appliance.runtime.config_reference import reference as reference
 from appliance.runtime.paths import Home
@@ -146,10 +146,10 @@ def listed(config: Config) -> Iterator[tuple[str, Any, bool, About]]:
 def _walk_keys(config: Config) -> Iterator[tuple[str, Any, Any, About]]:
     """Every key with its value, the default of its field, and what is known of it."""
     for key, table in _tables_in(config, ""):
-        for item in fields(table):
+        for item in type(table).own_fields:
             value = vars(table)[item.name]
             entries = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
-            if not any(is_dataclass(entry) for entry in entries):  # which are tables of their own
+            if not any(isinstance(entry, Keys) for entry in entries):  # which are tables of their own
                 yield _named_in(key, item), value, default_of(item), about(item)
 
 
@@ -157,7 +157,7 @@ def secrets(config: Config) -> tuple[str, ...]:
     """Every secret value that stands in the configuration itself, for the log to hide."""
     found: list[str] = []
     for _, table in _tables_in(config, ""):
-        for item in fields(table):
+        for item in type(table).own_fields:
             value = vars(table)[item.name]
             if about(item).is_secret:
                 names = value.items() if isinstance(value, Mapping) else [(item.name, value)]
@@ -318,7 +318,7 @@ class _Reader:
         """`base` with what the table says."""
         if not isinstance(raw, dict):
             raise ConfigError(f"{self._name_key(key)} must be a table, not {type(raw).__name__}", key=key)
-        items, rest = {item.name: item for item in fields(base)}, rest_of(base)
+        items, rest = {item.name: item for item in type(base).own_fields}, rest_of(base)
         changed, others = {}, {}
         for name, value in raw.items():
             inner = _join_key(key, name)
@@ -437,7 +437,7 @@ def _check_needed(key: str, table: Any) -> None:
     """Mandatory keys of a table that is in use."""
     if not getattr(table, "enabled", True):
         return
-    for item in fields(table):
+    for item in type(table).own_fields:
         if about(item).is_needed and getattr(table, item.name) == "":
             _fail_missing(_join_key(key, item.name), f"{key} is enabled" if hasattr(table, "enabled") else "")
 
@@ -547,27 +547,27 @@ def _fail_missing(key: str, why: str) -> NoReturn:
 def _tables_in(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
-    for item in fields(table):
+    for item in type(table).own_fields:
         value, inner = vars(table)[item.name], _named_in(key, item)
-        if is_dataclass(value):
+        if isinstance(value, Keys):
             yield from _tables_in(value, inner)
         elif isinstance(value, Mapping):
             for name, entry in value.items():
-                if is_dataclass(entry):
+                if isinstance(entry, Keys):
                     yield from _tables_in(entry, _join_key(inner, name))
         elif isinstance(value, tuple):
             for i, entry in enumerate(value):
-                if is_dataclass(entry):
+                if isinstance(entry, Keys):
                     yield from _tables_in(entry, f"{inner}[{i}]")
 
 
 def _walk_differences(old: Any, new: Any, key: str) -> Iterator[str]:
     """Dotted keys whose values differ."""
-    for item in fields(old):
+    for item in type(old).own_fields:
         before, after, inner = vars(old)[item.name], vars(new)[item.name], _named_in(key, item)
         if before == after:
             continue
-        if is_dataclass(before):
+        if isinstance(before, Keys):
             yield from _walk_differences(before, after, inner)
         elif isinstance(before, Mapping):
             yield from (f"{inner}.{name}" for name in sorted({*before, *after}) if before.get(name) != after.get(name))

@@ -6,6 +6,7 @@ the names of keys. Seeds are written B (botholomew), R (rummy), A (baaaht), S (s
 
 import re
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Never, dataclass_transform
 
@@ -64,9 +65,11 @@ class Keys:
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    own_fields: ClassVar[tuple[Field[Any], ...]]  # `fields` makes them anew for each of a thousand times that one start asks
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
+        cls.own_fields = fields(cls)
 
     def __init__(self, *values: Any, **named: Any) -> None:
         known = self.__dataclass_fields__
@@ -110,6 +113,7 @@ def setting(
     return field(default=default, metadata={"about": known}, repr=not known.is_secret)
 
 
+@cache  # of a fixed number of fields; one start asks two thousand times
 def about(item: Field[Any]) -> About:
     """The description of a field."""
     found = item.metadata.get("about", About())
@@ -119,4 +123,4 @@ def about(item: Field[Any]) -> About:
 
 def rest_of(table: Any) -> Field[Any] | None:
     """The field of a dataclass that takes the names which are no key of it."""
-    return next((item for item in fields(table) if about(item).is_rest), None)
+    return next((item for item in table.own_fields if about(item).is_rest), None)

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from appliance.clock import CancelToken, correlation_id
@@ -205,7 +205,8 @@ class MethodTable:
         return {"methods": methods, "notifications": describe_notifications()}
 
 
-def find_marks(owner: type) -> dict[str, Mark]:
+@lru_cache(maxsize=256)  # each attribute of fifty classes is looked at, for every table of a process
+def find_marks(owner: type[Any]) -> Mapping[str, Mark]:
     """The marks of a class, by the attribute that is marked."""
     marks = {name: getattr(getattr(owner, name), "rpc", None) for name in dir(owner)}
     return {name: mark for name, mark in marks.items() if isinstance(mark, Mark)}
@@ -213,5 +214,5 @@ def find_marks(owner: type) -> dict[str, Mark]:
 
 def find_methods(*owners: object) -> dict[str, Method]:
     """The marked functions of these objects, by the name that the socket offers them under."""
-    marked = ((owner, name, mark) for owner in owners for name, mark in find_marks(type(owner)).items())
+    marked = ((owner, name, mark) for owner in owners for name, mark in find_marks(type(owner)).items())  # type: ignore[arg-type]
     return {mark.name: Method(mark, getattr(owner, name)) for owner, name, mark in marked}

@@ -16,6 +16,7 @@ top level or within `metadata`, where the reference validator allows anything:
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def name_of(word: str) -> str:
     return re.sub(r"-+", "-", kept).strip("-")[:MAX_NAME].strip("-")
 
 
+@lru_cache(maxsize=64)  # those that ship are read by every core of a process
 def parse_skill(path: Path, text: str) -> Skill:
     """The skill in a file's text; BadInput says why it cannot be used."""
     word = path.parent.name if path.name.lower() == FILE else path.stem

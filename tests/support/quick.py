@@ -221,6 +221,10 @@ def load() -> None:
         importlib.import_module(name)
     for language in sys.modules["appliance.language.languages"].Languages().all:
         language.patterns, language.refusals  # noqa: B018 - half a second that every first message would cost
+    for function in sys.modules["appliance.tools"].load():
+        sys.modules["appliance.agent.toolbox"].read_tool(function)
+    for path in (ROOT / "skills").rglob("SKILL.md"):
+        sys.modules["appliance.skills.catalog"].read_skill(path.parents[1], path)
     kinds = sys.modules["appliance.language.answer_kinds"]
     for kind in kinds.all_kinds():
         kinds.compiled(kind.question)  # as every first search does
