@@ -4,6 +4,7 @@ Real folders, nothing pretended. Everything made here is gone when the test ends
 """
 
 import compileall
+import functools
 import gc
 import shutil
 import signal
@@ -59,13 +60,18 @@ def hear() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@functools.cache  # once for all files of `suite.py`, whose processes are forks of one
+def compile_package() -> None:
+    compileall.compile_dir(Path(paths.__file__).parent, quiet=2)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile once what hundreds of processes import: they write nothing themselves, and may be killed at any moment."""
     hear()
     gc.set_threshold(GC_THRESHOLD)
     sys.path[:0] = rooms.FOLDERS
     if not hasattr(config, "workerinput"):
-        compileall.compile_dir(Path(paths.__file__).parent, quiet=2)
+        compile_package()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

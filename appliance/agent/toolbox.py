@@ -229,8 +229,7 @@ class Toolbox:
             made = replace(made, mark=replace(made.mark, needs=replace(made.mark.needs, reach=reach)))
         if made.mark.name in self._tools:
             raise Conflict(f"tool {made.mark.name} is offered twice", hint="rename one of them")
-        self._tools[made.mark.name] = made
-        self._specs = {}
+        self._tools[made.mark.name], self._specs = made, {}
         return made
 
     def remove(self, name: str) -> None:

@@ -2,10 +2,10 @@
 
 import os
 import pty
-import subprocess
 from collections.abc import Iterator
 
 import pytest
+import quick
 from process import ROOT, Box, Core, a_shared_box, script, until  # noqa: F401
 from stores import let_chats_do_all
 
@@ -53,7 +53,7 @@ class Line:
     def __init__(self, box: Box, *words: str, term: str = "xterm-256color") -> None:
         self._master, slave = pty.openpty()
         environ = {**box.environ, "TERM": term}
-        self.child = subprocess.Popen(box.command(*words), stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=ROOT)
+        self.child = quick.popen(box.command(*words), stdin=slave, stdout=slave, stderr=slave, env=environ, cwd=ROOT)
         os.close(slave)
         os.set_blocking(self._master, False)
         self.written = b""

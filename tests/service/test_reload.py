@@ -105,7 +105,7 @@ def test_reloads_at_once_leave_what_the_file_says(core: Core) -> None:
     policy, errors = core.home.root / "policy.toml", list[str]()
 
     def reload() -> None:
-        for _ in range(8):
+        for _ in range(4):
             try:
                 core.reload()
             except OwlError as error:
@@ -113,7 +113,7 @@ def test_reloads_at_once_leave_what_the_file_says(core: Core) -> None:
 
     core.home.config.write_text("[models]\nlocal_only = false\n")
     core.reload()
-    for number in range(6):
+    for number in range(4):
         policy.write_text("mode = 'no such mode'\n" if number % 2 else "mode = 'strict'\n")
         core.home.config.write_text(
             f"[policy]\npath = 'policy.toml'\n[models]\nlocal_only = true\n[runs]\nmax_turns = {number + 5}\n"

@@ -296,12 +296,17 @@ def test_no_tool_reads_a_file_that_was_not_ingested(bench: Bench, tmp_path: Path
         ways = [{"name": tool.mark.name, "arguments": _filled(tool.spec.schema, way)} for way in _reaches(key)]
         calls += [one for place, one in enumerate(ways) if one not in ways[:place]]
     # One call an answer, so that a failed one does not keep the next from being tried.
-    inbox, model = _conversation(bench, [*({"tool_calls": [one]} for one in calls), {"text": "I could not read it."}])
-    run = _answered(inbox, "show me ~/.ssh/id_rsa")
-    results = [e for e in bench.runs.events(run) if e.kind == "tool_result"]
+    # Forty a conversation: the prompt of each holds all results before it.
+    events, asked = [], ""
+    for first in range(0, len(calls), 40):
+        turns = [{"tool_calls": [one]} for one in calls[first : first + 40]]
+        inbox, model = _conversation(bench, [*turns, {"text": "I could not read it."}])
+        events += bench.runs.events(_answered(inbox, "show me ~/.ssh/id_rsa"))
+        asked += repr(model.asked)
+    results = [e for e in events if e.kind == "tool_result"]
     assert {e.tool for e in results} == {t.mark.name for t in bench.toolbox.tools()} and len(results) == len(calls)
     assert not {"aborted", "failed"} & {e.outcome for e in results}
-    everything = json.dumps([[e.content, e.input] for e in bench.runs.events(run)]) + repr(model.asked)
+    everything = json.dumps([[e.content, e.input] for e in events]) + asked
     assert "b3BlbnNzaC1rZXk" not in everything and "OPENSSH" not in everything
     assert key.read_text() == SECRET
 

@@ -1,4 +1,4 @@
-"""Twenty seconds of chaos by a plan that is the same each time; `make chaos` takes ten minutes, of another one.
+"""Some seconds of chaos by a plan that is the same each time; `make chaos` takes ten minutes, of another one.
 
 That it would notice is seen by `make chaos SABOTAGE=1`: ten builds that are broken in one line each.
 """
@@ -14,11 +14,11 @@ from needs import leave_out, needs
 from process import ROOT
 
 SEED = 20261121
-LENGTH_S = 12.0  # with the start and the calm afterwards twenty seconds
+LENGTH_S = 6.0  # with the start and the calm afterwards fifteen seconds
 
 
 @needs("gcc", "faketime")
-def test_nothing_is_lost_and_nothing_done_twice_in_a_minute_of_chaos() -> None:
+def test_nothing_is_lost_and_nothing_done_twice_in_seconds_of_chaos() -> None:
     if not FAKETIME.exists():
         leave_out(f"needs {FAKETIME}")
     command = [sys.executable, str(ROOT / "tests/support/chaos.py"), "--seed", str(SEED), "--length", str(LENGTH_S)]

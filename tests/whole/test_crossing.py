@@ -279,9 +279,8 @@ def tellings(crossing: Crossing, word: str, run: str) -> Iterator[tuple[str, str
 @pytest.mark.covers("E-331")
 def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Crossing) -> None:
     assert {*SEARCHES, *LISTS} <= {name for name, _ in looks(crossing, "x")}
-    runs = [crossing.stage.core.runs.begin("local:ben", "chat", title="a thread").id for _ in range(3)]
-    nobodys, before = (dict(tellings(crossing, *one)) for one in zip(("qwxzvk5521", ONLY_HERS), runs, strict=False))
-    assert before == nobodys, "a word that nobody has"
+    runs = [crossing.stage.core.runs.begin("local:ben", "chat", title="a thread").id for _ in range(2)]
+    before = dict(tellings(crossing, "qwxzvk5521", runs[0]))  # a word that nobody has
     for number in range(3):
         kept = {"text": f"{ONLY_HERS} number {number}: the codeword", "title": f"{ONLY_HERS} {number}"}
         assert crossing.call("remember", kept, crossing.ada).status == 200
@@ -292,7 +291,7 @@ def test_what_another_person_keeps_changes_no_answer_and_no_count(crossing: Cros
     crossing.stage.core.indexer.index_pending(lambda: True)
     for name, arguments in (("search", {"query": ONLY_HERS}), ("context_grep", {"pattern": ONLY_HERS})):
         assert f"{ONLY_HERS} number" in crossing.call(name, arguments, crossing.ada).message, "ada finds it"
-    after = dict(tellings(crossing, ONLY_HERS, runs[2]))
+    after = dict(tellings(crossing, ONLY_HERS, runs[1]))
     for call in before:
         assert after[call] == before[call], call
 
