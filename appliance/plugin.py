@@ -16,7 +16,7 @@ from appliance.errors import BadInput, NotFound, OwlError, Refused, Unavailable
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.schemes import Scheme
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach as Reach
 from appliance.runtime.hook_points import MOMENTS, EntryNews
 from appliance.runtime.signatures import Range
 

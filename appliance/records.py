@@ -453,13 +453,13 @@ class Thinking(Struct, frozen=True):
     text: str
 
 
-class Preparing(Struct, frozen=True):
+class CallPreparing(Struct, frozen=True):
     """The arguments of a call are being generated: shown, never stored; the call follows as an Event."""
 
     tool: str
 
 
-Step = Delta | Thinking | Preparing | Event | TurnBegun | TurnEnded | LoopEnded
+Step = Delta | Thinking | CallPreparing | Event | TurnBegun | TurnEnded | LoopEnded
 
 
 # -- ports (S-002): model, channel, tool, memory, skills, status -----------------------------------
@@ -502,7 +502,7 @@ class Channel(Protocol):
     def deliver(self, message: Outbound) -> None: ...
 
 
-class Tools(Protocol):
+class ToolPort(Protocol):
     """Tool port: what may be called, and the one way to call it. `dispatch` never raises."""
 
     def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]: ...

@@ -30,7 +30,7 @@ from appliance.upkeep.updates import bundle  # noqa: E402
 
 DAY_MS = 86_400_000
 IMAGE_PYTHON = "3.13"  # of Debian trixie, as packages.sh fetches wheels for
-IMAGES = {"arm64": bundle.Target("linux_aarch64", IMAGE_PYTHON), "amd64": bundle.Target("linux_x86_64", IMAGE_PYTHON)}
+IMAGES = {"arm64": bundle.BundleTarget("linux_aarch64", IMAGE_PYTHON), "amd64": bundle.BundleTarget("linux_x86_64", IMAGE_PYTHON)}
 
 
 def make_key(path: Path) -> int:

@@ -542,3 +542,12 @@ def test_no_part_hangs_a_function_of_its_own_on_another():
 def test_late_ties_are_noticed(methods: str, tied: list[str], kept: list[str]):
     (record,) = [one for one in ast.parse(f"class A:\n {methods}").body if isinstance(one, ast.ClassDef)]
     assert tied_later(record) == tied and setters(record) == kept
+
+
+def test_a_class_name_is_used_once():
+    found: dict[str, list[str]] = {}
+    for module, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

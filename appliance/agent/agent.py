@@ -14,28 +14,28 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
-from appliance.agent.dispatch import Dispatch, Dispatched, Done, claim
+from appliance.agent.dispatch import Dispatch, Dispatched, DispatchedCommand, claim
 from appliance.agent.instruction_echo import InstructionEcho
-from appliance.agent.loop_state import WORK, Talk, with_fresh_ids
-from appliance.agent.loop_state import Limits as Limits
+from appliance.agent.loop_state import WORK, LoopLimits, LoopTalk, with_fresh_ids
 from appliance.agent.loop_state import Work as Work
-from appliance.agent.stop_conditions import Caps, Deed, Past, Turn, Verdict
+from appliance.agent.stop_conditions import AnswerOutcome, Caps, Deed, Past, Verdict
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.language.answer_kinds import says_what_is_asked
-from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say, handed_over
+from appliance.language.planning.plans import Do, Grounded, ModelTalk, Plan, Say, handed_over
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.request_texts import strip_notes
 from appliance.language.sentence_stream import ClaimGuard, SentenceStream
 from appliance.language.work_planner import WorkPlanner
-from appliance.models.failover import Chain, Chance, Patience, pauses
+from appliance.models.failover import CallPatience, Chain, Chance, pauses
 from appliance.policy import modes
 from appliance.prompt.budget import Budget
 from appliance.prompt.packet import Packets, data_of
-from appliance.prompt.packet_types import Packet, Plain, Scene
+from appliance.prompt.packet_types import Packet, PacketScene, Plain
 from appliance.prompt.roles import CHAT, DIRECT, HEARTBEAT, Role
 from appliance.records import (
     Ask,
+    CallPreparing,
     Cancel,
     Delta,
     Event,
@@ -46,19 +46,18 @@ from appliance.records import (
     Model,
     Outcome,
     Part,
-    Preparing,
     Route,
     Step,
     Thinking,
     Tier,
     ToolCall,
-    Tools,
+    ToolPort,
     TurnBegun,
     TurnEnded,
 )
 from appliance.runtime import hook_points, log
 from appliance.text import answer_parser, answer_stream
-from appliance.text.answer_parser import Answer
+from appliance.text.answer_parser import ParsedAnswer
 
 LOG = logging.getLogger(__name__)
 SORRY = "I could not work that out: my answers were not usable. Please ask again in other words."
@@ -68,8 +67,6 @@ APOLOGIES = {"strikes": SORRY, "cycle": CIRCLING, "stagnation": CIRCLING}
 ENDS = {"": ("complete_task", "summary"), "unable": ("wait_task", "reason"), "failed": ("fail_task", "reason")}
 MAX_REPEATS = 2  # of effects that were done already; after the first the model may still say something
 OF_ENTRIES = "run"  # the menu of a run that is shown its entries
-
-
 # Why an answer is not whole, and what is put under it then; the number is its length in tokens.
 RECITED = ("instructions", "style", "tools", "skills")  # parts of the system text that are not a person's own
 CUTS = {"length": " … [cut at {} tokens]", "repetition": " … [ended: it said the same over and over]"}
@@ -82,10 +79,10 @@ class Agent:
     def __init__(
         self,
         model: Model,
-        tools: Tools,
+        tools: ToolPort,
         packets: Packets,
         memory: Memory,
-        limits: Limits,
+        limits: LoopLimits,
         dispatch: Dispatch | None = None,
         budget: Budget | None = None,
         make_guide: Callable[[], WorkPlanner] | None = None,
@@ -107,7 +104,7 @@ class Agent:
         assert self._make_guide is not None
         return self._make_guide()
 
-    def configure(self, limits: Limits) -> None:
+    def configure(self, limits: LoopLimits) -> None:
         """Work within these limits from the next loop on."""
         self.limits = limits
 
@@ -137,7 +134,7 @@ class Agent:
         """
         if role.preset == "delegating" and work.terms.layout == "chat" and self._tier_of(routes, work) != "able":
             work = replace(work, terms=replace(work.terms, tools=DIRECT))  # the program acts, and shows its model no tool
-        talk = Talk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
+        talk = LoopTalk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
         menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
             tools = work.tools or self._tools
@@ -152,7 +149,7 @@ class Agent:
             verdict = stop_conditions.of_error(error, is_begun=bool(talk.said))
         yield LoopEnded(verdict.status, verdict.outcome, verdict.text)
 
-    def _note_failure(self, talk: Talk, error: OwlError) -> None:
+    def _note_failure(self, talk: LoopTalk, error: OwlError) -> None:
         """An error entry for a prompt that does not fit or a model that does not answer, of which no command could tell."""
         if isinstance(error, (Cancelled, StoreError)):
             return
@@ -164,7 +161,7 @@ class Agent:
 
     # -- turns --------------------------------------------------------------------------------------
 
-    def _run_turns(self, talk: Talk) -> Generator[Step, None, Verdict]:
+    def _run_turns(self, talk: LoopTalk) -> Generator[Step, None, Verdict]:
         caps = self._caps_of(talk)
         verdict = yield from self._run_rest(talk, caps)
         if not verdict.is_over and self._tier_of(talk.routes, talk.work) != "able" and (plan := self._plan_work(talk)) is not None:
@@ -192,13 +189,13 @@ class Agent:
             self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
         return verdict
 
-    def _caps_of(self, talk: Talk) -> Caps:
+    def _caps_of(self, talk: LoopTalk) -> Caps:
         limits = self.limits
         caps = [most for most in (limits.max_turns, 0 if talk.is_shown_entries else talk.role.max_turns) if most]
         turns = min(caps, default=0)
         return Caps(turns, limits.max_loop_commands, limits.max_strikes, limits.max_cycles, limits.max_period)
 
-    def _run_rest(self, talk: Talk, caps: Caps) -> Generator[Step, None, Verdict]:
+    def _run_rest(self, talk: LoopTalk, caps: Caps) -> Generator[Step, None, Verdict]:
         """The commands behind one that waited for a decision: they are run now that it was accepted.
 
         The turn is judged as a whole: what claimed the end before the pause still does.
@@ -221,10 +218,10 @@ class Agent:
         yield from self._follow_verdict(talk, turn, verdict)
         return verdict
 
-    def _dispatch_of(self, talk: Talk) -> Dispatch:
+    def _dispatch_of(self, talk: LoopTalk) -> Dispatch:
         return self._dispatch if talk.work.tools is None else self._dispatch.with_tools(talk.work.tools)
 
-    def _act_on(self, talk: Talk, answer: Answer) -> Generator[Step, None, tuple[Turn, tuple[str, ...]]]:
+    def _act_on(self, talk: LoopTalk, answer: ParsedAnswer) -> Generator[Step, None, tuple[AnswerOutcome, tuple[str, ...]]]:
         """Keep what an answer says, do what it asks for: the turn for the voters, and what has to be decided first."""
         base = Event(run=talk.run, kind="message", role="assistant", content="", correlation=log.correlation())
         is_of_use = not answer.is_malformed and bool(answer.text or answer.calls)
@@ -241,7 +238,7 @@ class Agent:
         talk.said = ""
         if not is_of_use:
             trouble = "; ".join(answer.warnings) or "the answer was empty"
-            return Turn(text, trouble=trouble, is_malformed=True), ()
+            return AnswerOutcome(text, trouble=trouble, is_malformed=True), ()
         done = (yield from self._dispatch_of(talk).run(talk.commands, calls)) if calls else Dispatched()
         if calls:
             self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
@@ -250,16 +247,18 @@ class Agent:
             self._budget.dispatched(talk.scene, talk.packet, talk.finish)
         return self._build_turn(talk, text, done, trouble), done.waits
 
-    def _build_turn(self, talk: Talk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[Done] = ()) -> Turn:
+    def _build_turn(
+        self, talk: LoopTalk, text: str, dispatched: Dispatched, trouble: str, before: Sequence[DispatchedCommand] = ()
+    ) -> AnswerOutcome:
         """The turn that the voters judge; the results join the conversation, where those `before` are already."""
         for one in dispatched.done:
             talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id, origin=one.outcome.origin))
         done = (*before, *dispatched.done)
         meant = [one.meant for one in done]
         deeds = tuple(_deed_of(one) for one in done)
-        return Turn(text, deeds, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
+        return AnswerOutcome(text, deeds, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
 
-    def _follow_verdict(self, talk: Talk, turn: Turn, verdict: Verdict) -> Iterator[Step]:
+    def _follow_verdict(self, talk: LoopTalk, turn: AnswerOutcome, verdict: Verdict) -> Iterator[Step]:
         """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""
         base = Event(run=talk.run, kind="status_change", role="system", content="", correlation=log.correlation())
         if turn.trouble and not turn.deeds:
@@ -284,9 +283,9 @@ class Agent:
 
     # -- the model ----------------------------------------------------------------------------------
 
-    def _ask_model(self, talk: Talk, seq: int) -> Generator[Step, None, Answer]:
+    def _ask_model(self, talk: LoopTalk, seq: int) -> Generator[Step, None, ParsedAnswer]:
         """One answer of the model, from the first route that begins one; a failed one is asked again when nothing else is left."""
-        patience = Patience(self.limits.deadline_s, self.limits.pause_s)
+        patience = CallPatience(self.limits.deadline_s, self.limits.pause_s)
         chain = Chain(talk.routes, patience)
         while True:
             chance = chain.next()
@@ -323,11 +322,11 @@ class Agent:
         except OwlError:
             return None  # what it answered says more
 
-    def _build_request(self, talk: Talk, route: Route, packet: Packet) -> Ask:
+    def _build_request(self, talk: LoopTalk, route: Route, packet: Packet) -> Ask:
         settings, plain = talk.work.settings, talk.plain
         most = route.max_tokens or self.limits.max_output_tokens
-        usual = self.limits.temperature if plain is None else plain.temperature
-        is_role = talk.role.is_temperature_set or (plain is None and settings.layout == "chat" and usual == Limits().temperature)
+        own = self.limits.temperature if plain is None else plain.temperature
+        is_role = talk.role.is_temperature_set or (plain is None and settings.layout == "chat" and own == LoopLimits().temperature)
         return Ask(
             system=packet.system,
             messages=self.hooks.filter(hook_points.MESSAGES, packet.messages, talk.run),
@@ -337,7 +336,7 @@ class Agent:
             slot=talk.run,
             person=talk.person,
             is_background=talk.role.is_background,
-            temperature=next(t for t in (settings.temperature, talk.role.temperature if is_role else None, usual) if t is not None),
+            temperature=next(t for t in (settings.temperature, talk.role.temperature if is_role else None, own) if t is not None),
             repeat_penalty=0.0 if plain is None else plain.repeat_penalty,
             max_tokens=most if plain is None else min(most, plain.max_tokens),
             stop=() if plain is None else plain.stop,
@@ -346,11 +345,11 @@ class Agent:
             correlation=log.correlation(),
         )
 
-    def _build_scene(self, talk: Talk, route: Route, seq: int) -> Scene:
+    def _build_scene(self, talk: LoopTalk, route: Route, seq: int) -> PacketScene:
         """What the next packet is made for; the one before it is told if the same route made it."""
         work, before = talk.work, talk.packet
         is_same = before is not None and talk.scene is not None and talk.scene.route.name == route.name
-        return Scene(
+        return PacketScene(
             run=talk.run,
             route=route,
             specs=talk.specs,
@@ -375,7 +374,7 @@ class Agent:
             plain=None if talk.plain is None else Plain((Part("instructions", talk.plain.system),), talk.plain.messages),
         )
 
-    def _read_answer(self, talk: Talk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
+    def _read_answer(self, talk: LoopTalk, route: Route, ask: Ask, seq: int) -> Generator[Step, None, ParsedAnswer]:
         """Stream an answer: deltas as they come, then thoughts and cost, then what it means."""
         text, thoughts, finish = "", "", Finish("stop")
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
@@ -393,14 +392,14 @@ class Agent:
                     finish = piece
                 elif piece.is_reasoning or piece.tool:
                     thoughts += piece.text
-                    yield Preparing(piece.tool) if piece.tool else Thinking(piece.text)
+                    yield CallPreparing(piece.tool) if piece.tool else Thinking(piece.text)
                 else:
                     text += piece.text
                     if new := echo.feed(showing.more(piece.text)):
                         talk.said = echo.said
                         yield Delta(new)
                     elif tool := showing.begun_call():
-                        yield Preparing(tool)
+                        yield CallPreparing(tool)
                 if echo.is_over:  # closing the pieces stops the model, which then cannot say what it took
                     size = 0 if talk.packet is None else talk.packet.tokens
                     finish = Finish("repetition", (), "", route.provider, route.model, size, size, is_estimated=True)
@@ -417,7 +416,7 @@ class Agent:
             yield Event(talk.run, "thinking", "assistant", thoughts, tokens=tokens, correlation=log.correlation())
         if echo.is_over:
             said = echo.said.strip()
-            return Answer(said, (), ("the answer recited the instructions",), is_malformed=not said)
+            return ParsedAnswer(said, (), ("the answer recited the instructions",), is_malformed=not said)
         is_cut, limit = finish.reason in CUTS, self.limits.max_commands
         answer = answer_parser.read(text, finish.tool_calls, specs, limit, is_cut=is_cut, others=others, data=data_of(ask))
         if answer.warnings:
@@ -435,7 +434,9 @@ class Agent:
             answer = replace(answer, text=answer.text + mark)
         return answer
 
-    def _listen_plainly(self, talk: Talk, plain: Chat, route: Route, ask: Ask, seq: int) -> Generator[Step, None, Answer]:
+    def _listen_plainly(
+        self, talk: LoopTalk, plain: ModelTalk, route: Route, ask: Ask, seq: int
+    ) -> Generator[Step, None, ParsedAnswer]:
         """Stream the answer of a tiny or small model: whole sentences, none twice, nothing that is not meant for a person."""
         stream, finish, count = self._stream_of(talk, plain), Finish("stop"), 0
         size = 0 if talk.packet is None else talk.packet.tokens
@@ -467,9 +468,9 @@ class Agent:
         text = self.hooks.filter(hook_points.RESPONSE, stream.said.strip(), talk.run)
         if self._budget is not None and talk.scene is not None and talk.packet is not None:
             self._budget.answered(talk.scene, talk.packet, text, "", finish)
-        return Answer(text, ())
+        return ParsedAnswer(text, ())
 
-    def _stream_of(self, talk: Talk, plain: Chat) -> SentenceStream | ClaimGuard:
+    def _stream_of(self, talk: LoopTalk, plain: ModelTalk) -> SentenceStream | ClaimGuard:
         stream = SentenceStream(f"{plain.system}\n{plain.forbidden}", plain.echo)
         if not plain.may_claim:
             return stream
@@ -477,7 +478,7 @@ class Agent:
 
     # -- before a tiny or small model -----------------------------------------------------------------
 
-    def _plan_work(self, talk: Talk) -> Plan | None:
+    def _plan_work(self, talk: LoopTalk) -> Plan | None:
         """What the program does in place of a tiny or small model; None to leave it to the model.
 
         A prompt that waited for a decision ends with its outcome. In a run that is shown its entries only effects are planned.
@@ -493,7 +494,7 @@ class Agent:
     def _tier_of(self, routes: Sequence[Route], work: Work) -> Tier:
         return self.limits.tier(routes[0]) if routes and work.tools is None and self._make_guide is not None else "able"
 
-    def _run_plan(self, talk: Talk, guide: MessagePlanner, plan: Plan) -> Generator[Step, None, Verdict]:
+    def _run_plan(self, talk: LoopTalk, guide: MessagePlanner, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
         while isinstance(plan, Do) or (isinstance(plan, Grounded) and plan.after is not None):
             if isinstance(plan, Grounded):
@@ -508,7 +509,7 @@ class Agent:
             text = self.hooks.filter(hook_points.RESPONSE, plan.text, talk.run)
             yield from self._turn_of_program(talk)
             yield Delta(text)
-        elif isinstance(plan, Chat):
+        elif isinstance(plan, ModelTalk):
             talk.plain = plan
             answer = yield from self._ask_model(talk, talk.past.turns + 1)
             text, rest = plan.completed(answer.text, talk.finish.sureness, guide.no_answer(talk.messages))
@@ -517,7 +518,7 @@ class Agent:
         else:
             text = self.hooks.filter(hook_points.RESPONSE, (yield from self._answer_grounded(talk, plan, guide)), talk.run)
             yield Delta(text)
-        talk.past = talk.past.after(Turn(text))
+        talk.past = talk.past.after(AnswerOutcome(text))
         kept = plan.kept if isinstance(plan, Say) else None
         yield Event(talk.run, "message", "assistant", text, input=kept, correlation=log.correlation())
         end = Verdict(True, stop_conditions.DONE, "ok")
@@ -527,7 +528,7 @@ class Agent:
         self.hooks.tell(hook_points.TURN_COMPLETED, talk.run, talk.past.turns, verdict)
         return verdict
 
-    def _end_work(self, talk: Talk, text: str, outcome: str) -> Generator[Step, None, Verdict]:
+    def _end_work(self, talk: LoopTalk, text: str, outcome: str) -> Generator[Step, None, Verdict]:
         """How work ends: a task by its own tool; anything else, when it is not done, with that for its end."""
         tool, name = ENDS[outcome]
         if any(spec.name == tool for spec in talk.specs):
@@ -536,7 +537,7 @@ class Agent:
             return Verdict(True, stop_conditions.CANNOT, outcome, text)
         return Verdict(True, stop_conditions.DONE, "ok")
 
-    def _answer_grounded(self, talk: Talk, plan: Grounded, guide: MessagePlanner) -> Generator[Step, None, str]:
+    def _answer_grounded(self, talk: LoopTalk, plan: Grounded, guide: MessagePlanner) -> Generator[Step, None, str]:
         """The model's sentence where the notes support it, else the notes' own."""
         talk.plain = plan.chat
         try:
@@ -549,7 +550,7 @@ class Agent:
         is_right = bool(answer.text) and says_what_is_asked(plan.question, answer.text) and plan.is_held(answer.text, guide.ignored)
         return f"{answer.text} {plan.sources}".rstrip() if is_right else plan.otherwise
 
-    def _call_tool(self, talk: Talk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
+    def _call_tool(self, talk: LoopTalk, call: ToolCall) -> Generator[Step, None, tuple[Outcome, tuple[str, ...]]]:
         """Call a tool on the program's own account, recorded and checked like a model's call."""
         yield from self._turn_of_program(talk)
         talk.messages.append(Message("assistant", "", tool_calls=(call,)))
@@ -561,14 +562,14 @@ class Agent:
         return outcome, done.waits
 
     @staticmethod
-    def _turn_of_program(talk: Talk) -> Iterator[Step]:
+    def _turn_of_program(talk: LoopTalk) -> Iterator[Step]:
         """The one turn of a prompt in which no model is asked."""
         if talk.past.turns == talk.work.turns:
             yield TurnBegun(talk.past.turns + 1, talk.routes[0].name)
             yield TurnEnded(talk.past.turns + 1, Finish("stop", provider=talk.routes[0].provider, model=talk.routes[0].model))
 
 
-def _describe_waiting(talk: Talk, chance: Chance) -> Event:
+def _describe_waiting(talk: LoopTalk, chance: Chance) -> Event:
     """What the person is told while no model can be asked, and when another one is asked than the one that should be."""
     outcome = "waiting" if chance.wait_s else "failover"
     return Event(talk.run, "status_change", "system", chance.why, status=102, outcome=outcome, correlation=log.correlation())
@@ -585,7 +586,7 @@ def _instructions_of(route: Route, ask: Ask) -> list[str]:
     return [*(part.text for part in ask.system if part.name in RECITED), *(tool.description for tool in ask.tools)]
 
 
-def _deed_of(one: Done) -> Deed:
+def _deed_of(one: DispatchedCommand) -> Deed:
     """A command for the voters."""
     outcome, name = one.outcome, one.meant.name
     given = one.meant.arguments
@@ -593,7 +594,7 @@ def _deed_of(one: Done) -> Deed:
     return Deed(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
 
 
-def _append_note(talk: Talk, text: str) -> None:
+def _append_note(talk: LoopTalk, text: str) -> None:
     """Tell the model, at the end of the last message, which it has not seen yet."""
     last = talk.messages[-1]
     talk.messages[-1] = replace(last, content=f"{last.content}\n(Note: {text}.)")

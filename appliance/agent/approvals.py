@@ -18,7 +18,7 @@ from appliance.agent.loop_events import BackgroundWorkEnded, LoopPaused, LoopPro
 from appliance.agent.tool_results import as_text
 from appliance.agent.tool_rules import ToolRules
 from appliance.errors import BadInput, Conflict, NotFound
-from appliance.knowledge.action_log import Shown, Waiting
+from appliance.knowledge.action_log import ShownChange, Waiting
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.records import Event, LoopEnded, Outcome, ToolCall
@@ -129,7 +129,7 @@ class Approvals:
             raise BadInput(f"{ref} waits in {len(found)} threads", hint="name the thread")
         return found[0]
 
-    def show(self, ref: str, run: str = "") -> Shown:
+    def show(self, ref: str, run: str = "") -> ShownChange:
         """Everything about one waiting request, named as in `find`."""
         return self._verbs.actions.show(self.find(ref, run))
 

@@ -46,7 +46,7 @@ class Stream(Struct, frozen=True):
         return self.channels[2]
 
 
-class Ended(Struct, frozen=True):
+class CommandEnd(Struct, frozen=True):
     """How a command ended; `reason` for one that was stopped or never ran to its end."""
 
     exit_code: int = 0
@@ -110,7 +110,7 @@ class Streams:
                 self._views.resolve(run, view, "streaming", 102)
         return len(body.encode("utf-8", "replace"))
 
-    def end(self, run: str, path: str, ended: Ended) -> None:
+    def end(self, run: str, path: str, ended: CommandEnd) -> None:
         """The command of a channel has ended so: all its channels have, and its log entry says how. Conflict the second time."""
         with self._store.write(run=run, durable=True):
             self._require_open(run, path)
@@ -151,7 +151,7 @@ class Streams:
             if is_alive(str(entry.attributes.get("process", ""))):
                 continue
             with self._store.write(run=found, durable=True):
-                self._end_log(found, str(entry.attributes.get("log", "")), Ended(-1, 0, STALE, is_stopped=True))
+                self._end_log(found, str(entry.attributes.get("log", "")), CommandEnd(-1, 0, STALE, is_stopped=True))
             count += 1
         return count
 
@@ -165,7 +165,7 @@ class Streams:
             raise Conflict(f"{path} is over with {view.status}", hint="what has ended stays so")
         return view.entry
 
-    def _end_log(self, run: str, log: str, ended: Ended) -> None:
+    def _end_log(self, run: str, log: str, ended: CommandEnd) -> None:
         entry = self._entries.get(log, scope=f"run:{run}")
         sizes: dict[str, int] = {}
         for path in entry.attributes.get(CHANNELS, {}):
@@ -192,7 +192,7 @@ class Streams:
         self._views.resolve(run, known.id, state, status, "" if status == 200 else "aborted")
 
 
-def _state_of(ended: Ended) -> tuple[State, int, str]:
+def _state_of(ended: CommandEnd) -> tuple[State, int, str]:
     if ended.is_stopped:
         return "cancelled", 499, ended.reason[:200] or "stopped"
     return ("resolved", 200, "") if ended.exit_code == 0 else ("failed", 500, f"exit code {ended.exit_code}")

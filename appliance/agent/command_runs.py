@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.agent.approvals import APPROVED, Ballot
-from appliance.agent.command_output import APPLIED, RECORDED, Ended, Stream, Streams
+from appliance.agent.command_output import APPLIED, RECORDED, CommandEnd, Stream, Streams
 from appliance.agent.dispatch import actor_of
 from appliance.agent.loop_events import BackgroundWorkEnded, CommandStopped
 from appliance.agent.toolbox import Caller
@@ -30,8 +30,8 @@ from appliance.knowledge.views import Actor
 from appliance.policy.modes import terms as terms_of
 from appliance.records import Outcome
 from appliance.runtime.events import Events
-from appliance.sandbox.bubblewrap import Execution, Order
-from appliance.sandbox.workspace import Job, Workbench
+from appliance.sandbox.bubblewrap import Execution, SandboxOrder
+from appliance.sandbox.workspace import Workbench, WorkspaceJob
 from appliance.sessions.runs import Runs
 from appliance.text.invisible import escape_invisible
 
@@ -177,7 +177,7 @@ class Executions:
         stream = self._streams.begin(actor, waiting.action, waiting.ref)
         if entry.body.strip():  # whoever accepted it ran it
             self._streams.append(run.id, stream.output, entry.body)
-            self._streams.end(run.id, stream.output, Ended())
+            self._streams.end(run.id, stream.output, CommandEnd())
             return
         caller = replace(caller, terms=replace(caller.terms, approved=dict(entry.attributes.get(APPROVED) or {})))
         self._start_thread(self._build_job(caller, waiting.action, timeout_s), command, stream)
@@ -197,14 +197,14 @@ class Executions:
             token.set()
         if path and not hit:  # somebody else's process runs it
             try:
-                self._streams.end(run, path, Ended(-1, 0, reason, is_stopped=True))
+                self._streams.end(run, path, CommandEnd(-1, 0, reason, is_stopped=True))
             except Conflict as error:
                 raise NotFound(f"{path} does not run", hint=error.message) from None
             self._events.publish(CommandStopped(run, "", path, reason))  # and that process sees it within WATCH_S
             return 1
         return len(hit)
 
-    def end(self, run: str, path: str, ended: Ended) -> None:
+    def end(self, run: str, path: str, ended: CommandEnd) -> None:
         """Somebody says how the command of a channel ended; where it still runs, it is stopped. Conflict the second time."""
         self._streams.end(run, path, ended)
         with suppress(NotFound):  # whoever says so ran it
@@ -240,10 +240,10 @@ class Executions:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _build_job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> Job:
+    def _build_job(self, caller: Caller, tool: str, timeout_s: float, group: str = GROUP) -> WorkspaceJob:
         most_s = self._bench.deadline_s(tool, group, 0)
         wanted_s = min(timeout_s, most_s) if timeout_s > 0 else most_s
-        return Job(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
+        return WorkspaceJob(tool, group, caller.cancel, caller.session, caller.run, caller.terms, wanted_s)
 
     def _caller_of(self, waiting: Waiting, entry: Entry) -> Caller:
         """The caller who requested the waiting command."""
@@ -267,7 +267,7 @@ class Executions:
             raise Refused(f"not done: {why}", hint="wait_task tells a person" if not terms.is_attended else "do without it")
         return False
 
-    def _run_plain(self, job: Job, command: str, order: Order) -> Ran:
+    def _run_plain(self, job: WorkspaceJob, command: str, order: SandboxOrder) -> Ran:
         """Run it; everything it says is kept in the order in which it came."""
         said = bytearray()
 
@@ -278,14 +278,14 @@ class Executions:
         done = self._bench.carry_out(job, command, order, show)
         return self._build_ran(job, done, bytes(said))
 
-    def _build_ran(self, job: Job, done: Execution, said: bytes) -> Ran:
+    def _build_ran(self, job: WorkspaceJob, done: Execution, said: bytes) -> Ran:
         text, is_cut = self._streams.clean(_decode_text(said)), done.is_cut
         if len(text) > KEPT_TEXT:
             text, is_cut = text[:KEPT_TEXT], True
         out, err = (self._streams.clean(part.decode("utf-8", "replace")).encode() for part in (done.stdout, done.stderr))
         return Ran(replace_dataclass(done, stdout=out, stderr=err, is_cut=is_cut), text, job.timeout_s)
 
-    def _run_streamed(self, job: Job, command: str, stream: Stream, order: Order | None = None) -> Ran:
+    def _run_streamed(self, job: WorkspaceJob, command: str, stream: Stream, order: SandboxOrder | None = None) -> Ran:
         """The same, and what it says goes to its channels meanwhile; without an order it is judged now."""
         pour = _Pour(self._streams, stream, job.cancel.set if isinstance(job.cancel, CancelToken) else _stop_nothing)
         said = bytearray()
@@ -301,26 +301,26 @@ class Executions:
                 order = self._bench.bound(order, command, job.terms.approved)
             done = self._bench.carry_out(job, command, order, show)
         except OwlError as error:
-            pour.finish(Ended(-1, 0, error.message))
+            pour.finish(CommandEnd(-1, 0, error.message))
             raise
         is_stopped = done.status == "cancelled"
         reason = done.error if done.status == "timeout" or done.exit_code < 0 else ""
         if is_stopped:
             with self._guard:
                 reason = self._reasons.get(stream.output, "stopped")
-        pour.finish(Ended(done.exit_code, done.duration_ms, reason, is_stopped))
+        pour.finish(CommandEnd(done.exit_code, done.duration_ms, reason, is_stopped))
         if is_stopped:
             self._events.publish(CommandStopped(job.run, command, stream.output, reason))
         return self._build_ran(job, done, bytes(said))
 
-    def _start_thread(self, job: Job, command: str, stream: Stream) -> None:
+    def _start_thread(self, job: WorkspaceJob, command: str, stream: Stream) -> None:
         thread = threading.Thread(target=self._in_background, args=(job, command, stream), name="command", daemon=True)
         with self._guard:
             self._threads = [one for one in self._threads if one.is_alive()] + [thread]
             thread.start()
 
     @contextmanager
-    def _note_job(self, job: Job, stream: Stream) -> Iterator[Job]:
+    def _note_job(self, job: WorkspaceJob, stream: Stream) -> Iterator[WorkspaceJob]:
         """The job with a cancellation token that others can find by its channel."""
         token = CancelToken()
         if isinstance(job.cancel, CancelToken):
@@ -348,7 +348,7 @@ class Executions:
                     token.set()
                     return
 
-    def _in_background(self, job: Job, command: str, stream: Stream) -> None:
+    def _in_background(self, job: WorkspaceJob, command: str, stream: Stream) -> None:
         try:
             with self._note_job(job, stream) as mine:
                 self._run_streamed(mine, command, stream)
@@ -393,7 +393,7 @@ class _Pour:
             took_s = monotonic_s() - began_s
             self._due_s = monotonic_s() + max(WRITE_S, REST * took_s)
 
-    def finish(self, ended: Ended) -> None:
+    def finish(self, ended: CommandEnd) -> None:
         """Write what is left, and how it ended; nothing when somebody ended it before."""
         self._write_held(is_last=True)
         with suppress(Conflict, NotFound):

@@ -25,7 +25,7 @@ from appliance.knowledge.action_log import subject_of
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.policy.modes import FREE
-from appliance.records import Cancel, Event, Outcome, Terms, ToolCall, Tools, ToolSpec
+from appliance.records import Cancel, Event, Outcome, Terms, ToolCall, ToolPort, ToolSpec
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
 from appliance.sessions.runs import Runs
@@ -46,7 +46,7 @@ class Recorded(Struct, frozen=True):
     log: str = ""
 
 
-class Done(Struct, frozen=True):
+class DispatchedCommand(Struct, frozen=True):
     """A command with its result."""
 
     call: ToolCall
@@ -63,7 +63,7 @@ class Done(Struct, frozen=True):
 class Dispatched(Struct, frozen=True):
     """The outcome of an answer's commands; `waits` names what has to be decided before the rest is run."""
 
-    done: tuple[Done, ...] = ()
+    done: tuple[DispatchedCommand, ...] = ()
     waits: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ class Recorder(Protocol):
 Approve = Callable[[str, Sequence[str]], Outcome]  # run, what waits: everything is accepted at once
 
 
-class Effects(Struct):
+class LoopEffects(Struct):
     """What was done in one loop, by call: the same effect with the same arguments is done once, and its result given again."""
 
     done: dict[str, Outcome] = struct_field(default_factory=dict)
@@ -98,7 +98,7 @@ class Effects(Struct):
             self.done[_call_key(call)] = outcome
 
 
-class Scene(Struct, frozen=True):
+class CommandScene(Struct, frozen=True):
     """In which run commands are run, and on what terms."""
 
     run: str
@@ -107,7 +107,7 @@ class Scene(Struct, frozen=True):
     terms: Terms = FREE
     specs: Sequence[ToolSpec] = ()
     correlation: str = ""
-    effects: Effects = struct_field(default_factory=Effects)
+    effects: LoopEffects = struct_field(default_factory=LoopEffects)
 
 
 class Dispatch:
@@ -115,7 +115,7 @@ class Dispatch:
 
     def __init__(
         self,
-        tools: Tools,
+        tools: ToolPort,
         *,
         hooks: Hooks | None = None,
         recorder: Recorder | None = None,
@@ -129,7 +129,7 @@ class Dispatch:
         self._approve = approve
         self._is_wary = is_wary
 
-    def run(self, scene: Scene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
+    def run(self, scene: CommandScene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
         """Record every command, then run them; the events of both."""
         recorded = self._record_calls(scene, calls)
         for one in recorded:
@@ -145,43 +145,43 @@ class Dispatch:
             )
         return (yield from self._run_recorded(scene, recorded))
 
-    def rest(self, scene: Scene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
+    def rest(self, scene: CommandScene, calls: Sequence[ToolCall]) -> Generator[Event, None, Dispatched]:
         """Run commands that were recorded earlier, when what they waited for was accepted."""
         found = [self._check_call(scene, call) for call in calls]
         if self._is_logged(scene) and self._recorder is not None:
             found = [replace(one, log=self._recorder.recorded(scene.run, one.meant)) for one in found]
         return (yield from self._run_recorded(scene, found))
 
-    def done(self, call: ToolCall, outcome: Outcome) -> Done:
+    def done(self, call: ToolCall, outcome: Outcome) -> DispatchedCommand:
         """A command with a result that was recorded earlier."""
         meant = self._tools.meant(call)
         spec = self._tools.spec(meant.name)
-        return Done(call, meant, outcome, spec is not None and spec.is_terminal)
+        return DispatchedCommand(call, meant, outcome, spec is not None and spec.is_terminal)
 
-    def with_tools(self, tools: Tools) -> "Dispatch":
+    def with_tools(self, tools: ToolPort) -> "Dispatch":
         """A copy with other tools, for one run."""
         return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve, is_wary=self._is_wary)
 
-    def void(self, scene: Scene, why: str) -> None:
+    def void(self, scene: CommandScene, why: str) -> None:
         """The updates of this turn that claimed an end do not hold."""
         if self._is_logged(scene) and self._recorder is not None:
             self._recorder.void(scene.run, why)
 
-    def trouble(self, scene: Scene, kind: str, outcome: Outcome, turn: int = 0) -> None:
+    def trouble(self, scene: CommandScene, kind: str, outcome: Outcome, turn: int = 0) -> None:
         """Something failed that has no command of its own that could say so: an answer as such, or the call of the model."""
         if self._is_logged(scene) and self._recorder is not None:
             self._recorder.trouble(scene.run, kind, outcome, turn)
 
     # -- recording ----------------------------------------------------------------------------------
 
-    def _record_calls(self, scene: Scene, calls: Sequence[ToolCall]) -> list[Recorded]:
+    def _record_calls(self, scene: CommandScene, calls: Sequence[ToolCall]) -> list[Recorded]:
         found = [self._hooks.filter(RECORDING, self._check_call(scene, call), scene) for call in calls]
         if self._is_logged(scene) and self._recorder is not None:
             paths = self._recorder.begin(scene.run, [one.meant for one in found])
             found = [replace(one, log=path) for one, path in zip(found, paths, strict=True)]
         return found
 
-    def _check_call(self, scene: Scene, call: ToolCall) -> Recorded:
+    def _check_call(self, scene: CommandScene, call: ToolCall) -> Recorded:
         meant = self._tools.meant(call)
         if reason := answer_parser.refusal(meant):
             text = f"{meant.name} was not run: {reason}"
@@ -192,13 +192,13 @@ class Dispatch:
         return Recorded(call, meant)
 
     @staticmethod
-    def _is_logged(scene: Scene) -> bool:
+    def _is_logged(scene: CommandScene) -> bool:
         return scene.terms.layout == "entries"
 
     # -- running ------------------------------------------------------------------------------------
 
-    def _run_recorded(self, scene: Scene, recorded: Sequence[Recorded]) -> Generator[Event, None, Dispatched]:
-        done: list[Done] = []
+    def _run_recorded(self, scene: CommandScene, recorded: Sequence[Recorded]) -> Generator[Event, None, Dispatched]:
+        done: list[DispatchedCommand] = []
         waiting: tuple[Recorded, Outcome, tuple[str, ...]] | None = None  # an edit whose file the next command edits, too
         for at, (one, (outcome, ms)) in enumerate(zip(recorded, self._time_calls(scene, recorded), strict=False)):
             if waiting is not None and outcome.status == 202 and _refs_of(outcome) == waiting[2]:
@@ -225,12 +225,14 @@ class Dispatch:
         self._hooks.tell(hook_points.PENDING, scene.run, refs)
         return Dispatched(tuple(done), refs)
 
-    def _report_result(self, scene: Scene, one: Recorded, outcome: Outcome, ms: int, done: list[Done]) -> Iterator[Event]:
+    def _report_result(
+        self, scene: CommandScene, one: Recorded, outcome: Outcome, ms: int, done: list[DispatchedCommand]
+    ) -> Iterator[Event]:
         """A command has this result."""
         if one.log and self._recorder is not None:
             self._recorder.finish(scene.run, one.log, outcome)
         spec = self._tools.spec(one.meant.name)
-        done.append(Done(one.call, one.meant, outcome, spec is not None and spec.is_terminal))
+        done.append(DispatchedCommand(one.call, one.meant, outcome, spec is not None and spec.is_terminal))
         yield Event(
             scene.run,
             "tool_result",
@@ -245,7 +247,7 @@ class Dispatch:
             duration_ms=ms,
         )
 
-    def _time_calls(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
+    def _time_calls(self, scene: CommandScene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
         is_tags = scene.terms.layout == "entries"
         specs = [self._tools.spec(one.meant.name) for one in recorded]
         if len(recorded) > 1 and not is_tags and all(spec is not None and spec.is_read_only for spec in specs):
@@ -253,13 +255,13 @@ class Dispatch:
                 return self._side_by_side(scene, recorded)
         return self._in_order(scene, recorded, specs)
 
-    def _side_by_side(self, scene: Scene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
+    def _side_by_side(self, scene: CommandScene, recorded: Sequence[Recorded]) -> Iterator[tuple[Outcome, int]]:
         context = [contextvars.copy_context() for _ in recorded]
         with ThreadPoolExecutor(min(8, len(recorded)), thread_name_prefix="calls") as pool:
             yield from pool.map(lambda i: context[i].run(self._run_one, scene, recorded[i]), range(len(recorded)))
 
     def _in_order(
-        self, scene: Scene, recorded: Sequence[Recorded], specs: Sequence[ToolSpec | None]
+        self, scene: CommandScene, recorded: Sequence[Recorded], specs: Sequence[ToolSpec | None]
     ) -> Iterator[tuple[Outcome, int]]:
         failed, ended = False, ""
         ahead: Iterator[tuple[Outcome, int]] = iter(())  # of those that run side by side
@@ -286,7 +288,7 @@ class Dispatch:
                 failed = outcome.is_error
                 ended = name if spec is not None and spec.is_terminal and not failed else ""
 
-    def _run_one(self, scene: Scene, one: Recorded) -> tuple[Outcome, int]:
+    def _run_one(self, scene: CommandScene, one: Recorded) -> tuple[Outcome, int]:
         if scene.cancel.is_set():
             return Outcome(499, "cancelled", f"{one.meant.name} was not run: stopped"), 0
         if one.refusal is not None:
@@ -334,7 +336,7 @@ def _is_same_file(one: ToolCall, other: ToolCall) -> bool:
     )
 
 
-def _waiting_event(scene: Scene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:
+def _waiting_event(scene: CommandScene, one: Recorded, outcome: Outcome, refs: Sequence[str]) -> Event:
     """The event that says that a command waits for somebody's decision."""
     given: dict[str, Any] = {"refs": list(refs), "action": one.meant.name, "subject": subject_of(one.meant)}
     given |= {"is_held": True} if isinstance(outcome.data, dict) and outcome.data.get("held") else {}

@@ -19,23 +19,23 @@ from appliance.errors import NotFound, OwlError, StoreError, Unavailable
 from appliance.policy import modes
 from appliance.prompt.roles import CHAT, Role, Roles
 from appliance.records import (
+    CallPreparing,
     Delta,
     Event,
     LoopEnded,
     Message,
     Outcome,
-    Preparing,
     Status,
     Terms,
     Thinking,
     ToolCall,
-    Tools,
+    ToolPort,
     TurnBegun,
     TurnEnded,
 )
 from appliance.records import Step as AgentStep
 from appliance.runtime import hook_points
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.events import Events
 from appliance.runtime.subscriptions import Box
 from appliance.sessions.events import as_messages
@@ -47,7 +47,7 @@ LOG = logging.getLogger(__name__)
 DRAFT_EVERY_S = 2.0
 RECORDING = 4  # threads, made at need: so many turns at a time are recorded while their models evaluate
 MAX_WATCHED = 2000  # loops that are shown elsewhere at a time: one that waits for a decision may never end
-MOMENTS = {"message": Step.ANSWERED, "tool_use": Step.CALL_RECORDED, "tool_result": Step.RESULT_RECORDED}
+MOMENTS = {"message": CrashPoint.ANSWERED, "tool_use": CrashPoint.CALL_RECORDED, "tool_result": CrashPoint.RESULT_RECORDED}
 
 
 class Subscription(Box[Shown]):
@@ -154,7 +154,7 @@ class Loops:
         self.feed = Feed()
         self.events.subscribe(LoopProgress, lambda progress: self.feed.put(progress.loop, progress.item))
 
-    def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None, *, tools: Tools | None = None) -> LoopEnded:
+    def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None, *, tools: ToolPort | None = None) -> LoopEnded:
         """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed.
 
         With status 202 it has not ended: it waits for a decision, and whoever hears of that starts it again. Without a
@@ -163,19 +163,19 @@ class Loops:
         with visibility.showing(self._runs.context_of(loop.run)):
             return self._run_loop(loop, cancel, role, tools)
 
-    def _run_loop(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: Tools | None) -> LoopEnded:
-        self._passed(Step.LOOP_STARTED)
+    def _run_loop(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: ToolPort | None) -> LoopEnded:
+        self._passed(CrashPoint.LOOP_STARTED)
         is_child = role is not None and role.is_child
         if not is_child:
             self._status.show(loop.session, "thinking")
         self._tell_begun(loop)
-        draft = Draft(self._runs, loop.id)
-        end, turn = LoopEnded(FAILED, "failed", "the agent ended without a verdict"), Turn(None)
+        draft = TurnDraft(self._runs, loop.id)
+        end, turn = LoopEnded(FAILED, "failed", "the agent ended without a verdict"), TurnRow(None)
         try:
             role = role or (CHAT if self._roles is None else self._roles.role_of(self._runs.get(loop.run).role))
             work = replace(self._build_work(loop, role), tools=tools)
             routes = self._agent.plan(work.settings.model or role.pool)
-            turn = Turn(self._runs.last_turn(loop.id))
+            turn = TurnRow(self._runs.last_turn(loop.id))
             person = self._runs.person(loop.session)
             for step in self._agent.loop(loop.run, routes, cancel, person, session=loop.session, role=role, work=work):
                 turn, ended = self._commit_step(loop, step, turn, draft)
@@ -274,7 +274,7 @@ class Loops:
             if self._runs.get(loop.run).kind != "child":  # in its session somebody else works
                 self._runs.rest_session(loop.session, "stopped" if self.is_closing else "active")
             self.events.publish(LoopStored(loop, end))
-        self._passed(Step.LOOP_ENDED)
+        self._passed(CrashPoint.LOOP_ENDED)
         for event in events:
             self.feed.put(loop.id, event)
 
@@ -303,7 +303,7 @@ class Loops:
         self._recording.shutdown()
         self.pay_all()
 
-    def _commit_step(self, loop: Loop, step: AgentStep, turn: "Turn", draft: "Draft") -> "tuple[Turn, LoopEnded | None]":
+    def _commit_step(self, loop: Loop, step: AgentStep, turn: "TurnRow", draft: "TurnDraft") -> "tuple[TurnRow, LoopEnded | None]":
         if isinstance(step, LoopEnded):
             return turn, step
         if isinstance(step, TurnBegun):
@@ -315,14 +315,14 @@ class Loops:
                 cost = TurnCost(**{name: getattr(f, name) for name in TurnCost.__struct_fields__})
                 self.settle(loop.session, partial(self._end_turn, loop, turn_id, cost))
             return turn, None
-        if isinstance(step, Delta | Thinking | Preparing):
+        if isinstance(step, Delta | Thinking | CallPreparing):
             turn.id()
             if isinstance(step, Delta):
                 draft.add(step.text)
             self.feed.put(loop.id, step)
             return turn, None
         if step.kind == "tool_result":
-            self._passed(Step.CALL_DONE)
+            self._passed(CrashPoint.CALL_DONE)
         # A tool may act as soon as its record is committed: that commit must survive a power cut.
         is_message = step.kind == "message"
         stored = replace(step, turn=turn.id())
@@ -347,16 +347,16 @@ class Loops:
             self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, about)
         return turn, None
 
-    def _begin_turn(self, loop: Loop, step: TurnBegun) -> "Turn":
+    def _begin_turn(self, loop: Loop, step: TurnBegun) -> "TurnRow":
         """Record that the model is about to be called; where that takes a sync, while it evaluates, and before its first word."""
 
         def record() -> int:
             begun = self._runs.start_turn(loop.id, step.seq, step.route)
-            self._passed(Step.TURN_BEGUN)
+            self._passed(CrashPoint.TURN_BEGUN)
             return begun
 
         # Not a thread of its own: on a busy machine its start is waited for as long as a sync.
-        turn = Turn(self._recording.submit(record) if self._runs.is_unsynced(loop.id) else record())
+        turn = TurnRow(self._recording.submit(record) if self._runs.is_unsynced(loop.id) else record())
         self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, f"turn {step.seq}")
         return turn
 
@@ -371,7 +371,7 @@ class Loops:
         self._runs.append(event, durable=True)
 
 
-class Turn:
+class TurnRow:
     """The row of a turn: its id, or what is being written by another thread."""
 
     def __init__(self, row: "int | Future[int] | None") -> None:
@@ -405,7 +405,7 @@ class LoopTurns:
         return self._loops.take_injected(self._run)
 
 
-class Draft:
+class TurnDraft:
     """The unfinished text of an answer, kept in the database every few seconds while it streams."""
 
     def __init__(self, runs: Runs, loop: int) -> None:

@@ -5,10 +5,10 @@ Published with `runtime.events`; each class says when. Nothing here decides anyt
 
 from msgspec import Struct
 
-from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, Terms, Thinking
+from appliance.records import CallPreparing, Delta, Event, Inbound, LoopEnded, Terms, Thinking
 from appliance.sessions.runs import Loop
 
-Shown = Delta | Thinking | Preparing | Event | LoopEnded  # what a subscriber of a loop receives
+Shown = Delta | Thinking | CallPreparing | Event | LoopEnded  # what a subscriber of a loop receives
 
 
 class MessageComing(Struct, frozen=True):

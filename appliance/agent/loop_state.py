@@ -10,20 +10,20 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from appliance.agent import stop_conditions
-from appliance.agent.dispatch import Effects
-from appliance.agent.dispatch import Scene as Commands
+from appliance.agent.dispatch import CommandScene as Commands
+from appliance.agent.dispatch import LoopEffects
 from appliance.agent.stop_conditions import Past
 from appliance.clock import new_id
-from appliance.language.planning.plans import Chat
+from appliance.language.planning.plans import ModelTalk
 from appliance.policy.modes import FREE
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.prompt.roles import CHAT, Role
-from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, Tools, ToolSpec
+from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, ToolPort, ToolSpec
 from appliance.runtime import log
-from appliance.text.answer_parser import Answer
+from appliance.text.answer_parser import ParsedAnswer
 
 
-class Limits(Struct, frozen=True):
+class LoopLimits(Struct, frozen=True):
     """Caps of one loop, and how the model is asked. `max_commands` is for one answer, `max_loop_commands` for all of them.
 
     `tier` says how much of a turn the program decides in place of a route's model.
@@ -79,14 +79,14 @@ class Work(Struct, frozen=True):
     turn: int = 0
     turns: int = 0
     source: TurnSource = NothingArrives()
-    tools: Tools | None = None
+    tools: ToolPort | None = None
     deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
 
 
 WORK = Work()
 
 
-class Talk(Struct):
+class LoopTalk(Struct):
     """One loop's working state: the conversation as the model sees it, and what is counted."""
 
     run: str
@@ -101,12 +101,12 @@ class Talk(Struct):
     prompt: str = ""
     said: str = ""
     past: Past = field(default_factory=Past)
-    scene: Scene | None = None  # of the last call, with its packet and what that came to
+    scene: PacketScene | None = None  # of the last call, with its packet and what that came to
     packet: Packet | None = None
     finish: Finish = Finish("stop")
     told: set[str] = field(default_factory=set)  # troubles with models that the person has heard of
-    plain: Chat | None = None  # what a tiny or small model is asked in place of a packet
-    effects: Effects = field(default_factory=Effects)  # of this loop: none is done twice
+    plain: ModelTalk | None = None  # what a tiny or small model is asked in place of a packet
+    effects: LoopEffects = field(default_factory=LoopEffects)  # of this loop: none is done twice
 
     @property
     def is_shown_entries(self) -> bool:
@@ -124,7 +124,7 @@ class Talk(Struct):
         return Commands(self.run, self.cancel, self.session, self.work.terms, self.specs, log.correlation(), self.effects)
 
 
-def with_fresh_ids(answer: Answer, before: Sequence[Message]) -> Answer:
+def with_fresh_ids(answer: ParsedAnswer, before: Sequence[Message]) -> ParsedAnswer:
     """The answer with a fresh id for every call that has none, or one already used in this conversation.
 
     A model's own ids start over with every answer; results are matched with calls by id, so they may not.

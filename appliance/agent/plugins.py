@@ -27,11 +27,11 @@ from appliance.agent.toolbox import Toolbox, read_tool
 from appliance.errors import BadInput
 from appliance.knowledge.contents import Entry
 from appliance.knowledge.schemes import Scheme, Schemes
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.runtime import hook_points
 from appliance.runtime.hook_points import EntryNews
 from appliance.runtime.hooks import PRIORITY, Handler, HandlerFailed, Hooks
-from appliance.runtime.settings import Plugins as Keys
+from appliance.runtime.settings import PluginSettings as Keys
 from appliance.sessions.runs import RunCreated
 from appliance.sessions.turns import RunStateChanged
 
@@ -51,7 +51,7 @@ class PluginTargets(Struct, frozen=True):
     services: Mapping[str, Any] = {}
 
 
-class Loaded(Struct, frozen=True):
+class LoadedPlugin(Struct, frozen=True):
     """One enabled plugin, loaded or failed; `mcp_offers` are its tools, schemes and moments."""
 
     name: str
@@ -128,7 +128,7 @@ class Plugins:
     def __init__(self, targets: PluginTargets, keys: Keys, *, load_s: float = LOAD_S) -> None:
         self._targets = targets
         self._load_s = load_s
-        self.loaded: list[Loaded] = []
+        self.loaded: list[LoadedPlugin] = []
         self.failures: list[str] = []  # of handlers, the newest last
         self._owners: dict[int, str] = {}  # of handlers by their identity: they live as long as we do
         if keys.enabled:
@@ -161,7 +161,7 @@ class Plugins:
 
     # -- loading ------------------------------------------------------------------------------------
 
-    def _load_plugin(self, name: str) -> Loaded:
+    def _load_plugin(self, name: str) -> LoadedPlugin:
         """One plugin; whatever it raises is contained by a hook of its own, and a thread of its own waits for what hangs."""
         where, problem, plugin = [""], ["it did not end"], Plugin(name, self._targets.services)
         trial = Hooks()
@@ -184,9 +184,9 @@ class Plugins:
             trial.tell("take")
         if problem[0]:
             LOG.error("plugin %s is not loaded: %s", name, problem[0])
-            return Loaded(name, where[0], "failed", problem=problem[0])
+            return LoadedPlugin(name, where[0], "failed", problem=problem[0])
         LOG.info("plugin %s is loaded from %s", name, where[0])
-        return Loaded(name, where[0], "loaded", plugin.offers)
+        return LoadedPlugin(name, where[0], "loaded", plugin.offers)
 
     def _register_parts(self, plugin: Plugin) -> None:
         """Everything that a plugin wants, or nothing: schemes first, which cannot be taken back but harm nobody."""
@@ -196,7 +196,7 @@ class Plugins:
         try:
             for function, manual in plugin.tools:
                 name = read_tool(function).mark.name
-                self._targets.toolbox.add(function, Reach("plugin", named=name))
+                self._targets.toolbox.add(function, ToolReach("plugin", named=name))
                 added.append(name)
                 if manual is not None:
                     self._targets.toolbox.manuals.add(name, manual)

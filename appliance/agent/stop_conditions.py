@@ -54,7 +54,7 @@ class Deed(Struct, frozen=True):
         return self.status >= 400
 
 
-class Turn(Struct, frozen=True):
+class AnswerOutcome(Struct, frozen=True):
     """What one answer came to. `trouble` says what could not be read or had to be mended; `is_malformed`: no call could."""
 
     text: str = ""
@@ -91,7 +91,7 @@ class Past(Struct, frozen=True):
     touched: tuple[frozenset[str], ...] = ()
     updates: tuple[str, ...] = ()
 
-    def after(self, turn: Turn) -> "Past":
+    def after(self, turn: AnswerOutcome) -> "Past":
         """The same with one turn more: however much failed in it, it is one strike, and a clean one ends the streak."""
         said = tuple(d.text for d in turn.deeds if d.claim)
         return replace(
@@ -120,10 +120,10 @@ class Verdict(Struct, frozen=True):
 
 
 ON = Verdict()
-Voter = Callable[[Past, Turn, Caps], Verdict | None]
+Voter = Callable[[Past, AnswerOutcome, Caps], Verdict | None]
 
 
-def judge(past: Past, turn: Turn, caps: Caps) -> Verdict:
+def judge(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict:
     """The verdict after a turn, which `past` includes already."""
     for voter in VOTERS:
         if (verdict := voter(past, turn, caps)) is not None:
@@ -209,7 +209,7 @@ def stagnant(latest: Sequence[frozenset[str]], turns: int = STAGNANT) -> str:
 # -- the voters ----------------------------------------------------------------------------------------
 
 
-def explicit(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def explicit(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """A call that ends the work, or the last update that says so: unless something failed in the same turn."""
     if any(deed.is_terminal and not deed.is_failed for deed in turn.deeds):
         return Verdict(True, DONE, "ok")
@@ -224,28 +224,28 @@ def explicit(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
     return Verdict(True, DONE, "ok", "" if last.claim == NO_ANSWER else last.text)
 
 
-def no_call(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def no_call(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """Words and no command: the final answer, unless a command was meant."""
     if turn.text.strip() and not turn.deeds and not turn.is_malformed:
         return Verdict(True, DONE, "ok")
     return None
 
 
-def strikes(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def strikes(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """So many bad turns in a row, or so many with nothing in them."""
     if past.strikes >= caps.strikes or past.stalls >= STALLS:
         return Verdict(True, 499, "strikes", turn.failure)
     return None
 
 
-def circle(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def circle(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """Stop a loop that repeats the same turns."""
     if found := period(past.marks, caps.repetitions, caps.period):
         return Verdict(True, 499, "cycle", f"the same {found} turn{'s' if found > 1 else ''} {caps.repetitions} times over")
     return None
 
 
-def standing_still(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def standing_still(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """Stop a loop that uses one target turn after turn, or repeats one report."""
     if found := stagnant(past.touched):
         return Verdict(True, 499, "stagnation", f"{STAGNANT} turns in a row about {found}")
@@ -255,7 +255,7 @@ def standing_still(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
     return None
 
 
-def caps_reached(past: Past, turn: Turn, caps: Caps) -> Verdict | None:
+def caps_reached(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """As many turns or commands as one loop may have."""
     if past.turns >= caps.turns:
         return Verdict(True, 499, "max_turns", f"Max turns exceeded ({caps.turns})")

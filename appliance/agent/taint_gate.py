@@ -18,8 +18,7 @@ from appliance.agent.command_runs import Executions
 from appliance.agent.dispatch import actor_of
 from appliance.agent.result_pages import INLINE_CHARS
 from appliance.agent.taint_tracking import HELP, SUBJECTS, Origins, Sight, is_elsewhere, named_paths
-from appliance.agent.toolbox import Caller, Toolbox
-from appliance.agent.toolbox import Mark as ToolMark
+from appliance.agent.toolbox import Caller, Toolbox, ToolMark
 from appliance.errors import OwlError
 from appliance.knowledge.action_log import subject_of
 from appliance.knowledge.entries import PROJECT
@@ -27,7 +26,7 @@ from appliance.knowledge.verbs import Verbs
 from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grant, Grants
-from appliance.policy.taint import CARRYING, INSIDE, TOOL, Known, Mark, Reach
+from appliance.policy.taint import CARRYING, INSIDE, TOOL, KnownData, Mark, ToolReach
 from appliance.records import Event, Outcome, ToolCall
 from appliance.sessions.events import SPOKEN, origin_of
 from appliance.sessions.outbox import Notification, Outbox
@@ -65,11 +64,11 @@ class NoServers:
         return frozenset()
 
 
-class Held(Struct, frozen=True):
+class HeldCall(Struct, frozen=True):
     """A call that may not simply be run."""
 
     run: Run
-    reach: Reach
+    reach: ToolReach
     target: str
     marks: tuple[Mark, ...]
     carried: tuple[str, ...] = ()
@@ -96,7 +95,7 @@ class HeldCalls:
         self._outbox = outbox
         self._executions = executions
 
-    def propose(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+    def propose(self, held: HeldCall, call: ToolCall, caller: Caller) -> Outcome:
         """Record the call as what waits for a person's decision."""
         given: dict[str, Any] = {
             HELD: {"tool": call.name, "arguments": call.arguments},
@@ -115,7 +114,7 @@ class HeldCalls:
         self.note(KIND, held, call, caller)
         return Outcome(202, "proposed", outcome.message, data={**outcome.data, HELD: True})
 
-    def refuse(self, held: Held, call: ToolCall, caller: Caller) -> Outcome:
+    def refuse(self, held: HeldCall, call: ToolCall, caller: Caller) -> Outcome:
         """Refuse the call, because nobody is there to decide, and notify its person."""
         self.note(KIND, held, call, caller)
         person = self._runs.person(held.run.session)
@@ -126,7 +125,7 @@ class HeldCalls:
         text = f"{call.name} was held: it would {taint.KINDS[held.reach.kind]} in a thread with untrusted text ({held.because})"
         return Outcome(403, HELD, text, "go on without it, and say in your result that it waits for the person, who was told")
 
-    def note(self, kind: str, held: Held, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
+    def note(self, kind: str, held: HeldCall, call: ToolCall, caller: Caller, grant: Grant | None = None) -> None:
         """Write the decision on a call to the audit log."""
         detail: dict[str, Any] = {"target": held.target, "because": held.because, "carried": list(held.carried)}
         detail |= {"grant": grant.id} if grant is not None else {"is_attended": caller.terms.is_attended}
@@ -175,7 +174,7 @@ class Checkpoint:
             return None
         return self._decide(toolbox, reach, replace(call, arguments=taint.canonical(reach, call.arguments)), caller, since)
 
-    def _decide(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Outcome | None:
+    def _decide(self, toolbox: Toolbox, reach: ToolReach, call: ToolCall, caller: Caller, since: int) -> Outcome | None:
         """What becomes of a call that reaches out of a marked run; None when it may be run."""
         held = self._hold_call(toolbox, reach, call, caller, since)
         if held is None:
@@ -222,7 +221,7 @@ class Checkpoint:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def _hold_call(self, toolbox: Toolbox, reach: Reach, call: ToolCall, caller: Caller, since: int) -> Held | None:
+    def _hold_call(self, toolbox: Toolbox, reach: ToolReach, call: ToolCall, caller: Caller, since: int) -> HeldCall | None:
         marks = taint.holding(reach.kind, self._runs.marks.of(f"run:{caller.run}"))
         if not marks:
             return None
@@ -239,9 +238,9 @@ class Checkpoint:
             carried = taint.carried(reach, where, call.arguments, known)
             if not carried:
                 return None
-        return Held(run, reach, target, marks, carried)
+        return HeldCall(run, reach, target, marks, carried)
 
-    def _target_of(self, reach: Reach, call: ToolCall, run: Run) -> str:
+    def _target_of(self, reach: ToolReach, call: ToolCall, run: Run) -> str:
         """Whom or what a call reaches, as a grant names it; "" for a message to its own person."""
         given = call.arguments.get(reach.target) if reach.target else None
         value = str(given or "").strip()
@@ -261,7 +260,7 @@ class Checkpoint:
             return value if value.startswith("mcp:") else f"mcp:{value}"
         return value or "*"
 
-    def _collect_known(self, toolbox: Toolbox, run: Run, since: int, target: str) -> Known:
+    def _collect_known(self, toolbox: Toolbox, run: Run, since: int, target: str) -> KnownData:
         """What a call may carry: what the person said, and what untrusted text listed."""
         own: list[str] = []
         public: list[str] = []
@@ -290,7 +289,7 @@ class Checkpoint:
                     links |= taint.links(event.content)
                 public += [event.content] if is_web else []
                 theirs += [event.content] if origin == target else []
-        return Known("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
+        return KnownData("\n".join(own), frozenset(links), "\n".join(public), "\n".join(theirs), followed)
 
     def _argument_names(self, toolbox: Toolbox, call: ToolCall) -> frozenset[str]:
         """The arguments that a tool has; of a call that names a server's tool, those of that."""
@@ -317,7 +316,7 @@ def typed(event: Event) -> str:
     return event.content[:own] if isinstance(own, int) else event.content
 
 
-def text_of(held: Held, call: ToolCall) -> str:
+def text_of(held: HeldCall, call: ToolCall) -> str:
     """The text of the approval request: everything a person needs to decide."""
     given = taint.shown(call.arguments)
     target, because = escape_invisible(held.target, "exact"), escape_invisible(held.because, "exact")
@@ -341,7 +340,7 @@ def _sight_of(mark: ToolMark, caller: Caller) -> Sight:
     return Sight(mark.name, mark.group, profile, mark.is_read_only, caller.run, caller.session, caller.terms)
 
 
-def _reach_of(toolbox: Toolbox, tool: str) -> Reach | None:
+def _reach_of(toolbox: Toolbox, tool: str) -> ToolReach | None:
     return next((one.mark.needs.reach for one in toolbox.tools() if one.mark.name == tool), None)
 
 

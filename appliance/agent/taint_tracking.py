@@ -19,9 +19,9 @@ from appliance.ingest import box_refs, prompt_documents
 from appliance.knowledge.entries import PROJECT
 from appliance.policy.taint import INSIDE, Mark, leaves, of_path
 from appliance.policy.taint_marks import Marks
-from appliance.prompt.packet_types import Scene, Stage
+from appliance.prompt.packet_types import PacketScene, Stage
 from appliance.records import Event, Marked, Outcome, Part, Terms, ToolCall
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.store import visibility
 from appliance.text.fences import is_origin
 from appliance.text.references import parse_ref, scheme_of
@@ -66,7 +66,7 @@ def _places_of(sight: Sight) -> tuple[str, ...]:
 class Origins:
     """Marks runs. Without `skills` every skill came with the product."""
 
-    def __init__(self, marks: Marks, skills: Skills | None = None) -> None:
+    def __init__(self, marks: Marks, skills: SkillCatalog | None = None) -> None:
         self._marks = marks
         self._skills = skills
 
@@ -147,7 +147,7 @@ class Origins:
         self.add(stage.scene.run, [*found, *self.of([part.name for part in stage.found])])
         return parts
 
-    def documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def documents(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         """A filter that changes nothing: marks a run whose prompt or role says what strangers said."""
         if scene.run and self._marks.has_entries():
             kind, _, name = visibility.current().partition(":")

@@ -24,7 +24,7 @@ MUST = ("must", "should", "may")
 LEAST = 2  # examples, and rules
 
 
-class Line(Struct, frozen=True):
+class ManualRule(Struct, frozen=True):
     """A sentence of a manual and why it is there."""
 
     text: str
@@ -61,7 +61,7 @@ class Manual(Struct, frozen=True):
     why: str = ""
     aliases: tuple[ToolAlias, ...] = ()
     examples: tuple[Example, ...] = ()
-    rules: tuple[Line, ...] = ()
+    rules: tuple[ManualRule, ...] = ()
 
     def text(self, name: str) -> str:
         """Examples and rules as a model reads them, in this order; "" when there are none."""
@@ -82,7 +82,7 @@ class Manual(Struct, frozen=True):
         ]
 
 
-class Shelf(Struct):
+class ManualIndex(Struct):
     """Manuals by the name of their tool: those that ship, read by group when asked for, and what plugins add."""
 
     added: dict[str, Manual] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def parse(name: str, table: object) -> Manual:
             _require_text(table.get("why", "")),
             tuple(map(_read_alias, table.get("aliases", ()))),
             tuple(Example(_require_table(given), _require_text(why)) for given, why in table.get("examples", ())),
-            tuple(Line(_require_text(line), _require_text(why)) for line, why in table.get("rules", ())),
+            tuple(ManualRule(_require_text(line), _require_text(why)) for line, why in table.get("rules", ())),
         )
     except (TypeError, ValueError) as error:
         hint = "examples are [{arguments}, reason], rules [line, reason]"

@@ -22,7 +22,7 @@ from appliance.knowledge.entries import Entries
 from appliance.policy.gate import Gate
 from appliance.policy.mounts import Who
 from appliance.policy.rules import CORE as CORE  # the default target
-from appliance.policy.rules import Request
+from appliance.policy.rules import PolicyRequest
 from appliance.sandbox.session_files import INSIDE, read_attachment, write_inside
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.text.references import scheme_of
@@ -35,7 +35,7 @@ PER_MINUTE = 10  # of one conversation
 MAX_TYPE = 64
 
 
-class Message(Struct, frozen=True):
+class ToolMessage(Struct, frozen=True):
     """What is sent: to `target`, which is `core` or `person:NAME`; `session` names another conversation than the caller's.
 
     `file` is a file of the conversation (`/work/...`), a reference, or words of a name in the folder.
@@ -117,7 +117,7 @@ class Postbox:
         self._guard = threading.Lock()
         self._sent: dict[str, deque[float]] = {}
 
-    def send(self, message: Message, *, session: str, run: str = "", author: str = "", role: str = "") -> Posted:
+    def send(self, message: ToolMessage, *, session: str, run: str = "", author: str = "", role: str = "") -> Posted:
         """Put a message into the outbox; Refused for whom the sender may not write to, rate_limited after too many.
 
         `run` is the thread it belongs to, `author` the run that wrote it when that is another one: it carries the marks of both.
@@ -130,7 +130,7 @@ class Postbox:
         if not person:
             raise BadInput("nobody talks in this conversation", hint="name a target such as person:ada")
         target = f"person:{person}"
-        request = Request("message", Who(mine, role=role), session, run, target=target if person != mine else CORE)
+        request = PolicyRequest("message", Who(mine, role=role), session, run, target=target if person != mine else CORE)
         self._gate.judge(request).require()
         name, data = self._files.find(session, message.file) if message.file else ("", None)
         self._count_sent(session or run)
@@ -150,7 +150,7 @@ class Postbox:
         return Posted(made, message.target, message.type, person, name)
 
     @staticmethod
-    def _check_message(message: Message) -> None:
+    def _check_message(message: ToolMessage) -> None:
         size = len(message.content.encode("utf-8", "replace"))
         if not message.content.strip() and not message.file:
             raise BadInput("the message is empty", hint="say something, or name a file", outcome="invalid_arguments")

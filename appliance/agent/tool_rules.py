@@ -6,9 +6,9 @@ Several toolboxes may share one object. Asked at each call, so that a changed po
 from collections.abc import Callable, Collection
 
 from appliance.policy.gate import Gate
-from appliance.policy.policy_file import Policy, Verdict
-from appliance.policy.rules import Network
-from appliance.runtime.tool_settings import Tools
+from appliance.policy.policy_file import Policy
+from appliance.policy.rules import Network, PolicyVerdict
+from appliance.runtime.tool_settings import ToolSettings
 
 
 class ToolRules:
@@ -20,7 +20,7 @@ class ToolRules:
         *,
         deadline_s: float = 60.0,
         gate: Gate | None = None,
-        settings: Callable[[], Tools] | None = None,
+        settings: Callable[[], ToolSettings] | None = None,
     ) -> None:
         """With a `gate` conversations have policies of their own and refusals are audited; `settings` go before `deadline_s`."""
         self.policy = policy
@@ -35,7 +35,7 @@ class ToolRules:
     def policy_of(self, session: str) -> Policy:
         return self.policy if self._gate is None else self._gate.of(session, self.policy)
 
-    def check(self, tool: str, role: str, session: str, run: str, network: Network) -> Verdict:
+    def check(self, tool: str, role: str, session: str, run: str, network: Network) -> PolicyVerdict:
         """The policy's word on a call."""
         if self._gate is not None:
             return self._gate.check(self.policy, tool, role, session, run, network)

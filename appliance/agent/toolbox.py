@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from appliance.agent.result_pages import Overflow
 from appliance.agent.tool_counts import Tallies
-from appliance.agent.tool_manuals import Manual, Shelf, told
+from appliance.agent.tool_manuals import Manual, ManualIndex, told
 from appliance.agent.tool_results import Reply, cut, outcome_of
 from appliance.agent.tool_rules import ToolRules as ToolRules
 from appliance.clock import CancelToken, monotonic_s
@@ -28,7 +28,7 @@ from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.policy import modes, taint
 from appliance.policy.modes import FREE
 from appliance.policy.policy_file import Policy
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Cancel, Outcome, Terms, ToolCall, ToolSpec
 from appliance.runtime import log as logs
 from appliance.runtime.signatures import Signature, schema_of, signature
@@ -65,11 +65,11 @@ class Needs(Struct, frozen=True):
     mounts: tuple[str, ...] = ()
     is_waiting: bool = False  # for other runs, which need tools meanwhile: it gets a thread of its own
     is_beside: bool = False  # calls of it in one answer run side by side; never for one that may be held
-    reach: Reach | None = None  # how a call acts on the world beyond its run; None for one that does not
+    reach: ToolReach | None = None  # how a call acts on the world beyond its run; None for one that does not
     is_inside: bool = False  # a plugin's tool says so when it acts on nothing beyond its run; one that says nothing might
 
 
-class Mark(Struct, frozen=True):
+class ToolMark(Struct, frozen=True):
     """What `@tool` notes about a function. `command` is the command line's words for it.
 
     `menu` names the roles whose model is told of it; the prompt is small. Whoever knows a tool may call it.
@@ -99,7 +99,7 @@ def tool(
     """Mark a function as a tool. Its docstring is a prompt: the first paragraph is what the model reads."""
 
     def mark(function: F) -> F:
-        function.tool = Mark(  # type: ignore[attr-defined]
+        function.tool = ToolMark(  # type: ignore[attr-defined]
             name or function.__name__, group, command, is_read_only, is_terminal, menu, is_detour, needs
         )
         return function
@@ -113,7 +113,7 @@ class Tool(Struct, frozen=True, dict=True):
     `origin` is who wrote its description when strangers did, as with tools of servers; `shown` is what menus say of it then.
     """
 
-    mark: Mark
+    mark: ToolMark
     function: Callable[..., Any]
     signature: Signature
     description: str
@@ -166,11 +166,11 @@ class Caller(Struct, frozen=True):
 class Guard(Protocol):
     """Looks at each call of a run, with the toolbox that is about to run it."""
 
-    def before(self, toolbox: "Toolbox", mark: Mark, call: ToolCall, caller: Caller) -> Outcome | None:
+    def before(self, toolbox: "Toolbox", mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         """The result of a call that is held; None for one that may be run."""
         ...
 
-    def after(self, toolbox: "Toolbox", mark: Mark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
+    def after(self, toolbox: "Toolbox", mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
         """Return the outcome of a call, marked with its origin."""
         ...
 
@@ -179,7 +179,7 @@ class Guard(Protocol):
 def read_tool(function: Callable[..., Any]) -> Tool:
     """The definition in a marked function; BadInput when it is not marked or says nothing about itself."""
     mark = getattr(function, "tool", None)
-    if not isinstance(mark, Mark):
+    if not isinstance(mark, ToolMark):
         raise BadInput(f"{function.__name__} is not marked with @tool")
     text = (function.__doc__ or "").strip().split("\n\n")[0]
     if not text:
@@ -212,7 +212,7 @@ class Toolbox:
         self._runs = runs
         self.guard = guard
         self._tallies = Tallies()
-        self.manuals = Shelf()
+        self.manuals = ManualIndex()
         self._tools: dict[str, Tool] = {}
         self._specs: dict[tuple[str, tuple[str, ...] | None], tuple[ToolSpec, ...]] = {}
         self._narrow: dict[str, Callable[[ToolSpec], ToolSpec]] = {}
@@ -222,7 +222,7 @@ class Toolbox:
         for function in functions:
             self.add(function)
 
-    def add(self, function: Callable[..., Any], reach: Reach | None = None) -> Tool:
+    def add(self, function: Callable[..., Any], reach: ToolReach | None = None) -> Tool:
         """Offer one more tool, with this reach if it does not say how far it reaches; Conflict when its name is taken."""
         made = read_tool(function)
         if made.mark.needs.reach is None and not made.mark.needs.is_inside:
@@ -346,7 +346,7 @@ class Toolbox:
         found = self._tools.get(name)
         return found.origin if found is not None else next((t.origin for t in self._tools.values() if t.mark.group == name), "")
 
-    def _explain_exclusion(self, mark: Mark, caller: Caller | None) -> str:
+    def _explain_exclusion(self, mark: ToolMark, caller: Caller | None) -> str:
         """The reason why a caller may not have a tool; "" when it may."""
         if caller is None:
             return ""
@@ -474,7 +474,7 @@ class Toolbox:
         """The error for a caller that may not use a tool at all; None when it may."""
         return self._find_refusal(self._tools[name].mark, caller)
 
-    def _find_refusal(self, mark: Mark, caller: Caller) -> Outcome | None:
+    def _find_refusal(self, mark: ToolMark, caller: Caller) -> Outcome | None:
         """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
         if (outside := self._refuse_outside(mark, caller.terms)) is not None:
             return outside
@@ -489,7 +489,7 @@ class Toolbox:
             return Outcome(403, "permission", text, "do without it")
         return None
 
-    def _refuse_outside(self, mark: Mark, terms: Terms) -> Outcome | None:
+    def _refuse_outside(self, mark: ToolMark, terms: Terms) -> Outcome | None:
         """The error for a tool that a role does not include (A-085); None when it does."""
         if not self._is_among(mark, terms.tools):
             text = f"{mark.name} is not a tool of role {terms.role or 'assistant'}"
@@ -502,14 +502,14 @@ class Toolbox:
             return Outcome(403, "permission", text, "do without it")
         return None
 
-    def _is_offered(self, mark: Mark, role: str, only: tuple[str, ...] | None = None) -> bool:
+    def _is_offered(self, mark: ToolMark, role: str, only: tuple[str, ...] | None = None) -> bool:
         """Whether the menu of a role shows a tool."""
         is_off = bool({mark.name, mark.group} & set(self._rules.switched_off()))
         is_for = not mark.needs.roles or role in mark.needs.roles
         is_allowed = self.policy.check(mark.name, role, mark.needs.network).allowed
         return not is_off and is_for and is_allowed and self._is_among(mark, only)
 
-    def _is_among(self, mark: Mark, only: tuple[str, ...] | None) -> bool:
+    def _is_among(self, mark: ToolMark, only: tuple[str, ...] | None) -> bool:
         """Whether a tool is among these names and groups, or leads to those of them that no menu has room for."""
         if only is None or modes.has(only, mark.name, mark.group):
             return True
@@ -519,7 +519,7 @@ class Toolbox:
     def _missing_services(self, found: Tool) -> list[str]:
         return [name for name in found.signature.services if name not in self._services and name != "caller"]
 
-    def _deadline_s(self, mark: Mark) -> float:
+    def _deadline_s(self, mark: ToolMark) -> float:
         return self._rules.deadline_s(mark.name, mark.group, mark.needs.deadline_s)
 
     def _run_tool(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
@@ -590,7 +590,7 @@ def _submit_work(work: Callable[[], Outcome]) -> "Future[Outcome]":
     return future
 
 
-def _told_apart(mark: Mark, outcome: Outcome) -> Outcome:
+def _told_apart(mark: ToolMark, outcome: Outcome) -> Outcome:
     """The outcome with its origin, where a sandbox gave it what it says: what ran there and what was read is not ours."""
     has_said = not outcome.is_error or outcome.data is not None
     if outcome.origin or outcome.status == 202 or not has_said or mark.needs.profile == "db":

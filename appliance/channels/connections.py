@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from appliance.agent.loop_events import LoopStored
 from appliance.channels import connectors
 from appliance.channels.contract import REPEAT, Connection, Running
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.gateway import Admission, ChannelChanged, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.live_answers import LiveAnswers
@@ -134,7 +134,7 @@ class Runner:
         name: str,
         connection: Connection,
         gateway: Gateway,
-        courier: Courier,
+        courier: OutboxSender,
         *,
         live: LiveAnswers | None = None,
         first_s: float = FIRST_S,
@@ -257,7 +257,7 @@ class Connections:
 
     def __init__(
         self,
-        courier: Courier,
+        courier: OutboxSender,
         events: Events,
         settings: Callable[[], Channels],
         services: Mapping[str, Any],

@@ -67,7 +67,7 @@ class Received(Struct, frozen=True):
     is_about_newest: bool = False
 
 
-class Intake(Protocol):
+class ChannelIntake(Protocol):
     """Takes messages of one channel. `take` raises Busy, or another error of our tree, for one that is to be kept for later."""
 
     def take(self, received: Received) -> bool:
@@ -94,7 +94,7 @@ class Intake(Protocol):
 class Running(Struct, frozen=True):
     """What a channel is handed while it runs: who takes messages, when to stop, and whom to tell that it is connected."""
 
-    intake: Intake
+    intake: ChannelIntake
     stop: CancelToken
     connected: Callable[[], None]
 

@@ -19,7 +19,7 @@ from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, NotFound, OwlError, Refused, TooLarge
 from appliance.records import Channel, Outbound
 from appliance.runtime import log
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.periodic import RETRY_S, Rounds
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import FAILED, LOGGED, SENT, Address, Notification, Outbox, OutboxFilled, Posting
@@ -39,7 +39,7 @@ class Owed(Struct, frozen=True):
     due_s: float
 
 
-class Courier:
+class OutboxSender:
     """Delivers notifications over the channels that are open."""
 
     def __init__(
@@ -299,7 +299,7 @@ class Courier:
             return
         if not is_ours:
             return  # it was decided otherwise
-        self._passed(Step.LETTER_TAKEN)
+        self._passed(CrashPoint.LETTER_TAKEN)
         work = self._deliver_message(posting.id, message, address.channel, channel)
         try:
             work()
@@ -323,12 +323,12 @@ class Courier:
         except Exception as error:
             LOG.exception("notification %d: channel %s failed", notification_id, name)
             return partial(put_off, f"{type(error).__name__}: {error}", may_repeat=not channel.is_idempotent)
-        self._passed(Step.LETTER_DELIVERED)
+        self._passed(CrashPoint.LETTER_DELIVERED)
         return partial(self._record_sent, notification_id)
 
     def _record_sent(self, notification_id: int) -> None:
         self._outbox.end(notification_id, SENT)
-        self._passed(Step.LETTER_SENT)
+        self._passed(CrashPoint.LETTER_SENT)
 
     def _record_owed(self, *, is_last: bool = False) -> None:
         """Make the records that could not be made before, as far as it is time again."""

@@ -22,12 +22,12 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError, Refused, TooLarge
 from appliance.ingest.watcher import is_ignored
 from appliance.records import Event
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.signatures import Range, signature
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskRows
 
 LOG = logging.getLogger(__name__)
 MAX_BYTES = 1_000_000
@@ -45,7 +45,7 @@ Status = Annotated[int, Range(200, 599)]
 class Drops:
     """Takes requests out of the folders below `root`. Only the core does, one at a time."""
 
-    def __init__(self, root: Path, store: Store, runs: Runs, outbox: Outbox, tasks: Tasks, *, passed: Passed = nobody) -> None:
+    def __init__(self, root: Path, store: Store, runs: Runs, outbox: Outbox, tasks: TaskRows, *, passed: Passed = nobody) -> None:
         self.root = root
         self._store = store
         self._runs = runs
@@ -115,9 +115,9 @@ class Drops:
         except WRONG as error:
             self._refuse_file(folder, handle, claimed, error)
             return False
-        self._passed(Step.DROP_TAKEN)
+        self._passed(CrashPoint.DROP_TAKEN)
         os.unlink(claimed, dir_fd=handle)
-        self._passed(Step.DROP_REMOVED)
+        self._passed(CrashPoint.DROP_REMOVED)
         LOG.info("took a %s of %s", request["kind"], context, extra={"file": plain})
         return True
 

@@ -33,9 +33,9 @@ from appliance.agent.loop_events import (
 from appliance.clock import CancelToken, is_alive, now_ms
 from appliance.errors import BadInput, Cancelled, Conflict, NotFound, OwlError
 from appliance.policy.taint_marks import CARRIED
-from appliance.records import Delta, Event, Inbound, LoopEnded, Preparing, RunSettings, Thinking, to_plain
+from appliance.records import CallPreparing, Delta, Event, Inbound, LoopEnded, RunSettings, Thinking, to_plain
 from appliance.runtime import log
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.people import Identity, PersonActivated
 from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Runs, Start
@@ -68,7 +68,7 @@ def answer_key(loop: int) -> str:
     return f"answer:{loop}"
 
 
-class Accepted(Struct, frozen=True):
+class AcceptedMessage(Struct, frozen=True):
     """A message that is safely in the database; `is_new` is False when it was there already."""
 
     run: str
@@ -128,7 +128,7 @@ class Inbox:
 
     # -- accepting ----------------------------------------------------------------------------------
 
-    def accept(self, inbound: Inbound, correlation: str, thread: Callable[[], str] | None = None) -> Accepted:
+    def accept(self, inbound: Inbound, correlation: str, thread: Callable[[], str] | None = None) -> AcceptedMessage:
         """Commit a message durably and queue its answer; nothing is run yet.
 
         `thread` makes or finds its thread, in the same transaction and not for a message that is here already.
@@ -153,14 +153,14 @@ class Inbox:
         if called := self._parse_call(inbound):
             shown |= {"rendered": called["text"], "own": 0, "short": called["short"]}
             marks += [] if called["is_trusted"] else [("skill", called["name"])]
-        self._passed(Step.RECEIVED)
+        self._passed(CrashPoint.RECEIVED)
         self._events.publish(MessageComing())
         with self._store.write(durable=True) as execute:
             seen = execute(
                 "SELECT run, loop FROM inbox WHERE channel = ? AND message_id = ?", (inbound.channel, inbound.message_id)
             )
             if seen:
-                return Accepted(seen[0][0], seen[0][1], 0, is_new=False)
+                return AcceptedMessage(seen[0][0], seen[0][1], 0, is_new=False)
             self._outbox.require_room(is_person=True)
             self._runs.touch_session(inbound)
             run = self._run_for(inbound if thread is None else replace(inbound, thread=thread()))
@@ -187,10 +187,10 @@ class Inbox:
                 "INSERT INTO inbox (channel, message_id, run, loop, received_ms) VALUES (?, ?, ?, ?, ?)",
                 (inbound.channel, inbound.message_id, run, loop, now_ms()),
             )
-        self._passed(Step.ACCEPTED)
+        self._passed(CrashPoint.ACCEPTED)
         if inbound.is_injected:
             self._loops.inject(run, loop)
-        return Accepted(run, loop, event.seq, is_new=True)
+        return AcceptedMessage(run, loop, event.seq, is_new=True)
 
     def _parse_call(self, inbound: Inbound) -> Called | None:
         """What a message `/name words` stands for, None for any other; BadInput with the usage when a word is missing."""
@@ -561,7 +561,7 @@ def relay(items: Iterable[Shown], notify: Notify, *, is_through: bool = False) -
             name = "delta" if isinstance(item, Delta) else "thinking"
             for start in range(0, len(item.text), MAX_CHARS):  # a slow listener gets them joined
                 notify(name, {"text": item.text[start : start + MAX_CHARS]})
-        elif isinstance(item, Preparing):
+        elif isinstance(item, CallPreparing):
             notify("preparing", {"tool": item.tool})
         elif isinstance(item, LoopEnded):
             end = item

@@ -62,7 +62,7 @@ MOST_WORDS = 4  # of a name
 SEASONS = tuple(datetime(2026, month, 1) for month in (1, 7))
 
 
-class Asked(Struct, frozen=True):
+class InterviewQuestion(Struct, frozen=True):
     """What is said to the person: a question, or the last words when `is_open` is false; "" when nothing is to be asked.
 
     `note` is the outcome of the answer before, where that is not plain. `keys`, `later` and `hints` are what a screen says beside
@@ -89,7 +89,7 @@ class Interview:
         self._guard = threading.Lock()
 
     @method("interview.next")
-    def next(self) -> Asked:
+    def next(self) -> InterviewQuestion:
         """The question that is open, if any."""
         with self._guard:
             return self._open_question()
@@ -97,7 +97,7 @@ class Interview:
     @method("interview.answer")
     def answer(
         self, text: Annotated[str, Range(0, 4000), "empty leaves the question out; /back goes back, /skip ends them all"]
-    ) -> Asked:
+    ) -> InterviewQuestion:
         """Write an answer down; the next question, or the last words."""
         with self._guard:
             given = self._read_given()
@@ -133,21 +133,21 @@ class Interview:
     def _path(self) -> Path:
         return self._box / f"{prompt_documents.LAST}.md"
 
-    def _open_question(self) -> Asked:
+    def _open_question(self) -> InterviewQuestion:
         given = self._read_given()
         step = next((name for name in QUESTIONS if given is not None and name not in given), "")
         if given is None or not step:
-            return Asked()
+            return InterviewQuestion()
         text = self._words["hello"] if step == LANGUAGE else self._words[self._language_of(given)][step]
-        return self._put_beside(given, Asked(text, True, len(given) + 1))
+        return self._put_beside(given, InterviewQuestion(text, True, len(given) + 1))
 
-    def _put_beside(self, given: dict[str, str], asked: Asked) -> Asked:
+    def _put_beside(self, given: dict[str, str], asked: InterviewQuestion) -> InterviewQuestion:
         """The question with the screen's key line and hints in the same language."""
         words = self._words[self._language_of(given)]
         hints = words["hints"].strip().format(box=self._box / "notes")
         return replace(asked, keys=words["keys"], later=words["later"], hints=hints)
 
-    def _go_back(self, given: dict[str, str]) -> Asked:
+    def _go_back(self, given: dict[str, str]) -> InterviewQuestion:
         """Ask the question before again; what was noted for it is taken away."""
         if given:
             document, label = QUESTIONS[last := list(given)[-1]]
@@ -200,9 +200,9 @@ class Interview:
             return str(words["zone_failed"]).format(zone=zone, error=error)
         return str(words["zone"]).format(zone=zone)
 
-    def _end(self, given: dict[str, str], words: str) -> Asked:
+    def _end(self, given: dict[str, str], words: str) -> InterviewQuestion:
         self._path.unlink()
-        return self._put_beside(given, Asked(self._words[self._language_of(given)][words]))
+        return self._put_beside(given, InterviewQuestion(self._words[self._language_of(given)][words]))
 
     def _language_of(self, given: dict[str, str]) -> str:
         name = given.get(LANGUAGE, OTHERWISE)

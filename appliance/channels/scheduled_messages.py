@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.inbox import Inbox
 from appliance.clock import Alarms, CancelToken, correlation_id
 from appliance.errors import BadInput, NotFound, OwlError
 from appliance.records import Inbound
-from appliance.runtime.settings import Scheduler
+from appliance.runtime.settings import SchedulerSettings
 from appliance.sessions.runs import DONE, FAILED, RUNNING, STOPPED
-from appliance.work.effects import Effects
+from appliance.work.effects import ScheduleEffects
 from appliance.work.firing import Done, Due
-from appliance.work.jobs import Jobs, JobTerms, Order
+from appliance.work.jobs import JobOrder, Jobs, JobTerms
 from appliance.work.lineage import Lineage
 from appliance.work.schedules import Schedule
 
@@ -31,7 +31,13 @@ class ScheduledMessages:
     """Brings about the actions `message` and `prompt`."""
 
     def __init__(
-        self, inbox: Inbox, courier: Courier, effects: Effects, jobs: Jobs, lineage: Lineage, settings: Callable[[], Scheduler]
+        self,
+        inbox: Inbox,
+        courier: OutboxSender,
+        effects: ScheduleEffects,
+        jobs: Jobs,
+        lineage: Lineage,
+        settings: Callable[[], SchedulerSettings],
     ) -> None:
         self._inbox = inbox
         self._courier = courier
@@ -83,7 +89,7 @@ class ScheduledMessages:
         text = known.action.text or known.name
         given = JobTerms(timeout_s=self._settings().timeout_s, marks=self._runs.marks.carried(f"schedule:{known.ref}"))
         whose = {"session": session, "tool": "schedule", "correlation": due.key}
-        job = self._jobs.add(Order(known.role or ROLE, text, given, **whose, priority="background", is_told=True))
+        job = self._jobs.add(JobOrder(known.role or ROLE, text, given, **whose, priority="background", is_told=True))
         return Done(f"job {job.id}", "running")
 
     def latest_session(self, known: Schedule) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from appliance.channels.inbox import Accepted, Inbox
+from appliance.channels.inbox import AcceptedMessage, Inbox
 from appliance.clock import correlation_id, new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound, Refused, Unavailable
 from appliance.knowledge.views import Views
@@ -22,12 +22,12 @@ from appliance.memory.session_review import SessionReview
 from appliance.records import Inbound, Mode, Outcome, RunSettings
 from appliance.runtime import log
 from appliance.runtime.methods import method
-from appliance.runtime.settings import Config, People
+from appliance.runtime.settings import Config, PeopleSettings
 from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
 from appliance.sessions.history import History, Owner
 from appliance.sessions.runs import PROPOSED, RUNNING, STOPPED, WAITING, Run, Runs
-from appliance.sessions.sessions import IDLE_S, Rules, Session, Sessions, Wanted, session_data
+from appliance.sessions.sessions import IDLE_S, Session, SessionFilter, SessionRules, Sessions, session_data
 from appliance.sessions.transcripts import Transcripts
 from appliance.store.database import Store
 from appliance.text.references import parse_ref
@@ -91,7 +91,7 @@ class Control:
 
     # -- runs ---------------------------------------------------------------------------------------
 
-    def prompt(self, user: str, prompt: Prompt, correlation: str) -> Accepted:
+    def prompt(self, user: str, prompt: Prompt, correlation: str) -> AcceptedMessage:
         """Record a prompt durably, in a new run or one that is there; nothing is started. The model must be one that exists."""
         settings = prompt.settings
         if not settings.model:
@@ -118,7 +118,7 @@ class Control:
         given = {name: value for name, value in asdict(prompt.settings).items() if value != getattr(RunSettings(), name)}
         return self.runs.configure(run.id, {**given, "layout": run.settings.layout}).id
 
-    def send_message(self, user: str, ref: str, text: str, correlation: str) -> Accepted:
+    def send_message(self, user: str, ref: str, text: str, correlation: str) -> AcceptedMessage:
         """Hand a message to a run that is there: an idle one begins with it, a busy one has it next (R-175)."""
         run = self.runs.get(ref)
         return self.inbox.accept(Inbound(CHANNEL, user, text, new_id(), now_ms(), run.id, is_injected=True), correlation)
@@ -144,7 +144,7 @@ class Control:
 
     def write(
         self, user: str, ref: str, body: str, attributes: Mapping[str, Any], correlation: str
-    ) -> tuple[Outcome, Accepted | None]:
+    ) -> tuple[Outcome, AcceptedMessage | None]:
         """A write to `run://NAME` (R-031): a state of cancelled aborts it, a text is a prompt for it, new or not."""
         alias = parse_ref(ref).removeprefix(RUN)
         if attributes.get("state") == "cancelled":
@@ -174,7 +174,7 @@ class Control:
             self.begin(accepted)
         return outcome
 
-    def begin(self, accepted: Accepted) -> None:
+    def begin(self, accepted: AcceptedMessage) -> None:
         """Have a prompt answered that nobody waits for; a command without a core leaves it to the next core."""
         if accepted.is_new and self._is_served:
             self.inbox.start(accepted.loop)
@@ -183,7 +183,7 @@ class Control:
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    def list_sessions(self, wanted: Wanted, limit: int, offset: int) -> list[dict[str, Any]]:
+    def list_sessions(self, wanted: SessionFilter, limit: int, offset: int) -> list[dict[str, Any]]:
         """Sessions as they are now with the number of messages in each, the newest activity first."""
         found = self.sessions.list_sessions(wanted, limit=limit, offset=offset)
         counts = self.runs.record.count_messages([one.id for one in found])
@@ -282,24 +282,24 @@ def build(
     review: SessionReview | None = None,
 ) -> Control:
     """All of this for one core, or with `is_served` False for one command."""
-    history = history or History(store, owners(People()))
+    history = history or History(store, owners(PeopleSettings()))
     parts = Branches(store, runs, views), Transcripts(store, runs), history
     return Control(runs, inbox, *parts, plan, is_served=is_served, review=review)
 
 
-def owners(people: People) -> tuple[Owner, ...]:
+def owners(people: PeopleSettings) -> tuple[Owner, ...]:
     """The addresses of the owner: the user of this machine whose box it is, and those in the configuration."""
     named = (Owner(alias.address, alias.channel) for alias in people.owner_aliases)
     return (Owner(user_name(os.getuid()), CHANNEL), *named)
 
 
-def rules(settings: Config, *, is_full: bool = False) -> Rules:
+def rules(settings: Config, *, is_full: bool = False) -> SessionRules:
     """The rules of sessions out of the configuration; while the disk is full, those of archiving what is idle at once."""
     archival, limits = settings.sessions.archival, settings.orchestrator
     archive_s = archival.inactivity_s if archival.enabled else 0
     if is_full:
         archive_s = min(archive_s or IDLE_S, IDLE_S)
-    return Rules(archive_s, limits.disk_warn, limits.disk_refuse)
+    return SessionRules(archive_s, limits.disk_warn, limits.disk_refuse)
 
 
 def read_settings(given: Mapping[str, Any]) -> RunSettings:

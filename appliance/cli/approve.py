@@ -22,7 +22,7 @@ WAITING = 100  # for a worker
 
 def decide(args: argparse.Namespace, home: Home) -> int:
     """Decide, then show how the answer goes on."""
-    answer = terminal.Answer(None if args.json else sys.stdout, None if args.json else sys.stderr)
+    answer = terminal.AnswerPrinter(None if args.json else sys.stdout, None if args.json else sys.stderr)
     with connected(home) as way:
         ref, run = (args.ref, args.thread) if args.ref else _find_only(way, args.thread)
         params = {"ref": ref, "run": run, "action": args.action, "output": args.output, "wait": not args.no_wait}

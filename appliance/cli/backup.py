@@ -18,7 +18,7 @@ from appliance.console.connect import require_owner
 from appliance.console.terminal import say, say_json, say_line, show
 from appliance.errors import BadInput, ConfigError, OwlError
 from appliance.runtime.paths import Home
-from appliance.upkeep.restore import Change
+from appliance.upkeep.restore import RestoredFileChange
 
 if TYPE_CHECKING:
     from appliance.runtime.settings import Config
@@ -208,7 +208,7 @@ def restore(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _change_lines(change: Change) -> list[str]:
+def _change_lines(change: RestoredFileChange) -> list[str]:
     """What changes, for people."""
     saved = f"saved {_format_time(change.made_ms)}" + (f" by version {change.version}" if change.version else "")
     now = "cannot be read" if change.database_version_now is None else f"version {change.database_version_now}"

@@ -26,7 +26,7 @@ STOP_S = 15.0
 def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: str = "") -> int:
     """Show the full screen until the person leaves; the exit code. NotFound says how to make a home."""
     socket = paths.find_core(home, environ)
-    core = Child(home, socket, environ)
+    core = CoreChild(home, socket, environ)
     if not core.is_answering():
         try:
             if home.require().root.stat().st_uid != os.geteuid():
@@ -53,7 +53,7 @@ def screen(home: Home, environ: Mapping[str, str], *, thread: str = "", prompt: 
     return 0
 
 
-class Child:
+class CoreChild:
     """The core of a home, if it is ours."""
 
     def __init__(self, home: Home, socket: Path, environ: Mapping[str, str]) -> None:

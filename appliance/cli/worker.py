@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
         from appliance.service.core import Core
         from appliance.service.daemon import settle
         from appliance.store.process_registry import STOPPED
-        from appliance.work.worker import Post
+        from appliance.work.worker import WorkerOptions
         from appliance.work.worker_log import PhaseLog, Phases, Screen
 
     settle(home, os.environ, is_worker=True)
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace, home: Home) -> int:
         )
     core.recover()
     core.box_folder.compare()
-    post = Post(given or new_id(), mode, args.task_id, path)
+    post = WorkerOptions(given or new_id(), mode, args.task_id, path)
     shift = core.shift(post, phases, is_scheduling=args.is_scheduling)
     try:
         code = shift.run(lambda: _say_ready(ready), grace_s=TOTAL_S)

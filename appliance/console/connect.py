@@ -37,7 +37,7 @@ class Reach(Protocol):
     def close(self) -> None: ...
 
 
-class Remote:
+class RemoteTable:
     """The table of a running core."""
 
     is_remote = True
@@ -128,7 +128,7 @@ def reach(home: Home, environ: Mapping[str, str]) -> Reach:
     identity = read_identity(environ)
     try:
         if (path := _await_core(home, environ)) is not None:
-            return Remote(str(path), identity)
+            return RemoteTable(str(path), identity)
     except DeadlineExceeded as error:
         raise paths.silent_core(home) or error from None
     except Lost:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from appliance.console.connect import Reach
-from appliance.console.terminal import Answer, say
+from appliance.console.terminal import AnswerPrinter, say
 from appliance.errors import OwlError
 from appliance.text.invisible import escape_invisible
 
@@ -20,7 +20,7 @@ IN_WORDS = {"+": "added: ", "-": "removed: "}
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingDecision:
     """A request that was shown to the person; `full` is the result of `run.proposal`."""
 
     thread: str
@@ -42,7 +42,7 @@ class Waiting:
         return None if action is None or (action == "accept" and rest) else (action, rest.strip())
 
 
-def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) -> Waiting | None:
+def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) -> WaitingDecision | None:
     """Say what waits in a thread and how it is decided; None when nothing does."""
     if not thread:
         return None
@@ -50,7 +50,7 @@ def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) ->
     if not found:
         return None
     full: dict[str, Any] = reach.call("run.proposal", {"ref": found[0]["ref"], "run": thread})
-    waiting = Waiting(thread, full)
+    waiting = WaitingDecision(thread, full)
     if waiting.is_question:
         say(f"The owl asks: {full['text'].rstrip()}", aside)
     else:
@@ -65,7 +65,9 @@ def tell_waiting(reach: Reach, thread: str, aside: TextIO, *, is_plain: bool) ->
     return waiting
 
 
-def resolve_waiting(reach: Reach, waiting: Waiting, decision: tuple[str, str], answer: Answer, aside: TextIO) -> None:
+def resolve_waiting(
+    reach: Reach, waiting: WaitingDecision, decision: tuple[str, str], answer: AnswerPrinter, aside: TextIO
+) -> None:
     """Decide, and write how the answer goes on as `answer` does; an error says why it was not decided."""
     action, output = decision
     params = {"ref": waiting.full["ref"], "run": waiting.thread, "action": action, "output": output, "wait": True}

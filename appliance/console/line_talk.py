@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from appliance.console.connect import Reach
 from appliance.console.line_decisions import resolve_waiting, tell_waiting
-from appliance.console.terminal import Answer, announce, call_line, complain, pages, plain, say, say_line, send, verdict
+from appliance.console.terminal import AnswerPrinter, announce, call_line, complain, pages, plain, say, say_line, send, verdict
 from appliance.errors import OwlError
 from appliance.text.references import for_people
 
@@ -33,13 +33,13 @@ class Paper:
     is_json: bool = False
     is_plain: bool = False  # every state in words, for those who do not see the screen
 
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerPrinter:
         """A listener that writes an answer to this terminal."""
         if self.is_json:
-            return Answer(None, self.aside)
+            return AnswerPrinter(None, self.aside)
         if self.is_plain:
             return PlainAnswer(self.out, self.aside)
-        return Answer(self.out, self.aside)
+        return AnswerPrinter(self.out, self.aside)
 
     def complain(self, error: OwlError) -> None:
         """Print the error of one message; the conversation goes on."""
@@ -198,7 +198,7 @@ def _run_command(reach: Reach, text: str, thread: str, aside: TextIO) -> str | N
     return thread
 
 
-class PlainAnswer(Answer):
+class PlainAnswer(AnswerPrinter):
     """Says when the assistant thinks, answers, works and has ended; text is written as soon as its line is whole."""
 
     def __init__(self, out: TextIO, aside: TextIO) -> None:

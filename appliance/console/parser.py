@@ -139,7 +139,7 @@ class Parsers(dict[str, Any]):
         return [self[word] for word in self]
 
 
-class Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
+class CommandActions(argparse._SubParsersAction):  # type: ignore[type-arg]
     """The actions of a group: only the chosen one gets a parser. Thirty of them took a quarter of a command's start."""
 
     def __init__(self, *args: Any, **given: Any) -> None:

@@ -119,7 +119,7 @@ def strangers(thread: dict[str, Any]) -> str:
     return ", ".join(told(name) for name in sorted(thread["metadata"].get("origins") or ()))
 
 
-class Answer:
+class AnswerPrinter:
     """Listens to one answer: text to `out` as it comes, what tools do to `aside`."""
 
     def __init__(self, out: TextIO | None, aside: TextIO | None) -> None:
@@ -175,13 +175,13 @@ class Answer:
             self._write_text("\n")
 
 
-def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[Answer, dict[str, Any]]:
+def ask(reach: Reach, params: dict[str, Any], out: TextIO | None, aside: TextIO | None) -> tuple[AnswerPrinter, dict[str, Any]]:
     """Send a message and stream its answer to `out`."""
-    answer = Answer(out, aside)
+    answer = AnswerPrinter(out, aside)
     return answer, send(reach, params, answer)
 
 
-def send(reach: Reach, params: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def send(reach: Reach, params: dict[str, Any], answer: AnswerPrinter) -> dict[str, Any]:
     """Send a message whose answer is listened to; Ctrl+C stops the answer and keeps what was said.
 
     Lost means that nobody said it was accepted; sent again with the same `message_id` it is accepted once.

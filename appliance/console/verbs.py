@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from appliance.clock import local_time
 from appliance.console.connect import connected
-from appliance.console.parser import Actions, Command
+from appliance.console.parser import Command, CommandActions
 from appliance.console.terminal import Table, say, say_json, says_yes, show
 from appliance.console.tool_command import Option, ask, method_options, once
 from appliance.errors import BadInput, NotFound
@@ -83,7 +83,7 @@ class Noun(NamedTuple):
     first: str = "list"
 
 
-class Argument(NamedTuple):
+class VerbArgument(NamedTuple):
     """One word of `Verb.args`: where its value is found among what was parsed, and the parameter that it is for."""
 
     dest: str
@@ -106,7 +106,7 @@ def add(command: Command, made: Noun | Verb) -> None:
     root = command(made.word, _choose, made.about)
     root.set_defaults(noun=made.word)
     root.first = made.first
-    add_verbs(command, made.verbs, root.add_subparsers(metavar="ACTION", parser_class=type(root), action=Actions))
+    add_verbs(command, made.verbs, root.add_subparsers(metavar="ACTION", parser_class=type(root), action=CommandActions))
 
 
 def add_verbs(command: Command, made: Sequence[Verb], below: Any) -> None:
@@ -149,13 +149,13 @@ def _add_verb(command: Command, verb: Verb, known: Mapping[str, tuple[str, list[
             verb.adds(made)
 
     for word in verb.word.split():
-        if below and isinstance(below[0], Actions):
+        if below and isinstance(below[0], CommandActions):
             below[0].add_later(word, verb.text or text, partial(make, word))
         else:
             make(word)
 
 
-def _arguments(verb: Verb, options: list[Option]) -> Iterable[Argument]:
+def _arguments(verb: Verb, options: list[Option]) -> Iterable[VerbArgument]:
     """The arguments of a verb, in their order."""
     of = {option.name: option for option in options}
     typed = verb.args.split() if verb.args != NONE else []
@@ -171,10 +171,10 @@ def _arguments(verb: Verb, options: list[Option]) -> Iterable[Argument]:
             raise ValueError(f"{verb.word}: {word} is no parameter of {verb.calls}")
         parameter = of[found[3] or found[2].replace("-", "_")]
         default = parameter.default if found[4] is None else KINDS.get(parameter.kind, str)(found[4])
-        yield Argument(found[2].replace("-", "_"), parameter, bool(found[1]), default, found[5])
+        yield VerbArgument(found[2].replace("-", "_"), parameter, bool(found[1]), default, found[5])
 
 
-def _add_argument(made: Any, one: Argument, text: str, read: Callable[[str], Any] | None) -> None:
+def _add_argument(made: Any, one: VerbArgument, text: str, read: Callable[[str], Any] | None) -> None:
     kind, many = one.parameter.kind, one.many
     given: dict[str, Any] = {"help": text} if text else {}
     name = f"--{one.dest.replace('_', '-')}" if one.is_option else one.dest
@@ -245,7 +245,7 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
     return params
 
 
-def _read(one: Argument, read: Callable[[str], Any], text: str) -> Any:
+def _read(one: VerbArgument, read: Callable[[str], Any], text: str) -> Any:
     """What was typed as what is sent: not before it is called, because files and pipes are read here."""
     try:
         return read(text)

@@ -29,7 +29,7 @@ WATCHED = frozenset(
 )
 
 
-class Page(io.StringIO):
+class ScreenPage(io.StringIO):
     """What a command writes, kept until it is whole; as wide as the terminal that it is for."""
 
     def __init__(self, out: TextIO) -> None:
@@ -50,7 +50,7 @@ def repeat(show: Callable[[], int], pause_s: float) -> int:
     out = sys.stdout
     try:
         while True:
-            page = Page(out)
+            page = ScreenPage(out)
             sys.stdout = page
             try:
                 show()

@@ -33,7 +33,7 @@ SINGLE = ("host", "content-length", "content-type", "origin", "authorization", "
 Body = bytes | Iterator[bytes]
 
 
-class Request(Struct, frozen=True):
+class HttpMessage(Struct, frozen=True):
     """One request; `headers` by lower-case name, several of a name joined by ", "."""
 
     method: str
@@ -93,7 +93,7 @@ class Response(Struct, frozen=True):
         return cls.of_json({"error": told}, status or error.status)
 
 
-def read_head(sock: socket.socket) -> tuple[Request, bytes]:
+def read_head(sock: socket.socket) -> tuple[HttpMessage, bytes]:
     """A request without its body, and the outcome of the body with it; Lost when nothing is asked, BadInput when it is wrong."""
     end_s, buffer = monotonic_s() + HEAD_S, bytearray()
     while (end := buffer.find(b"\r\n\r\n")) < 0:
@@ -121,7 +121,7 @@ def _receive(sock: socket.socket, end_s: float, *, is_begun: bool) -> bytes:
     return data
 
 
-def _parse_head(head: bytes) -> Request:
+def _parse_head(head: bytes) -> HttpMessage:
     first, *lines = head.split(b"\r\n")
     method, _, rest = first.partition(b" ")
     target, _, version = rest.partition(b" ")
@@ -145,10 +145,10 @@ def _parse_head(head: bytes) -> Request:
     text = target.decode("ascii")
     parts = urlsplit(text if not text.startswith("//") else "/" + text.lstrip("/"))
     query = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=32))
-    return Request(method.decode("ascii"), unquote(parts.path), query, headers, text)
+    return HttpMessage(method.decode("ascii"), unquote(parts.path), query, headers, text)
 
 
-def read_body(sock: socket.socket, request: Request, begun: bytes, limit: int) -> bytes:
+def read_body(sock: socket.socket, request: HttpMessage, begun: bytes, limit: int) -> bytes:
     """The body that a request declares; TooLarge before a byte of one over `limit` is read."""
     length = int(request.header("content-length") or 0)
     if length > limit:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, OwlError
-from appliance.http.message import Request, Response
+from appliance.http.message import HttpMessage, Response
 from appliance.http.program_calls import ProgramCalls, Told, token_of
 from appliance.http.server import route
 
@@ -33,18 +33,18 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 NOT_TAKEN = ("functions", "logprobs", "audio")
 
 
-class Turn(Struct, frozen=True):
+class ProgramTurn(Struct, frozen=True):
     """One message of the program's conversation; results of its own tools are `tool` before the owl, `user` before a model."""
 
     role: str
     text: str
 
 
-class Wanted(Struct, frozen=True):
+class WantedAnswer(Struct, frozen=True):
     """One request for a completion."""
 
     model: str
-    turns: tuple[Turn, ...]
+    turns: tuple[ProgramTurn, ...]
     is_streamed: bool
     has_usage: bool
     temperature: float | None
@@ -62,7 +62,7 @@ class OpenAiRoutes:
         self._guard = threading.Lock()
 
     @route("GET", "/v1/models", access="open")
-    def list_models(self, request: Request) -> Response:
+    def list_models(self, request: HttpMessage) -> Response:
         """The assistant, and the local models."""
         names = self._calls.call(request, "model.names", {})
         found = [OWL, *names["chat"], *names["embed"]]
@@ -70,7 +70,7 @@ class OpenAiRoutes:
         return Response.of_json({"object": "list", "data": data})
 
     @route("POST", "/v1/embeddings", access="open", max_body=MAX_BODY_BYTES)
-    def embed(self, request: Request) -> Response:
+    def embed(self, request: HttpMessage) -> Response:
         """Vectors by the local embedding model."""
         given = request.json()
         texts = given.get("input")
@@ -87,14 +87,14 @@ class OpenAiRoutes:
         return Response.of_json({"object": "list", "data": data, "model": str(given.get("model") or "embed"), "usage": usage})
 
     @route("POST", "/v1/chat/completions", access="open", max_body=MAX_BODY_BYTES)
-    def complete(self, request: Request) -> Response:
+    def complete(self, request: HttpMessage) -> Response:
         """Send an answer, as a whole or as a stream."""
         wanted = _read_wanted(request)
         if wanted.model == OWL:
             told, key = self._ask_owl(request, wanted)
         else:
             told, key = self._ask_model(request, wanted), ""
-        answer = Answer(wanted)
+        answer = CompletionAnswer(wanted)
         if wanted.is_streamed:
             first = next(told, None)  # what is wrong from the start is answered with its status
             return Response(200, self._stream(answer, told, first, key), EVENTS, (("X-Accel-Buffering", "no"),))
@@ -104,7 +104,7 @@ class OpenAiRoutes:
         headers = ((THREAD, answer.thread),) if answer.thread else ()
         return Response.of_json(answer.whole(), headers=headers)
 
-    def _stream(self, answer: "Answer", told: Told, first: Any, key: str) -> Iterator[bytes]:
+    def _stream(self, answer: "CompletionAnswer", told: Told, first: Any, key: str) -> Iterator[bytes]:
         """Server-sent events; what goes wrong on the way is the last one before the end."""
         try:
             yield _event(answer.chunk({"role": "assistant", "content": ""}))
@@ -120,7 +120,7 @@ class OpenAiRoutes:
             told.close()
         yield b"data: [DONE]\n\n"
 
-    def _ask_owl(self, request: Request, wanted: Wanted) -> tuple[Told, str]:
+    def _ask_owl(self, request: HttpMessage, wanted: WantedAnswer) -> tuple[Told, str]:
         """Hand the question to the assistant, in the thread that goes on or a new one; and by what its thread is remembered."""
         whose = f"{request.peer.uid if request.peer else ''}\0{token_of(request)}"
         at = max((n for n, turn in enumerate(wanted.turns) if turn.role == "assistant"), default=-1) + 1
@@ -136,7 +136,7 @@ class OpenAiRoutes:
             params["own_chars"] = len(question)
         return self._calls.stream(request, "message.send", params), whose
 
-    def _ask_model(self, request: Request, wanted: Wanted) -> Told:
+    def _ask_model(self, request: HttpMessage, wanted: WantedAnswer) -> Told:
         messages = [{"role": "user" if turn.role == "tool" else turn.role, "content": turn.text} for turn in wanted.turns]
         params: dict[str, Any] = {"messages": messages, "model": wanted.model, "max_tokens": wanted.max_tokens}
         params["stop"] = list(wanted.stop)
@@ -144,21 +144,21 @@ class OpenAiRoutes:
             params["temperature"] = wanted.temperature
         return self._calls.stream(request, "model.chat", params)
 
-    def _remember(self, whose: str, wanted: Wanted, answer: "Answer") -> None:
+    def _remember(self, whose: str, wanted: WantedAnswer, answer: "CompletionAnswer") -> None:
         """Note what was said in a thread, so that the next request goes on with it."""
         if not answer.thread:
             return
-        said = (*wanted.turns, Turn("assistant", answer.text))
+        said = (*wanted.turns, ProgramTurn("assistant", answer.text))
         with self._guard:
             self._threads[_digest(whose, said)] = answer.thread
             while len(self._threads) > MAX_THREADS:
                 self._threads.popitem(last=False)
 
 
-class Answer:
+class CompletionAnswer:
     """One answer as it comes: what of it is said, and what the interface wants to know about it."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedAnswer) -> None:
         self.wanted = wanted
         self.thread = ""
         self.text = ""
@@ -217,7 +217,7 @@ class Answer:
         return {**known, "thread": self.thread} if self.thread else known
 
 
-def _read_wanted(request: Request) -> Wanted:
+def _read_wanted(request: HttpMessage) -> WantedAnswer:
     given = request.json()
     model, messages, stop = given.get("model"), given.get("messages"), given.get("stop") or []
     if not isinstance(model, str) or not model:
@@ -240,7 +240,7 @@ def _read_wanted(request: Request) -> Wanted:
     if not isinstance(stop, list) or not all(isinstance(one, str) for one in stop):
         raise _bad("stop must be a text or a list of texts", "stop")
     options = given.get("stream_options")
-    return Wanted(
+    return WantedAnswer(
         model=model,
         turns=tuple(_read_turn(one) for one in messages),
         is_streamed=given.get("stream") is True,
@@ -252,7 +252,7 @@ def _read_wanted(request: Request) -> Wanted:
     )
 
 
-def _read_turn(given: Any) -> Turn:
+def _read_turn(given: Any) -> ProgramTurn:
     """A message of the conversation; of a list of parts the texts."""
     if not isinstance(given, dict) or given.get("role") not in ROLES:
         raise _bad(f"a message needs a role: one of {', '.join(ROLES)}", "messages")
@@ -267,7 +267,7 @@ def _read_turn(given: Any) -> Turn:
         content = ""
     if not isinstance(content, str):
         raise _bad("a message needs its content as text", "messages")
-    return Turn(ROLES[given["role"]], "\n".join(filter(None, (content, called))))
+    return ProgramTurn(ROLES[given["role"]], "\n".join(filter(None, (content, called))))
 
 
 def _write_calls(given: list[Any]) -> str:
@@ -276,7 +276,7 @@ def _write_calls(given: list[Any]) -> str:
     return "\n".join(f"[called {one.get('name')} with {one.get('arguments')}]" for one in calls)
 
 
-def _write_background(turns: tuple[Turn, ...], at: int) -> str:
+def _write_background(turns: tuple[ProgramTurn, ...], at: int) -> str:
     """What a new thread has to know: the program's instructions, and what was said before the question."""
     told = [turn.text for turn in turns if turn.role == "system" and turn.text.strip()]
     said = [f"{turn.role}: {turn.text}" for turn in turns[:at] if turn.role != "system"]
@@ -284,7 +284,7 @@ def _write_background(turns: tuple[Turn, ...], at: int) -> str:
     return "\n\n".join([*parts, *(["[said before]\n" + "\n".join(said)] if said else [])])
 
 
-def _digest(whose: str, turns: tuple[Turn, ...]) -> str:
+def _digest(whose: str, turns: tuple[ProgramTurn, ...]) -> str:
     said = json.dumps([whose, [(turn.role, turn.text.strip()) for turn in turns if turn.role != "system"]])
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -25,7 +25,7 @@ from appliance import __version__
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Lost, NotFound, OwlError, Refused, TooLarge
 from appliance.http.core_link import CoreLink
-from appliance.http.message import Request, Response, send
+from appliance.http.message import HttpMessage, Response, send
 from appliance.http.server import route
 from appliance.http.site import Site
 from appliance.runtime import jsonrpc
@@ -56,7 +56,7 @@ class LoginRoutes:
         self._core = core
 
     @route("POST", "/login", access="open", max_body=ANSWER_BYTES)
-    def log_in(self, request: Request) -> Response:
+    def log_in(self, request: HttpMessage) -> Response:
         """Begin a session with {"invite"} or {"person", "password"}; the answer sets the cookie."""
         if not request.header("origin"):
             raise Refused("a login must say where it comes from", hint="send the header Origin")
@@ -73,13 +73,13 @@ class LoginRoutes:
         return Response.of_json({"person": made["person"]}, headers=[("Set-Cookie", self._cookie(str(made["token"]), left_s))])
 
     @route("POST", "/logout")
-    def log_out(self, request: Request) -> Response:
+    def log_out(self, request: HttpMessage) -> Response:
         """End the session whose cookie came."""
         self._core.call("login.leave", {"token": request.session})
         return Response.of_json({}, headers=[("Set-Cookie", self._cookie("", 0)), ("Clear-Site-Data", '"storage"')])
 
     @route("GET", "/session", access="open")
-    def show_session(self, request: Request) -> Response:
+    def show_session(self, request: HttpMessage) -> Response:
         """Who is logged in and the zone of the box, "" for nobody: no error, since every visit begins with this question."""
         try:
             return Response.of_json(self._core.show_login(request.cookies().get(self._site.cookie, "")))
@@ -106,7 +106,7 @@ class PageRoutes:
         self._files = _read_files()
 
     @route("GET", "/", access="open")
-    def show_file(self, request: Request) -> Response:
+    def show_file(self, request: HttpMessage) -> Response:
         """A file of the page; what is not asked again by a browser that has it."""
         name = request.path.removeprefix("/") or "index.html"
         if name not in self._files:
@@ -118,7 +118,7 @@ class PageRoutes:
         return Response(200, data, KINDS[name.rpartition(".")[2]], headers)
 
     @route("GET", "/rpc", upgrades=True)
-    def carry_frames(self, request: Request, sock: socket.socket) -> None:
+    def carry_frames(self, request: HttpMessage, sock: socket.socket) -> None:
         """The core's JSON-RPC, a frame each way as one text message; `?context=group:NAME` works for a group."""
         protocol = ServerProtocol(max_size=MAX_TEXT_BYTES, logger=LOG)
         headers = Headers([(name.title(), value) for name, value in request.headers.items()])

@@ -23,14 +23,16 @@ from appliance.http.server import HttpServer, listen
 from appliance.http.site import build_site, is_loopback
 from appliance.runtime import config, log, paths, sd_notify
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Web
+from appliance.runtime.settings import WebSettings
 from appliance.runtime.signals import Signals
 
 LOG = logging.getLogger(__name__)
 CHILD = "OWLBOX_WEB_CHILD"  # set by a core that has started us
 
 
-def build_server(home: Home, environ: Mapping[str, str], keys: Web, *, folder: Path, has_programs: bool = False) -> HttpServer:
+def build_server(
+    home: Home, environ: Mapping[str, str], keys: WebSettings, *, folder: Path, has_programs: bool = False
+) -> HttpServer:
     """A server as configured, listening and not yet accepting; `folder` has its certificate. Further routes go into the list."""
     if not is_loopback(keys.host) and not keys.certificate and not keys.address.startswith("https:"):
         raise ConfigError(
@@ -82,7 +84,7 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _load_certificate(folder: Path, keys: Web) -> ssl.SSLContext:
+def _load_certificate(folder: Path, keys: WebSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from appliance.errors import BadInput, OwlError, Refused
 from appliance.http.core_link import CoreLink
-from appliance.http.message import Request, Response
+from appliance.http.message import HttpMessage, Response
 from appliance.http.server import route
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import LocalCall, MethodTable
@@ -31,16 +31,16 @@ PATH = "/hooks/"
 class ProgramCalls(Protocol):
     """A way to the core for requests of programs."""
 
-    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+    def stream(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Told:
         """Notifications as they come, then the method's result; closing it cancels the call."""
         ...
 
-    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+    def call(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Any:
         """The result alone."""
         ...
 
 
-def token_of(request: Request) -> str:
+def token_of(request: HttpMessage) -> str:
     """The bearer token of a request, "" for none."""
     kind, _, token = request.header("authorization").partition(" ")
     return token.strip()[:128] if kind.lower() == "bearer" else ""
@@ -59,13 +59,13 @@ class TokenCalls:
     def __init__(self, core: CoreLink) -> None:
         self._core = core
 
-    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+    def stream(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Told:
         """As `ProgramCalls` says."""
         if not (token := token_of(request)):
             raise no_token()
         return self._core.stream(method, params, token)
 
-    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+    def call(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Any:
         """As `ProgramCalls` says."""
         return take_result(self.stream(request, method, params))
 
@@ -80,7 +80,7 @@ class DirectCalls:
         self._guard = threading.Lock()
         self._running: dict[LocalCall, Peer] = {}
 
-    def stream(self, request: Request, method: str, params: dict[str, Any]) -> Told:
+    def stream(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Told:
         """As `ProgramCalls` says."""
         if request.peer is None:
             raise no_token()
@@ -91,7 +91,7 @@ class DirectCalls:
         call = LocalCall(lambda name, value: box.put((name, value)), client=CLIENT, uid=who.uid, person=who.person)
         return self._watched(who, call, _run_beside(lambda: self._table.call(call, method, params), call, box))
 
-    def call(self, request: Request, method: str, params: dict[str, Any]) -> Any:
+    def call(self, request: HttpMessage, method: str, params: dict[str, Any]) -> Any:
         """As `ProgramCalls` says."""
         return take_result(self.stream(request, method, params))
 
@@ -152,11 +152,11 @@ def _run_beside(work: Callable[[], Any], call: LocalCall, box: Box[Notification]
 class HookRoutes:
     """The route of webhooks, whatever way there is to the core."""
 
-    def __init__(self, call: Callable[[Request, str, dict[str, Any]], Any]) -> None:
+    def __init__(self, call: Callable[[HttpMessage, str, dict[str, Any]], Any]) -> None:
         self._call = call
 
     @route("POST", PATH, access="open", max_body=MAX_BODY_BYTES)
-    def receive(self, request: Request) -> Response:
+    def receive(self, request: HttpMessage) -> Response:
         """A message of the source that the path names."""
         given = {name: request.header(header) for name, header in HEADERS.items()}
         missing = [HEADERS[name] for name, value in given.items() if not value]

@@ -39,7 +39,7 @@ from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, O
 from appliance.http.message import (
     HEAD_S,
     MAX_BODY_BYTES,
-    Request,
+    HttpMessage,
     Response,
     read_body,
     read_head,
@@ -73,7 +73,7 @@ FIXED = (
 )
 
 
-class Route(NamedTuple):
+class HttpRoute(NamedTuple):
     """The method, path and options that `@route` records."""
 
     method: str
@@ -94,21 +94,21 @@ def route(
     """Mark a method as what answers requests for a path. Marks only; nothing is registered."""
 
     def mark(function: F) -> F:
-        function.route = Route(method, path, access, max_body, upgrades)  # type: ignore[attr-defined]
+        function.route = HttpRoute(method, path, access, max_body, upgrades)  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
-class Found(NamedTuple):
+class FoundRoute(NamedTuple):
     """A route with the function that serves it."""
 
-    mark: Route
+    mark: HttpRoute
     function: Callable[..., Any]
 
 
 @dataclass(eq=False)
-class Caller:
+class HttpCaller:
     """Who is at the other end of a connection, as far as it is known; `is_heard` once its request is there and may be served."""
 
     sock: socket.socket
@@ -139,21 +139,21 @@ class HttpServer:
         self._max_connections = max_connections
         self._max_of_one = max_of_one
         self._max_silent = max(MIN_SILENT, max_connections // 4)
-        self._routes: dict[tuple[str, str], Found] = {}
+        self._routes: dict[tuple[str, str], FoundRoute] = {}
         for owner in routes:
             self._add_routes(owner)
         self._guard = threading.Lock()
-        self._open: list[Caller] = []  # in the order in which they came
+        self._open: list[HttpCaller] = []  # in the order in which they came
         self._is_closing = False
         self._bell, self._ear = socket.socketpair()
 
     def _add_routes(self, owner: object) -> None:
-        for name, _ in inspect.getmembers(type(owner), lambda one: isinstance(getattr(one, "route", None), Route)):
+        for name, _ in inspect.getmembers(type(owner), lambda one: isinstance(getattr(one, "route", None), HttpRoute)):
             function = getattr(owner, name)
-            mark: Route = function.route
+            mark: HttpRoute = function.route
             if (mark.method, mark.path) in self._routes:
                 raise ValueError(f"two routes answer {mark.method} {mark.path}")
-            self._routes[mark.method, mark.path] = Found(mark, function)
+            self._routes[mark.method, mark.path] = FoundRoute(mark, function)
 
     # -- connections --------------------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class HttpServer:
                 self._forget(caller)
         self._ear.close()
 
-    def _admit(self, sock: socket.socket, network: str) -> Caller | None:
+    def _admit(self, sock: socket.socket, network: str) -> HttpCaller | None:
         """Give a connection a place; None when there is none for it."""
         with self._guard:
             of_one = sum(caller.network == network for caller in self._open)
@@ -215,12 +215,12 @@ class HttpServer:
             spare = silent[0] if len(silent) >= self._max_silent else None
             if spare is not None:
                 self._open.remove(spare)
-            self._open.append(caller := Caller(sock, network))
+            self._open.append(caller := HttpCaller(sock, network))
         if spare is not None:
             _hang_up(spare.sock)  # its thread closes it
         return caller
 
-    def _hear(self, caller: Caller, person: str) -> None:
+    def _hear(self, caller: HttpCaller, person: str) -> None:
         """Keep the place of a caller whose request may be served; Busy when there are enough, of this person or of all."""
         with self._guard:
             heard = [one for one in self._open if one.is_heard]
@@ -231,13 +231,13 @@ class HttpServer:
                 raise Busy("too many connections are open", hint="close other windows of this page, or try again in a moment")
             caller.person, caller.is_heard = person, True
 
-    def _forget(self, caller: Caller) -> None:
+    def _forget(self, caller: HttpCaller) -> None:
         with self._guard:
             if caller in self._open:
                 self._open.remove(caller)
         caller.sock.close()
 
-    def _serve_socket(self, caller: Caller, address: str) -> None:
+    def _serve_socket(self, caller: HttpCaller, address: str) -> None:
         try:
             caller.sock.settimeout(HEAD_S)
             if self._tls is not None:
@@ -251,7 +251,7 @@ class HttpServer:
 
     # -- one request --------------------------------------------------------------------------------
 
-    def _serve_request(self, caller: Caller, address: str) -> None:
+    def _serve_request(self, caller: HttpCaller, address: str) -> None:
         started_s, request, person, sock = monotonic_s(), None, "", caller.sock
         try:
             request, begun = read_head(sock)
@@ -286,7 +286,7 @@ class HttpServer:
         sock.settimeout(SEND_S)
         write_response(sock, response, FIXED, has_body=request is None or request.method != "HEAD")
 
-    def _find_route(self, request: Request) -> Found:
+    def _find_route(self, request: HttpMessage) -> FoundRoute:
         if request.header("host").lower() not in self.site.hosts:
             raise _failure(421, "wrong_host", f"this is not {request.header('host')[:80]!r}", f"open {self.site.address}")
         method = "GET" if request.method == "HEAD" else request.method
@@ -300,7 +300,7 @@ class HttpServer:
             raise _failure(405, "wrong_method", f"{request.method} is not what {path} takes")
         return found
 
-    def _check_origin(self, request: Request, mark: Route) -> None:
+    def _check_origin(self, request: HttpMessage, mark: HttpRoute) -> None:
         """Refuse what another site's page asks for: with a foreign Origin, or without one where a cookie could act."""
         origin = request.header("origin")
         if origin and origin.lower() not in self.site.origins:
@@ -311,12 +311,12 @@ class HttpServer:
         if mark.access == "person" and request.header("sec-fetch-site") in ("cross-site", "same-site"):
             raise Refused("another site's page asked for this")
 
-    def _address_of(self, request: Request, address: str) -> str:
+    def _address_of(self, request: HttpMessage, address: str) -> str:
         """Whom to count a request for: behind a proxy the last address that it has added."""
         told = request.header("x-forwarded-for").rpartition(",")[2].strip() if self.site.is_proxied else ""
         return told[:64] or address
 
-    def _log(self, request: Request | None, address: str, person: str, result: str, started_s: float) -> None:
+    def _log(self, request: HttpMessage | None, address: str, person: str, result: str, started_s: float) -> None:
         """One line for each request, served or refused; without its query, which may hold a secret."""
         asked = f"{request.method} {request.path[:MAX_LOGGED]}" if request else "?"
         sender = f"{request.address if request else address}{f' person={person}' if person else ''}"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from appliance.errors import ConfigError
-from appliance.runtime.settings import Web
+from appliance.runtime.settings import WebSettings
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -53,7 +53,7 @@ def build_local_site() -> Site:
     return Site("http://localhost", frozenset({"localhost", "owlbox"}), frozenset(), is_encrypted=False, is_proxied=False)
 
 
-def page_address(keys: Web) -> str:
+def page_address(keys: WebSettings) -> str:
     """Where people open the page of a configuration."""
     return build_site(keys.host, keys.port, has_tls=bool(keys.certificate), address=keys.address).address
 

@@ -63,7 +63,7 @@ MEMORY = 1024 * 1024 * 1024  # bytes of addresses of the child
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, AssertionError, OSError, MemoryError)
 
 
-class Reading(Struct, frozen=True):
+class FileReading(Struct, frozen=True):
     """What a file says; `text` is None when its bytes are all there is. `reader` names form, version and library.
 
     `origin` is that of untrusted text, where a file of this kind says that somebody else wrote it: a mail, an invitation, a saved
@@ -125,7 +125,7 @@ def reader_of(form: str) -> str:
     return f"{form}/{VERSION[form]}{library}"
 
 
-def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
+def read(name: str, data: bytes, form: str, charset: str = "") -> FileReading:
     """The text of a file; problems are part of the result, never raised."""
     reader = reader_of(form)
     if form == "bytes":
@@ -138,7 +138,7 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
         title, text = html_text.page(data, charset)
         saved = SAVED.search(data[:HEAD_BYTES])
         origin, author = ("web", saved[1].decode("utf-8", "replace")) if saved else ("", "")
-        return _check_reading(Reading(text, "text/html", reader, title, origin=origin, author=author), name)
+        return _check_reading(FileReading(text, "text/html", reader, title, origin=origin, author=author), name)
     if form == "mail":
         try:
             return _check_reading(_read_mail(data, reader), name)
@@ -160,14 +160,14 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> Reading:
         description = outline(text, name)
     mime = "text/csv" if form == "csv" and name.lower().endswith(".csv") else guess_mime(name, True)
     origin = "document" if TRANSCRIPT.match(text) else ""  # as in a thread that is imported from it
-    return _check_reading(Reading(text, mime, reader, title, description, origin=origin), name)
+    return _check_reading(FileReading(text, mime, reader, title, description, origin=origin), name)
 
 
-def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> Reading:
+def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> FileReading:
     """A file of which only the bytes are kept, why, and who tried; with "" as the reader it is tried again another time."""
     found = mime or guess_mime(name, False)
     told = note.encode("utf-8", "backslashreplace").decode()  # it may quote what was read
-    return Reading(None, BYTES if found == TEXT else found, reader, note=told)
+    return FileReading(None, BYTES if found == TEXT else found, reader, note=told)
 
 
 def is_current(name: str, reader: str) -> bool:
@@ -216,7 +216,7 @@ def _describe_columns(text: str, comma: str) -> str:
     return f"columns: {named}; {rows} row{'' if rows == 1 else 's'}" if named else ""
 
 
-def _read_mail(data: bytes, reader: str) -> Reading:
+def _read_mail(data: bytes, reader: str) -> FileReading:
     found = body.read(data, _read_page, most_parts=MAX_PARTS, most_files=MAX_ATTACHMENTS)
     lines = [f"{name}: {text}" for name in ("Subject", "From", "To", "Cc", "Date") if (text := found.head.text(name.casefold()))]
     for file in found.files:
@@ -228,14 +228,14 @@ def _read_mail(data: bytes, reader: str) -> Reading:
     origin, author = ("web", page) if page else ("mail", f"from {sender}" if sender else "")
     # Every sentence of a mail is about who wrote it as well: "when does the order from Velotek arrive?"
     title = f"{subject} ({sender})" if subject and sender and not page else subject
-    return Reading(text, "message/rfc822", reader, title, " · ".join(lines[1:3]), "", origin, author)
+    return FileReading(text, "message/rfc822", reader, title, " · ".join(lines[1:3]), "", origin, author)
 
 
 def _read_page(data: bytes, charset: str) -> str:
     return html_text.page(data, charset, has_frame=False)[1]
 
 
-def _read_converted(name: str, data: bytes, form: str, charset: str) -> Reading:
+def _read_converted(name: str, data: bytes, form: str, charset: str) -> FileReading:
     title, mime, organizer = "", guess_mime(name, False), None
     try:
         if form == "office":
@@ -252,13 +252,13 @@ def _read_converted(name: str, data: bytes, form: str, charset: str) -> Reading:
         return as_bytes(name, f"cannot be read, kept as bytes: {why}", mime, reader_of(form))
     if not text.strip():
         return as_bytes(name, "a document without any text, kept as bytes", mime, reader_of(form))
-    reading = Reading(text, mime, reader_of(form), title or _find_heading(text))
+    reading = FileReading(text, mime, reader_of(form), title or _find_heading(text))
     if organizer is not None:
         reading = replace(reading, origin="mail", author=f"from {organizer}" if organizer else "")
     return _check_reading(reading, name)
 
 
-def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
+def _read_pdf(name: str, data: bytes, reader: str) -> FileReading:
     try:
         import pypdf
     except ImportError:
@@ -288,7 +288,7 @@ def _read_pdf(name: str, data: bytes, reader: str) -> Reading:
     text = "\n\n".join(part for part in parts if part)
     if not text:
         return as_bytes(name, "a PDF without any text (scanned?), kept as bytes", "application/pdf", reader)
-    return _check_reading(Reading(text, "application/pdf", reader, title), name)
+    return _check_reading(FileReading(text, "application/pdf", reader, title), name)
 
 
 class _Counter:
@@ -303,7 +303,7 @@ class _Counter:
             raise ValueError(self._limit)
 
 
-def _check_reading(found: Reading, name: str) -> Reading:
+def _check_reading(found: FileReading, name: str) -> FileReading:
     """The reading within the limits of an entry, with nothing that a database does not take."""
     text = (found.text or "").replace("\0", "").encode("utf-8", "replace")
     if len(text) > MAX_BODY_BYTES:
@@ -314,7 +314,7 @@ def _check_reading(found: Reading, name: str) -> Reading:
         "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in given).encode("utf-8", "replace").decode()
         for given in (found.title, found.description)
     )
-    return Reading(
+    return FileReading(
         text.decode(),
         found.mime,
         found.reader,
@@ -350,7 +350,7 @@ def main() -> None:
         answer.flush()
 
 
-def _answer_request(asked: dict[str, str | int], source: BinaryIO) -> Reading:
+def _answer_request(asked: dict[str, str | int], source: BinaryIO) -> FileReading:
     name, form, size = str(asked["name"]), str(asked["form"]), int(asked["size"])
     data = source.read(size)
     try:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from appliance.clock import monotonic_s
 from appliance.errors import Unavailable
-from appliance.ingest.extract import Reading, as_bytes
+from appliance.ingest.extract import FileReading, as_bytes
 
 DEADLINE_S = 20.0  # for one file
 START_S = 20.0  # more for the first one: Python and its libraries have to load
@@ -32,7 +32,7 @@ class Clerk:
         self._deadline_s = deadline_s
         self._child: subprocess.Popen[bytes] | None = None
 
-    def read(self, name: str, data: bytes, form: str, charset: str = "") -> Reading:
+    def read(self, name: str, data: bytes, form: str, charset: str = "") -> FileReading:
         """What a file says; its bytes and the reason when the child died over it or was late."""
         limit_s = self._deadline_s
         if self._child is None:
@@ -47,7 +47,7 @@ class Clerk:
         except (BrokenPipeError, EOFError):
             self.close()
             return as_bytes(name, f"ended the program that read it as {form}: kept as bytes", reader="")
-        return Reading(**json.loads(line))
+        return FileReading(**json.loads(line))
 
     def kill(self) -> None:
         """End the child from another thread: whoever waits for its answer gets none."""
@@ -114,7 +114,7 @@ class Clerks:
         self._turn = threading.Condition()
         self._closed = threading.Event()
 
-    def read(self, name: str, data: bytes, form: str, charset: str = "") -> Reading:
+    def read(self, name: str, data: bytes, form: str, charset: str = "") -> FileReading:
         """What a file says, as soon as one of the children is free; Unavailable after `close`."""
         with self._turn:
             self._turn.wait_for(lambda: self._free or self._closed.is_set())

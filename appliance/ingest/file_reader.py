@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import BadInput, NotFound, Refused, TooLarge
 from appliance.ingest import extract, extract_process, watcher
-from appliance.ingest.extract import Reading
+from appliance.ingest.extract import FileReading
 from appliance.ingest.watcher import HEAD_BYTES, mark_of
 from appliance.knowledge.contents import MAX_BLOB_BYTES, MAX_CHARACTERS, digest
 from appliance.secrets import sensitive_files
@@ -36,7 +36,7 @@ KERNEL = ("/proc", "/sys", "/dev")  # what is there is made while it is read, an
 OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
-class Wanted(Struct, frozen=True):
+class ItemToRead(Struct, frozen=True):
     """Something to be kept under a stored path: a file, or a page by its URL; `problem` says why it cannot be."""
 
     ref: str
@@ -47,7 +47,7 @@ class Wanted(Struct, frozen=True):
     problem: str = ""
 
 
-class Known(Struct, frozen=True):
+class KnownFile(Struct, frozen=True):
     """What is kept under a stored path: its hash now and when it was read (`kept_hash`, "" when it never was), and from where."""
 
     ref: str
@@ -67,7 +67,7 @@ class Known(Struct, frozen=True):
         return self.hash == self.kept_hash != ""
 
 
-class Item(Struct, frozen=True):
+class ReadItem(Struct, frozen=True):
     """What is to be kept: a text with perhaps the bytes it was read from, or bytes alone."""
 
     ref: str
@@ -102,21 +102,21 @@ class Kept(Struct, frozen=True):
 class Chosen(Struct, frozen=True):
     """A page of the items that a reference means; `folder` is what a tree is shown of, `next_after` "" at the end."""
 
-    items: tuple[Known, ...]
+    items: tuple[KnownFile, ...]
     next_after: str = ""
     folder: str = ""
 
 
-class Shelf(Protocol):
+class ItemStore(Protocol):
     """Where items are kept: the database in this process, or a core behind a socket."""
 
-    def find_known(self, refs: Sequence[str]) -> dict[str, Known]: ...
+    def find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]: ...
     def select_items(self, ref: str, after: str = "") -> Chosen: ...
-    def store_items(self, items: Sequence[Item]) -> list[Kept]: ...
+    def store_items(self, items: Sequence[ReadItem]) -> list[Kept]: ...
     def tree(self, folder: str) -> str: ...
 
 
-class Rules(Struct, frozen=True):
+class FileRules(Struct, frozen=True):
     """What of a folder is taken: `skips` is asked about each stored path in it, `closed` are folders nobody may read here."""
 
     has_hidden: bool = False
@@ -126,7 +126,7 @@ class Rules(Struct, frozen=True):
     has_secrets: bool = False
 
 
-class Counts(Struct):
+class SkippedCounts(Struct):
     """The numbers of files that a walk skipped, by reason."""
 
     hidden: int = 0
@@ -134,7 +134,7 @@ class Counts(Struct):
     links: int = 0
     secret: int = 0
     special: int = 0
-    problems: list[Wanted] = field(default_factory=list)
+    problems: list[ItemToRead] = field(default_factory=list)
 
 
 def absolute(text: str) -> str:
@@ -169,17 +169,17 @@ def shown(file: str) -> str:
 # -- which files ------------------------------------------------------------------------------------
 
 
-def expand(text: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
+def expand(text: str, rules: FileRules, counts: SkippedCounts) -> Iterator[ItemToRead]:
     """The files that a path means: itself, or everything in a folder; one with a problem is told, not raised."""
     path = absolute(text)
     try:
         _check_closed(path, rules)
         info = os.lstat(path)
     except BadInput as error:
-        yield Wanted("", path, problem=str(error))
+        yield ItemToRead("", path, problem=str(error))
         return
     except OSError as error:
-        yield Wanted("", path, problem=_describe_error(error))
+        yield ItemToRead("", path, problem=_describe_error(error))
         return
     if stat.S_ISDIR(info.st_mode):
         yield from walk(path, rules, counts)
@@ -187,7 +187,7 @@ def expand(text: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
         yield _wanted_file(path, info)
 
 
-def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
+def walk(root: str, rules: FileRules, counts: SkippedCounts) -> Iterator[ItemToRead]:
     """Every file in a folder and below that the rules take, by name."""
     scope = gitignore.Ignores(root) if rules.has_ignored else gitignore.around(root)
     waiting = [(root, scope)]
@@ -197,7 +197,7 @@ def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError as error:
-            counts.problems.append(Wanted("", folder, problem=_describe_error(error)))
+            counts.problems.append(ItemToRead("", folder, problem=_describe_error(error)))
             continue
         below = []
         for entry in entries:
@@ -213,7 +213,9 @@ def walk(root: str, rules: Rules, counts: Counts) -> Iterator[Wanted]:
         waiting += reversed(below)
 
 
-def _is_taken(entry: "os.DirEntry[str]", is_folder: bool, scope: gitignore.Ignores, rules: Rules, counts: Counts) -> bool:
+def _is_taken(
+    entry: "os.DirEntry[str]", is_folder: bool, scope: gitignore.Ignores, rules: FileRules, counts: SkippedCounts
+) -> bool:
     if entry.name in NEVER or entry.path in rules.closed or entry.path in KERNEL:
         return False
     if entry.name.startswith(".") and not rules.has_hidden:
@@ -231,27 +233,27 @@ def _is_taken(entry: "os.DirEntry[str]", is_folder: bool, scope: gitignore.Ignor
     return False
 
 
-def _looked_at(entry: "os.DirEntry[str]") -> Wanted:
+def _looked_at(entry: "os.DirEntry[str]") -> ItemToRead:
     try:
         return _wanted_file(entry.path, entry.stat(follow_symlinks=False))
     except OSError as error:
-        return Wanted("", entry.path, problem=_describe_error(error))
+        return ItemToRead("", entry.path, problem=_describe_error(error))
 
 
-def _wanted_file(path: str, info: os.stat_result) -> Wanted:
+def _wanted_file(path: str, info: os.stat_result) -> ItemToRead:
     try:
         ref = ref_of(path)
     except BadInput as error:
-        return Wanted("", path, problem=str(error))
+        return ItemToRead("", path, problem=str(error))
     kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     if not stat.S_ISREG(info.st_mode):
         what = next((word for is_kind, word in kinds if is_kind(info.st_mode)), "a device")
-        return Wanted(ref, path, problem=f"is {what}, not a file" + (": links are not followed" if what == "a link" else ""))
+        return ItemToRead(ref, path, problem=f"is {what}, not a file" + (": links are not followed" if what == "a link" else ""))
     is_racy = now_ms() - max(info.st_mtime_ns, info.st_ctime_ns) // 1_000_000 < RACY_MS
-    return Wanted(ref, path, size_bytes=info.st_size, mark="" if is_racy else mark_of(info))
+    return ItemToRead(ref, path, size_bytes=info.st_size, mark="" if is_racy else mark_of(info))
 
 
-def _check_closed(path: str, rules: Rules) -> None:
+def _check_closed(path: str, rules: FileRules) -> None:
     for folder in rules.closed:
         if is_within(path, folder):
             raise BadInput(f"is in Owlbox's own home {folder}", hint="what is in box/ is known already, as box:/")
@@ -280,7 +282,7 @@ class Gather:
         self._clerks = extract_process.Clerks(environ, min(4, os.cpu_count() or 1), deadline_s)
         self._private = private
 
-    def item(self, wanted: Wanted, known: Known | None = None) -> Item | None:
+    def item(self, wanted: ItemToRead, known: KnownFile | None = None) -> ReadItem | None:
         """A file as it is to be kept, None when it says what is `known`; an OwlError says why it cannot be."""
         data, form, mark = self._read_file(wanted.file)
         if (
@@ -293,7 +295,7 @@ class Gather:
         found = self.reading(os.path.basename(wanted.file), data, form)
         return replace(item_of(wanted.ref, found, data), file=wanted.file, mark=mark if wanted.mark else "")
 
-    def reading(self, name: str, data: bytes, form: str, charset: str = "") -> Reading:
+    def reading(self, name: str, data: bytes, form: str, charset: str = "") -> FileReading:
         """What these bytes say; where a parser may break over them, a child reads them."""
         if form not in extract.RISKY:
             return extract.read(name, data, form, charset)
@@ -359,14 +361,14 @@ def _check_size(size_bytes: int, form: str) -> None:
         raise TooLarge(f"has {size_bytes} bytes, the limit for {what} is {limit}", hint="split it, or leave it where it is")
 
 
-def item_of(ref: str, found: Reading, data: bytes) -> Item:
+def item_of(ref: str, found: FileReading, data: bytes) -> ReadItem:
     """What is kept of a reading: a text with its bytes where they differ and fit, else the bytes; TooLarge for neither."""
     fits = len(data) <= MAX_BLOB_BYTES
     if found.text is None and not fits:
         raise TooLarge(f"has {len(data)} bytes, the limit is {MAX_BLOB_BYTES}" + (f" ({found.note})" if found.note else ""))
     is_other = found.reader.partition("/")[0] in extract.CONVERTED and not found.reader.startswith("html") and fits
     name = ref.rstrip("/").rpartition("/")[2][: MAX_CHARACTERS["title"]]
-    return Item(
+    return ReadItem(
         ref,
         found.text,
         data if found.text is None else None,

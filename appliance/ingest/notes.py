@@ -20,7 +20,7 @@ from unicodedata import normalize
 from appliance.errors import BadInput, Conflict, Unavailable
 from appliance.ingest import extract, prompt_documents, watcher
 from appliance.ingest.box_refs import SCHEME, owner_of, ref_of
-from appliance.ingest.extract import Reading
+from appliance.ingest.extract import FileReading
 from appliance.ingest.extract_process import Clerk
 from appliance.ingest.watcher import FileBytes, mark_of
 from appliance.ingest.workspace_files import WorkspaceFiles
@@ -66,7 +66,7 @@ def check(box: Path, environ: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _read_file(root: Path, path: Path, clerk: Clerk) -> tuple[FileBytes, Reading] | None:
+def _read_file(root: Path, path: Path, clerk: Clerk) -> tuple[FileBytes, FileReading] | None:
     """A file and what it says; None for what is no file, BadInput says why it cannot be mirrored, Conflict when it changes."""
     found = watcher.read_bytes(root, path, lambda head: _max_bytes(path.name, head))
     if found is None:
@@ -248,7 +248,7 @@ class Folder:
             return False
         return stat.S_ISREG(info.st_mode) and os.access(path, os.R_OK) and watcher.is_inside(self.root, path.parent)
 
-    def _is_mirrored(self, ref: str, given: Mapping[str, Any], found: FileBytes, reading: Reading) -> bool:
+    def _is_mirrored(self, ref: str, given: Mapping[str, Any], found: FileBytes, reading: FileReading) -> bool:
         """True when a text file only lies elsewhere on the disk than its entry knows, as after an undo or a restored backup.
 
         Its entry is left as it is: a later change of it would stand in the way of an undo.
@@ -258,7 +258,7 @@ class Folder:
         entry = self._entries.find(ref)
         return entry is not None and entry.body == (reading.text or "").replace("\r\n", "\n")
 
-    def _draft_entry(self, path: Path, ref: str, found: FileBytes, reading: Reading) -> Draft:
+    def _draft_entry(self, path: Path, ref: str, found: FileBytes, reading: FileReading) -> Draft:
         text = (reading.text or "").replace("\r\n", "\n")
         is_converted = _is_converted(reading.reader)
         attributes: dict[str, Any] = {"size_bytes": found.size_bytes, "mtime_ns": found.mtime_ns, "mark": found.mark}

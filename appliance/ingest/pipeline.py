@@ -20,14 +20,14 @@ from appliance.ingest import extract
 from appliance.ingest.extract import MAX_FILE_BYTES
 from appliance.ingest.file_reader import (
     MAX_FILES,
-    Counts,
+    FileRules,
     Gather,
-    Item,
+    ItemStore,
+    ItemToRead,
     Kept,
-    Known,
-    Rules,
-    Shelf,
-    Wanted,
+    KnownFile,
+    ReadItem,
+    SkippedCounts,
     expand,
     is_within,
     item_of,
@@ -52,7 +52,7 @@ OnConflict = Literal["error", "overwrite", "skip"]
 Progress = Callable[[str, int, int], None]
 
 
-class Fetched(Struct, frozen=True):
+class FetchedPage(Struct, frozen=True):
     """A page as it came: its bytes, what they are, the encoding that was said of them, and the MCP server that had it."""
 
     data: bytes
@@ -62,10 +62,10 @@ class Fetched(Struct, frozen=True):
     server: str = ""
 
 
-Fetch = Callable[[str], Fetched]
+Fetch = Callable[[str], FetchedPage]
 
 
-def no_fetch(url: str) -> Fetched:
+def no_fetch(url: str) -> FetchedPage:
     """Stands where nothing can fetch pages."""
     raise Unavailable(f"{url} cannot be fetched: this version does not fetch pages", hint="save the page, then add the file")
 
@@ -117,7 +117,7 @@ class Ingest:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: ItemStore,
         gather: Gather,
         *,
         fetch: Fetch = no_fetch,
@@ -134,9 +134,9 @@ class Ingest:
 
     # -- adding -------------------------------------------------------------------------------------
 
-    def add(self, inputs: Sequence[str], rules: Rules, on_conflict: OnConflict = "skip") -> Added:
+    def add(self, inputs: Sequence[str], rules: FileRules, on_conflict: OnConflict = "skip") -> Added:
         """Make an item of every file and page; PathConflict before anything is done where `on_conflict` is error."""
-        counts = Counts()
+        counts = SkippedCounts()
         wanted, failed = self._plan_inputs(inputs, rules, counts)
         known = self._find_known(list(wanted))
         if on_conflict == "error" and known:
@@ -161,22 +161,24 @@ class Ingest:
         left_out = {what: getattr(counts, what) for what in ("hidden", "ignored", "secret", "links", "special")}
         return Added(tuple(items), {name: count for name, count in left_out.items() if count})
 
-    def _compare_doubtful(self, doubtful: Sequence[tuple[Wanted, Known]]) -> list[Kept]:
+    def _compare_doubtful(self, doubtful: Sequence[tuple[ItemToRead, KnownFile]]) -> list[Kept]:
         """Whether files that look otherwise than when they were read say the same; nothing is kept."""
         done = []
         for wanted, known, found in self._read_ahead(doubtful):
-            if isinstance(found, Item):
+            if isinstance(found, ReadItem):
                 is_same = known is not None and known.is_as_read and found.sha256 == known.sha256
                 found = Kept(wanted.ref, "unchanged") if is_same else Kept(wanted.ref, "skipped", THERE)
             done.append(found)
         return done
 
-    def _plan_inputs(self, inputs: Sequence[str], rules: Rules, counts: Counts) -> tuple[dict[str, Wanted], list[Kept]]:
+    def _plan_inputs(
+        self, inputs: Sequence[str], rules: FileRules, counts: SkippedCounts
+    ) -> tuple[dict[str, ItemToRead], list[Kept]]:
         """Everything that is wanted, each once, and what is not even a file."""
-        wanted: dict[str, Wanted] = {}
+        wanted: dict[str, ItemToRead] = {}
         failed: list[Kept] = []
         for text in dict.fromkeys(inputs):
-            found: Iterable[Wanted] = [_wanted_page(text)] if text.startswith(WEB) else expand(text, rules, counts)
+            found: Iterable[ItemToRead] = [_wanted_page(text)] if text.startswith(WEB) else expand(text, rules, counts)
             for one in found:
                 if one.problem:
                     failed.append(Kept(one.ref or shown(one.file), "error", one.problem))
@@ -188,8 +190,8 @@ class Ingest:
         failed += [Kept(shown(one.file), "error", one.problem) for one in counts.problems]
         return wanted, failed
 
-    def _find_known(self, refs: Sequence[str]) -> dict[str, Known]:
-        found: dict[str, Known] = {}
+    def _find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]:
+        found: dict[str, KnownFile] = {}
         for start in range(0, len(refs), ASKED):
             found |= self._shelf.find_known(refs[start : start + ASKED])
             self._check_stopped()
@@ -206,7 +208,7 @@ class Ingest:
         done: dict[str, Kept] = {}
         unresolved: list[str] = []
         folders: list[str] = []
-        todo: list[tuple[Wanted, Known]] = []
+        todo: list[tuple[ItemToRead, KnownFile]] = []
         skipped = 0
         for ref in [""] if is_all else dict.fromkeys(refs):
             try:
@@ -218,7 +220,7 @@ class Ingest:
                         skipped += 1
                         continue
                     verdict = self._check_item(known)
-                    if isinstance(verdict, Wanted):
+                    if isinstance(verdict, ItemToRead):
                         todo.append((verdict, known))
                     done[known.ref] = verdict if isinstance(verdict, Kept) else Kept(known.ref, "error")
             except (NotFound, BadInput) as error:
@@ -246,7 +248,7 @@ class Ingest:
             unresolved=unresolved,
         )
 
-    def _iterate_chosen(self, ref: str) -> Iterator[tuple[Known, str]]:
+    def _iterate_chosen(self, ref: str) -> Iterator[tuple[KnownFile, str]]:
         after = ""
         while True:
             page = self._shelf.select_items(ref, after)
@@ -256,12 +258,12 @@ class Ingest:
                 return
             after = page.next_after
 
-    def _check_item(self, known: Known) -> Wanted | Kept:
+    def _check_item(self, known: KnownFile) -> ItemToRead | Kept:
         """Decide whether an item has to be read again; its result when not."""
         if scheme_of(known.ref) != "disk":
             if not known.source_url:
                 return Kept(known.ref, "error", "nobody noted which URL it came from: add it again by its URL")
-            return Wanted(known.ref, url=known.source_url)
+            return ItemToRead(known.ref, url=known.source_url)
         if why := self._why_not(known):
             return Kept(known.ref, "error", why)
         file = known.file
@@ -271,10 +273,10 @@ class Ingest:
             return Kept(known.ref, "missing")
         except OSError as error:
             return Kept(known.ref, "error", f"cannot be read: {error.strerror}")
-        wanted = Wanted(known.ref, file, size_bytes=info.st_size, mark=mark_of(info))
+        wanted = ItemToRead(known.ref, file, size_bytes=info.st_size, mark=mark_of(info))
         return Kept(known.ref, "unchanged") if _is_same(wanted, known) else wanted
 
-    def _why_not(self, known: Known) -> str:
+    def _why_not(self, known: KnownFile) -> str:
         """The reason why a file is not read again for this user, "" when it is.
 
         Who added it counts, as the kernel told the core: otherwise what somebody else put there could have this
@@ -288,11 +290,11 @@ class Ingest:
 
     # -- the work -----------------------------------------------------------------------------------
 
-    def _ingest_items(self, stage: str, todo: Sequence[tuple[Wanted, Known | None]]) -> list[Kept]:
+    def _ingest_items(self, stage: str, todo: Sequence[tuple[ItemToRead, KnownFile | None]]) -> list[Kept]:
         """Read everything, some at a time, and keep what is new; the outcome of each, in no particular order."""
         total, read = sum(_estimate_weight(wanted) for wanted, _ in todo), 0
         done: list[Kept] = []
-        basket: list[Item] = []
+        basket: list[ReadItem] = []
         for wanted, known, found in self._read_ahead(todo):
             read += _estimate_weight(wanted)
             if isinstance(found, Kept):
@@ -312,10 +314,12 @@ class Ingest:
             done += self._shelf.store_items(basket)
         return done
 
-    def _read_ahead(self, todo: Sequence[tuple[Wanted, Known | None]]) -> Iterator[tuple[Wanted, Known | None, Item | Kept]]:
+    def _read_ahead(
+        self, todo: Sequence[tuple[ItemToRead, KnownFile | None]]
+    ) -> Iterator[tuple[ItemToRead, KnownFile | None, ReadItem | Kept]]:
         """Each thing with what was read of it, or the reason that nothing was; a few ahead of whoever takes them."""
         pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="ingest")
-        begun: deque[tuple[Wanted, Known | None, Future[Item | Kept]]] = deque()
+        begun: deque[tuple[ItemToRead, KnownFile | None, Future[ReadItem | Kept]]] = deque()
         left = deque(todo)
         is_whole, ahead_bytes = False, 0
         try:
@@ -334,7 +338,7 @@ class Ingest:
                 self._gather.close()  # or the threads would finish their files first
             pool.shutdown(cancel_futures=True)
 
-    def _read_item(self, wanted: Wanted, known: Known | None) -> Item | Kept:
+    def _read_item(self, wanted: ItemToRead, known: KnownFile | None) -> ReadItem | Kept:
         """An item for what is wanted; an error is its own and nobody else's."""
         try:
             found = self._fetch_page(wanted, known) if wanted.url else self._gather.item(wanted, known)
@@ -347,7 +351,7 @@ class Ingest:
         except OwlError as error:
             return Kept(wanted.ref, "error", str(error))
 
-    def _fetch_page(self, wanted: Wanted, known: Known | None) -> Item:
+    def _fetch_page(self, wanted: ItemToRead, known: KnownFile | None) -> ReadItem:
         page = self._fetch(wanted.url)
         name = "page.md" if page.server else locator_of(wanted.ref).rstrip("/").rpartition("/")[2] or "page"
         form = "html" if page.mime.partition(";")[0].strip() in ("text/html", "application/xhtml+xml") else ""
@@ -367,19 +371,19 @@ class Ingest:
             raise Cancelled("stopped", hint="the same command goes on where it was stopped")
 
 
-def _wanted_page(url: str) -> Wanted:
+def _wanted_page(url: str) -> ItemToRead:
     try:
-        return Wanted(parse_ref(route_url(url)), url=url)
+        return ItemToRead(parse_ref(route_url(url)), url=url)
     except OwlError as error:
-        return Wanted("", url, problem=error.message)
+        return ItemToRead("", url, problem=error.message)
 
 
-def _estimate_weight(wanted: Wanted) -> int:
+def _estimate_weight(wanted: ItemToRead) -> int:
     """The bytes of a file, for the progress; 1 for one that is too large to be read."""
     return max(1, wanted.size_bytes) if wanted.size_bytes <= MAX_FILE_BYTES else 1
 
 
-def _is_same(wanted: Wanted, known: Known) -> bool:
+def _is_same(wanted: ItemToRead, known: KnownFile) -> bool:
     """Whether a file looks as it did when it was read, so that reading it would bring nothing new."""
     if not wanted.mark or wanted.mark != known.mark or not known.is_as_read:
         return False

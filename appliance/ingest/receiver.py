@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import BadInput, TooLarge
-from appliance.ingest.file_reader import DISK, Chosen, Gather, Item, Kept, Known, ref_of
-from appliance.ingest.pipeline import Fetch, Fetched, Ingest, Refreshed, no_fetch
+from appliance.ingest.file_reader import DISK, Chosen, Gather, Kept, KnownFile, ReadItem, ref_of
+from appliance.ingest.pipeline import Fetch, FetchedPage, Ingest, Refreshed, no_fetch
 from appliance.ingest.sources import Desk, Sources
 from appliance.knowledge.entries import By
 from appliance.records import Cancel
@@ -32,7 +32,7 @@ PART_BYTES = 1_500_000  # in one answer
 KEY_BYTES = 1024  # that a name costs, however little has come under it
 STALE_S = 600.0  # what nobody asked for by then was sent by somebody who is gone
 CLIENT, PLUGIN = "client", "plugin"
-Load = Callable[[str, str, Cancel | None], Fetched]  # URL, what the person says about it, when to stop
+Load = Callable[[str, str, Cancel | None], FetchedPage]  # URL, what the person says about it, when to stop
 # What an item has besides its ref, as a client sends it: texts, and names under which a text or bytes have come in pieces.
 ABOUT = ("title", "description", "mime", "source_url", "file", "mark", "sha256", "reader", "note")
 PIECES = ("body", "blob", "original")
@@ -123,7 +123,7 @@ class Intake:
         self.staging = Staging()
 
     @method("ingest.known", access="all", is_quiet=True)
-    def known(self, refs: Annotated[list[str], "stored paths"]) -> dict[str, Known]:
+    def known(self, refs: Annotated[list[str], "stored paths"]) -> dict[str, KnownFile]:
         """What is known of those that exist, by path: `hash`, and as it was read `kept_hash`, `sha256`, `mark`, `file`."""
         return self._sources.find_known(refs[:1000])
 
@@ -199,7 +199,7 @@ class Intake:
         finally:
             gather.close()
 
-    def _build_item(self, given: Mapping[str, str], caller: str) -> Item:
+    def _build_item(self, given: Mapping[str, str], caller: str) -> ReadItem:
         """The item with what has come in pieces under the names it gives."""
         came = {name: self.staging.take_data(caller, given[f"{name}_key"]) for name in PIECES if given.get(f"{name}_key")}
         try:
@@ -207,7 +207,7 @@ class Intake:
         except UnicodeDecodeError as error:
             raise BadInput(f"{given['ref']}: the text is not UTF-8 (byte {error.start})", hint="send its bytes as blob") from None
         about = {name: given[name] for name in ABOUT if name in given}
-        return Item(given["ref"], body, came.get("blob"), came.get("original"), **about)
+        return ReadItem(given["ref"], body, came.get("blob"), came.get("original"), **about)
 
 
 def _check_item(given: Mapping[str, Any]) -> dict[str, str]:

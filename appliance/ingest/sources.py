@@ -11,7 +11,7 @@ from typing import Any
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, Refused, TooLarge
-from appliance.ingest.file_reader import Chosen, Item, Kept, Known
+from appliance.ingest.file_reader import Chosen, Kept, KnownFile, ReadItem
 from appliance.knowledge.contents import Content
 from appliance.knowledge.drives import LAST, Drives
 from appliance.knowledge.entries import PROJECT, By, Entries, Entry
@@ -34,7 +34,7 @@ class Sources:
         self._drives = drives
         self._scope = scope
 
-    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]:
         """The stored items among these paths."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM entries e LEFT JOIN sources s ON s.entry = e.id "
@@ -61,12 +61,12 @@ class Sources:
             return self._drives.overview(is_model=is_model).tree
         return self._drives.tree(folder).tree if self._drives.is_folder(folder) else display(folder)
 
-    def store_items(self, items: Sequence[Item], by: By, uid: int) -> list[Kept]:
+    def store_items(self, items: Sequence[ReadItem], by: By, uid: int) -> list[Kept]:
         """Make an entry of each of these, all in one transaction; what is wrong with one does not stop the others."""
         with self._store.write(run=by.run, durable=True):
             return [self._store_item(item, by, uid) for item in items]
 
-    def looked(self, item: Item) -> None:
+    def looked(self, item: ReadItem) -> None:
         """A file was read and says what it said before: remember how it looks now, nothing else."""
         found = self.entries.find(item.ref, scope=self._scope)
         if found is not None and item.mark:
@@ -77,7 +77,7 @@ class Sources:
         """Refused for a path that a writer of this tier may not write."""
         self._drives.schemes.check_write(parse_ref(ref), tier)
 
-    def _store_item(self, item: Item, by: By, uid: int) -> Kept:
+    def _store_item(self, item: ReadItem, by: By, uid: int) -> Kept:
         try:
             path = parse_ref(item.ref)
             before = self.entries.find(path, scope=self._scope)
@@ -91,7 +91,7 @@ class Sources:
         is_same = (before.hash, before.title, before.description) == (after.hash, after.title, after.description)
         return Kept(after.path, "unchanged" if is_same else "updated", item.note, count)
 
-    def note_file(self, item: Item, entry: Entry, uid: int) -> None:
+    def note_file(self, item: ReadItem, entry: Entry, uid: int) -> None:
         """An entry says what this file says, as it looks now."""
         values = (item.file, item.mark, item.sha256, entry.hash, item.reader, uid)
         with self._store.write() as execute:
@@ -115,13 +115,13 @@ class Sources:
         shown = [self._known_from_row(row) for row in rows[:PAGE] if self._drives.is_visible(str(row[0]), is_model)]
         return Chosen(tuple(shown), str(rows[PAGE - 1][0]) if len(rows) > PAGE else "", folder)
 
-    def _known_from_row(self, row: Sequence[Any]) -> Known:
+    def _known_from_row(self, row: Sequence[Any]) -> KnownFile:
         path, entry_hash, url, kept, sha256, mark, reader, file, uid = row
         scheme = scheme_of(path)
         is_copy = scheme in FETCHED or (scheme is not None and scheme not in {s.name for s in self._drives.schemes.list_schemes()})
         if kept is None:
-            return Known(path, entry_hash, source_url=url, is_copy=is_copy)
-        return Known(path, entry_hash, kept, sha256, mark, reader, file, url, uid, is_copy)
+            return KnownFile(path, entry_hash, source_url=url, is_copy=is_copy)
+        return KnownFile(path, entry_hash, kept, sha256, mark, reader, file, url, uid, is_copy)
 
 
 class Desk:
@@ -133,7 +133,7 @@ class Desk:
         self._uid = uid
         self._is_model = is_model
 
-    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]:
         """The stored items among these paths."""
         return self._sources.find_known(refs)
 
@@ -141,7 +141,7 @@ class Desk:
         """A page of the items that a reference means."""
         return self._sources.select_items(ref, after, is_model=self._is_model)
 
-    def store_items(self, items: Sequence[Item]) -> list[Kept]:
+    def store_items(self, items: Sequence[ReadItem]) -> list[Kept]:
         """Make an entry of each of these."""
         return self._sources.store_items(items, self._by, self._uid)
 
@@ -150,7 +150,7 @@ class Desk:
         return self._sources.tree(folder, is_model=self._is_model)
 
 
-def _build_content(item: Item) -> Content:
+def _build_content(item: ReadItem) -> Content:
     return Content(
         body=item.body,
         blob=item.blob,

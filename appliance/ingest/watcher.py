@@ -64,7 +64,7 @@ def _is_below(path: str, root: Path) -> bool:
     return path == top or path.startswith(os.path.join(top, ""))
 
 
-class Tree(Struct, frozen=True):
+class WalkedTree(Struct, frozen=True):
     """What a walk found: folders with their inodes; files and links; folders that cannot be entered."""
 
     folders: dict[str, int]
@@ -72,7 +72,7 @@ class Tree(Struct, frozen=True):
     closed: tuple[str, ...]
 
 
-def walk(root: Path) -> Tree:
+def walk(root: Path) -> WalkedTree:
     """Everything under `root` that is not ignored. Links are listed and never followed."""
     folders: dict[str, int] = {}
     files: list[str] = []
@@ -95,7 +95,7 @@ def walk(root: Path) -> Tree:
         except OSError:
             folders.pop(folder, None)
             closed.append(folder)
-    return Tree(folders, tuple(sorted(files)), tuple(sorted(closed)))
+    return WalkedTree(folders, tuple(sorted(files)), tuple(sorted(closed)))
 
 
 class FileBytes(Struct, frozen=True):
@@ -234,7 +234,7 @@ class Watch:
                 if self._poll_trees().folders == tree.folders:  # nothing slipped in before the watch was set
                     self._follow_notifications(notified, tree)
 
-    def _follow_notifications(self, notified: Inotify, tree: Tree) -> None:
+    def _follow_notifications(self, notified: Inotify, tree: WalkedTree) -> None:
         """Follow notifications until the set of folders has changed."""
         while not self._stop.is_set():
             self._report_settled()
@@ -267,10 +267,10 @@ class Watch:
 
     # -- what changed -------------------------------------------------------------------------------
 
-    def _poll_trees(self) -> Tree:
+    def _poll_trees(self) -> WalkedTree:
         """Walk the trees and queue every difference to the last report."""
         trees = [walk(root) for root in self._roots]
-        tree = Tree(
+        tree = WalkedTree(
             {folder: inode for one in trees for folder, inode in one.folders.items()},
             tuple(path for one in trees for path in one.files),
             tuple(path for one in trees for path in one.closed),

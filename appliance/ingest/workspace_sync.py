@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
-from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, is_within, walk
+from appliance.ingest.file_reader import FileRules, Gather, ItemToRead, KnownFile, ReadItem, SkippedCounts, is_within, walk
 from appliance.ingest.sources import Sources
 from appliance.ingest.watcher import mark_of
 from appliance.ingest.workspace_files import WorkspaceFiles
@@ -52,7 +52,7 @@ class Constraint(Struct, frozen=True):
     kind: Kind
 
 
-class Change(Struct, frozen=True):
+class WorkspaceChange(Struct, frozen=True):
     """The numbers of files that a scan read and removed."""
 
     read: int = 0
@@ -125,17 +125,17 @@ class Project:
 
     # -- in step with the disk ----------------------------------------------------------------------
 
-    def before_turn(self, actor: Actor, *, has_repo: bool = True) -> Change:
+    def before_turn(self, actor: Actor, *, has_repo: bool = True) -> WorkspaceChange:
         """Bring the entries in line with the disk, and the run's view of them; its manifest is written once.
 
         Without `has_repo` nothing is looked at, unless a person has added files to this run: those are followed.
         """
         if self.root is None:
-            return Change()
+            return WorkspaceChange()
         if not has_repo:
             seen = {view.path for view in self._views.views_of(actor.run) if is_file_backed(view.path)}
             return (
-                Change()
+                WorkspaceChange()
                 if not seen
                 else self._sync_files(
                     {path: wanted for path, wanted in self._followed_files().items() if path in seen}, is_all=False
@@ -184,7 +184,7 @@ class Project:
             looks = self._disk.write(path, data, None if there is None else there[0], model[1].st_mode if model else 0)
         else:
             looks = there[1]
-        item = Item(path, None, None, file=f"{self.root}/{path}", mark=mark_of(looks), sha256=digest(data), reader=READER_NAME)
+        item = ReadItem(path, None, None, file=f"{self.root}/{path}", mark=mark_of(looks), sha256=digest(data), reader=READER_NAME)
         return lambda entry: self._sources.note_file(item, entry, os.getuid())
 
     def remove(self, path: str) -> None:
@@ -244,22 +244,24 @@ class Project:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _followed_files(self) -> dict[str, Wanted]:
+    def _followed_files(self) -> dict[str, ItemToRead]:
         """The files that are followed, by their path in the workspace."""
         if self.root is None or not os.path.isdir(self.root):  # or it may not be looked into
             self._away = (".",)
             return {}
         self._away, rules = (), self.constraints()
-        found = dict(self._walk_rules(rules, Rules(closed=self._closed)))
+        found = dict(self._walk_rules(rules, FileRules(closed=self._closed)))
         if any(rule.kind != "ignore" for rule in rules):  # what would be left out may have been added by name
-            everything = self._walk_rules(rules, Rules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed))
+            everything = self._walk_rules(
+                rules, FileRules(has_hidden=True, has_ignored=True, has_secrets=True, closed=self._closed)
+            )
             found |= {path: wanted for path, wanted in everything if _kind_of(path, rules)}
         if len(found) > MAX_FOLLOWED:
             LOG.warning("%d files in %s, the first %d are followed", len(found), self.root, MAX_FOLLOWED)
         return dict(sorted(found.items())[:MAX_FOLLOWED])
 
-    def _walk_rules(self, rules: Sequence[Constraint], how: Rules) -> Iterator[tuple[str, Wanted]]:
-        counts = Counts()
+    def _walk_rules(self, rules: Sequence[Constraint], how: FileRules) -> Iterator[tuple[str, ItemToRead]]:
+        counts = SkippedCounts()
         for wanted in walk(str(self.root), how, counts):
             path = os.path.relpath(wanted.file, str(self.root))
             if wanted.problem or wanted.size_bytes > MAX_FILE_BYTES or not _is_plain(path):
@@ -268,21 +270,21 @@ class Project:
                 yield path, replace(wanted, ref=path)
         self._away += tuple(os.path.relpath(folder.file, str(self.root)) for folder in counts.problems)
 
-    def _sync_files(self, followed: Mapping[str, Wanted], *, is_all: bool = True) -> Change:
+    def _sync_files(self, followed: Mapping[str, ItemToRead], *, is_all: bool = True) -> WorkspaceChange:
         """Read what changed, remove what is gone; an unchanged file is not even opened."""
         with self._guard:
             known = self._sources.find_known(list(followed))
             todo = [wanted for path, wanted in followed.items() if self._is_new(wanted, known.get(path))]
             read = self._read_changed(todo, known) if todo else 0
             removed = self._remove_gone(followed) if is_all else 0
-        return Change(read, removed)
+        return WorkspaceChange(read, removed)
 
-    def _is_new(self, wanted: Wanted, known: Known | None) -> bool:
+    def _is_new(self, wanted: ItemToRead, known: KnownFile | None) -> bool:
         if known is None or not known.kept_hash:
             return not wanted.mark or self._unread.get(wanted.ref) != wanted.mark
         return not wanted.mark or wanted.mark != known.mark
 
-    def _is_as_known(self, path: str, known: Known | None) -> bool:
+    def _is_as_known(self, path: str, known: KnownFile | None) -> bool:
         """Whether a file looks as it did when it was read, without opening it; one that is not there was never read."""
         try:
             mark = mark_of(os.lstat(f"{self.root}/{path}"))
@@ -290,10 +292,10 @@ class Project:
             return known is None or not known.kept_hash
         return known is not None and known.mark == mark
 
-    def _read_changed(self, todo: Sequence[Wanted], known: Mapping[str, Known]) -> int:
+    def _read_changed(self, todo: Sequence[ItemToRead], known: Mapping[str, KnownFile]) -> int:
         """Keep what has another content than when it was read; what somebody changed here and not on the disk stays."""
         gather, count = self._gather(), 0
-        basket: list[Item] = []
+        basket: list[ReadItem] = []
         try:
             for wanted in todo:
                 before = known.get(wanted.ref)
@@ -319,7 +321,7 @@ class Project:
             gather.close()
         return count
 
-    def _remove_gone(self, followed: Mapping[str, Wanted]) -> int:
+    def _remove_gone(self, followed: Mapping[str, ItemToRead]) -> int:
         """Entries of files that are not followed any more go; what never came from the disk, or is away, stays."""
         rows = self._store.rows(
             "SELECT e.path FROM entries e JOIN sources s ON s.entry = e.id "

@@ -78,7 +78,7 @@ class Waiting(Struct, frozen=True):
     because: str = ""  # of a call that is held: whose text was read before
 
 
-class Shown(Struct, frozen=True):
+class ShownChange(Struct, frozen=True):
     """What a person has to know to decide about what waits: of a change of a file its difference, else what it asks.
 
     `patch` is "" for what is no change of a file and where it would be very long; `text` has both texts, or the words.
@@ -190,13 +190,13 @@ class Actions:
             found.append(Waiting(view.path, view.run, action, subject, view.updated_ms, because))
         return found
 
-    def show(self, waiting: Waiting) -> Shown:
+    def show(self, waiting: Waiting) -> ShownChange:
         """Everything about a waiting action; Conflict when it is decided."""
         view = self.open(waiting.run, waiting.ref)
         entry = self._entries.get(view.path, scope=view.scope)
         given, (patch, source) = entry.attributes, (str(entry.attributes.get(name) or "") for name in ("patch", "source"))
         options = tuple(map(str, given.get("options") or ()))
-        return Shown(
+        return ShownChange(
             **struct_asdict(waiting),
             text=_cut_text(entry.body),
             patch=patch,

@@ -53,7 +53,7 @@ class _Block(Struct, frozen=True):
     who: str = ""
 
 
-class _Line(Struct, frozen=True):
+class _ChunkLine(Struct, frozen=True):
     start: int
     end: int
     text: str
@@ -137,14 +137,14 @@ def after(text: str, chunks: Sequence[Chunk], n: int) -> str:
 # -- lines and blocks -------------------------------------------------------------------------------
 
 
-def _split_lines(text: str) -> Iterator[_Line]:
+def _split_lines(text: str) -> Iterator[_ChunkLine]:
     start = 0
     for line in text.split("\n"):
-        yield _Line(start, start + len(line), line)
+        yield _ChunkLine(start, start + len(line), line)
         start += len(line) + 1
 
 
-def _find_speakers(lines: Sequence[_Line]) -> frozenset[str]:
+def _find_speakers(lines: Sequence[_ChunkLine]) -> frozenset[str]:
     """The names before the lines of a conversation; empty for any other text."""
     counts: dict[str, int] = {}
     others = 0
@@ -164,7 +164,7 @@ def _find_speakers(lines: Sequence[_Line]) -> frozenset[str]:
     return frozenset(names) if is_conversation else frozenset()
 
 
-def _split_messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterator[_Block]:
+def _split_messages(lines: Sequence[_ChunkLine], speakers: frozenset[str]) -> Iterator[_Block]:
     """Each message with the lines that follow it; a heading goes with what comes after it."""
     path: list[tuple[int, str]] = []
     current: _Block | None = None
@@ -185,7 +185,7 @@ def _split_messages(lines: Sequence[_Line], speakers: frozenset[str]) -> Iterato
         yield current
 
 
-def _split_blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
+def _split_blocks(lines: Sequence[_ChunkLine]) -> Iterator[_Block]:
     """The blocks of Markdown, or of plain text, which is Markdown without marks."""
     path: list[tuple[int, str]] = []
     n = 0
@@ -214,10 +214,10 @@ def _split_blocks(lines: Sequence[_Line]) -> Iterator[_Block]:
             n = end + 1
 
 
-def _split_paragraphs(lines: Sequence[_Line]) -> Iterator[_Block]:
+def _split_paragraphs(lines: Sequence[_ChunkLine]) -> Iterator[_Block]:
     """Split a text at blank lines."""
-    start: _Line | None = None
-    last: _Line | None = None
+    start: _ChunkLine | None = None
+    last: _ChunkLine | None = None
     for line in lines:
         if line.text.strip():
             start, last = start or line, line
@@ -242,7 +242,7 @@ def _join_headings(path: Sequence[tuple[int, str]]) -> str:
     return " > ".join(text for _, text in path)[:MAX_HEADING]
 
 
-def _fence_end(lines: Sequence[_Line], n: int) -> int:
+def _fence_end(lines: Sequence[_ChunkLine], n: int) -> int:
     """The line that closes a fence; the last line of the text when none does."""
     opening = FENCE.match(lines[n].text)
     mark = opening[1] if opening else "```"
@@ -257,7 +257,7 @@ def _is_underlined(text: str, below: str) -> bool:
     return len(text) <= MAX_HEADING and text.lstrip()[:1] not in "-*+>|" and UNDERLINE.match(below) is not None
 
 
-def _paragraph_end(lines: Sequence[_Line], n: int) -> int:
+def _paragraph_end(lines: Sequence[_ChunkLine], n: int) -> int:
     """The last line of a paragraph or table: before a blank line, a heading or a fence."""
     is_table = lines[n].text.lstrip(" ").startswith("|")
     while n + 1 < len(lines):

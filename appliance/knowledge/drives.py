@@ -55,7 +55,7 @@ class Drive(Struct, frozen=True):
     items: int
 
 
-class Child(Struct, frozen=True):
+class FolderChild(Struct, frozen=True):
     """What stands in a folder: `path` as stored, a folder's with its slash; `items` is what lies below it."""
 
     name: str
@@ -64,7 +64,7 @@ class Child(Struct, frozen=True):
     items: int
 
 
-class Item(Struct, frozen=True):
+class DriveItem(Struct, frozen=True):
     """An item in a list: everything but its content."""
 
     ref: str
@@ -76,14 +76,14 @@ class Item(Struct, frozen=True):
     updated_ms: int
 
 
-class Size(Struct, frozen=True):
+class DriveSize(Struct, frozen=True):
     """Bytes of texts and of what is not text, and how many items have them."""
 
     bytes: int
     items: int
 
 
-class Tree(Struct, frozen=True):
+class DriveTree(Struct, frozen=True):
     """A drive or folder as lines; `truncated_dirs` are the folders of which not everything is shown."""
 
     tree: str
@@ -95,7 +95,7 @@ class Tree(Struct, frozen=True):
 class _Node(Struct):
     """A folder of a tree being made."""
 
-    child: Child
+    child: FolderChild
     depth: int
     children: list["_Node"] = field(default_factory=list)
     hidden: int = 0
@@ -193,14 +193,14 @@ class Drives:
         """One durable transaction around several changes that `Entries` makes in this thread: all of them or none."""
         return self._store.write(run=run, durable=True)
 
-    def children(self, folder: str, limit: int) -> tuple[list[Child], int]:
+    def children(self, folder: str, limit: int) -> tuple[list[FolderChild], int]:
         """The first so many things in a folder, folders first, and how many there are."""
         scope, start, end = self._path_bounds(folder)
         rows = self._store.rows(CHILDREN.format(only=visibility.only()), (len(start) + 1, scope, start, end, limit))
         found = []
         for name, is_in, items, _ in rows:
             full = f"{name}/" if is_in else str(name)
-            found.append(Child(full, f"{start}{full}", bool(is_in), int(items)))
+            found.append(FolderChild(full, f"{start}{full}", bool(is_in), int(items)))
         return found, int(rows[0][3]) if rows else 0
 
     def siblings(self, path: str) -> list[str]:
@@ -222,7 +222,7 @@ class Drives:
         hint = f"nearby: {', '.join(near)}" if near else "context_list_drives shows what there is"
         return NotFound(f"no {kind} {display(path)}", hint=hint)
 
-    def size(self, path: str, *, is_recursive: bool = True) -> Size:
+    def size(self, path: str, *, is_recursive: bool = True) -> DriveSize:
         """The size of an item or of everything in a folder; zero where nothing is."""
         scope, start, end = self._path_bounds(path)
         only = "" if is_recursive else self._direct_children(start)
@@ -232,7 +232,7 @@ class Drives:
             (scope, path.rstrip("/"), end, path, start),
         )
         total, items = row or (0, 0)
-        return Size(int(total), int(items))
+        return DriveSize(int(total), int(items))
 
     def bytes_of(self, entry: Entry) -> int:
         """The size of an item: of its text in UTF-8, or of its bytes."""
@@ -240,7 +240,7 @@ class Drives:
 
     def items(
         self, folder: str = "", *, is_recursive: bool = True, limit: int = 100, offset: int = 0, is_model: bool = False
-    ) -> tuple[list[Item], int]:
+    ) -> tuple[list[DriveItem], int]:
         """Items below a folder or at its very path, by path, and how many there are; on every drive without a folder."""
         scope, start, end = self._path_bounds(folder) if folder else (self._scope, "", LAST)
         only = "" if is_recursive or not folder else self._direct_children(start)
@@ -257,7 +257,7 @@ class Drives:
         )
         total = self._store.value(f"SELECT COUNT(*) FROM entries WHERE {where}", bindings)
         found = [
-            Item(display(path), uid, title, mime, bool(is_in), size, updated)
+            DriveItem(display(path), uid, title, mime, bool(is_in), size, updated)
             for path, uid, title, mime, is_in, size, updated in rows
         ]
         return found, int(total)
@@ -273,11 +273,11 @@ class Drives:
 
     # -- trees --------------------------------------------------------------------------------------
 
-    def tree(self, folder: str, *, max_depth: int = 10, items_per_dir: int = 15) -> Tree:
+    def tree(self, folder: str, *, max_depth: int = 10, items_per_dir: int = 15) -> DriveTree:
         """A folder with what is in it, nearest levels first as far as there is room."""
         total = self.count(folder)
         name = display(folder)
-        root = _Node(Child(name if name.endswith("/") else f"{name}/", folder, True, total), 0)
+        root = _Node(FolderChild(name if name.endswith("/") else f"{name}/", folder, True, total), 0)
         waiting, lines, room = deque([root]), 1, MAX_TREE_CHARS
         while waiting:
             node = waiting.popleft()
@@ -291,14 +291,14 @@ class Drives:
             room -= sum(min(len(child.name), MAX_NAME_CHARS) + 2 * node.depth + 3 for child in found)
         cut = tuple(_cut_folders(root))
         hint = "ask again with path set to one of truncated_dirs, or with larger items_per_dir or max_depth" if cut else ""
-        return Tree("\n".join(_tree_lines(root)), total, cut, hint)
+        return DriveTree("\n".join(_tree_lines(root)), total, cut, hint)
 
-    def overview(self, *, is_model: bool = False) -> Tree:
+    def overview(self, *, is_model: bool = False) -> DriveTree:
         """Every drive as a line."""
         found = self.list_drives(is_model=is_model)
         hint = "ask again with drive set to one of these" if found else NOTHING
         lines = [f"{drive.drive}:/ ({counted(drive.items)})" for drive in found]
-        return Tree("\n".join(lines), sum(drive.items for drive in found), (), hint)
+        return DriveTree("\n".join(lines), sum(drive.items for drive in found), (), hint)
 
 
 def stored_path(path: str, drive: str = "") -> str:

@@ -40,7 +40,7 @@ __all__ = [
     "Draft",
     "Entries",
     "Entry",
-    "Line",
+    "EntryLine",
     "parse_ref",
 ]
 
@@ -56,7 +56,7 @@ EMPTY = digest(b"")
 Index = Callable[[Execute, Entry], int | None]  # indexes an entry as it now is; when that was
 
 
-class Line(Struct, frozen=True):
+class EntryLine(Struct, frozen=True):
     """An entry in a list: everything but its text."""
 
     ref: str
@@ -354,7 +354,7 @@ class Entries:
         )
         return {str(path): json.loads(text) for path, text in rows}
 
-    def list_lines(self, prefix: str = "", *, limit: int = 100, offset: int = 0, scope: str = PROJECT) -> list[Line]:
+    def list_lines(self, prefix: str = "", *, limit: int = 100, offset: int = 0, scope: str = PROJECT) -> list[EntryLine]:
         """Entries whose reference begins with `prefix`, sorted by reference."""
         start = parse_ref(prefix) if prefix.strip() else ""
         rows = self._store.rows(
@@ -363,7 +363,7 @@ class Entries:
             f"{visibility.only()} ORDER BY path LIMIT ? OFFSET ?",
             (scope, start, start + MAX_CODE, limit, offset),
         )
-        return [Line(str(path), str(title), int(size), int(updated)) for path, title, size, updated in rows]
+        return [EntryLine(str(path), str(title), int(size), int(updated)) for path, title, size, updated in rows]
 
     def view(self, ref: str, line: int, limit: int, *, scope: str = PROJECT) -> dict[str, Any]:
         """Some lines of an entry and what is known about it, ready for JSON; lines count from 1."""

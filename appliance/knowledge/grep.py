@@ -33,7 +33,7 @@ PER_LINE = ("(?", "\\A", "\\Z", "\\z", "\\G")  # what may mean something else in
 Stop = Callable[[], bool]
 
 
-class Preview(Struct, frozen=True):
+class GrepPreview(Struct, frozen=True):
     """An item whose title or text holds what was looked for."""
 
     ref: str
@@ -43,7 +43,7 @@ class Preview(Struct, frozen=True):
     preview: str
 
 
-class Match(Struct, frozen=True):
+class GrepMatch(Struct, frozen=True):
     """A line that matches, with the lines around it."""
 
     ref: str
@@ -53,7 +53,7 @@ class Match(Struct, frozen=True):
     after: tuple[str, ...] = ()
 
 
-class Where(Struct, frozen=True):
+class GrepScope(Struct, frozen=True):
     """Where grep looks and how much it shows. `folder` is a stored path, "" for everything; `glob` is over names."""
 
     folder: str = ""
@@ -104,10 +104,10 @@ class Texts:
     def _is_visible(self, path: str, is_model: bool) -> bool:
         return not is_model or self._schemes.find_scheme(path).is_visible_to_model
 
-    def search(self, query: str, *, limit: int = 20, is_model: bool = False, stop: Stop = lambda: False) -> list[Preview]:
+    def search(self, query: str, *, limit: int = 20, is_model: bool = False, stop: Stop = lambda: False) -> list[GrepPreview]:
         """Items whose title or text holds the query, in whatever case, newest first."""
         wanted = folded(query)
-        found: list[Preview] = []
+        found: list[GrepPreview] = []
         rows = self._store.rows(
             f"SELECT id, path, octet_length(body) FROM entries WHERE scope = ?{visibility.only()} "
             "ORDER BY updated_ms DESC, id DESC",
@@ -115,14 +115,14 @@ class Texts:
         )
         for uid, path, title, body, updated_ms in self._load_texts([r for r in rows if self._is_visible(r[1], is_model)], stop):
             if wanted in folded(title) or wanted in folded(body):
-                found.append(Preview(display(path), uid, title, int(updated_ms), _preview_match(body, wanted)))
+                found.append(GrepPreview(display(path), uid, title, int(updated_ms), _preview_match(body, wanted)))
                 if len(found) == limit:
                     break
         return found
 
-    def grep(self, needle: Needle, where: Where, stop: Stop = lambda: False) -> list[Match]:
+    def grep(self, needle: Needle, where: GrepScope, stop: Stop = lambda: False) -> list[GrepMatch]:
         """Lines that match, by reference and line, one more than `where.limit` when there are more."""
-        found: list[Match] = []
+        found: list[GrepMatch] = []
         for _, path, _, body, _ in self._load_texts(self._select_rows(where, stop), stop):
             if needle.is_in(body):
                 found += _find_matches(display(path), body, needle, where.context, where.limit + 1 - len(found))
@@ -130,7 +130,7 @@ class Texts:
                 break
         return found
 
-    def _select_rows(self, where: Where, stop: Stop) -> list[Row]:
+    def _select_rows(self, where: GrepScope, stop: Stop) -> list[Row]:
         """The texts that a grep looks through, by path."""
         start = where.folder if where.folder.endswith("/") or not where.folder else f"{where.folder}/"
         end = start[:-1] + AFTER_SLASH if start else LAST
@@ -187,9 +187,9 @@ def _compile_regex(text: str, flags: str) -> Pattern:
         raise BadInput(error.message, hint=error.hint, outcome="invalid_arguments") from None
 
 
-def _find_matches(ref: str, body: str, needle: Needle, context: int, limit: int) -> list[Match]:
+def _find_matches(ref: str, body: str, needle: Needle, context: int, limit: int) -> list[GrepMatch]:
     """The first so many lines of a text that hold it."""
-    found: list[Match] = []
+    found: list[GrepMatch] = []
     lines = body.split("\n")
     for n, line in enumerate(lines):
         if len(found) == limit:
@@ -197,7 +197,7 @@ def _find_matches(ref: str, body: str, needle: Needle, context: int, limit: int)
         if needle.is_on(line):
             before, after = lines[max(0, n - context) : n], lines[n + 1 : n + 1 + context]
             found.append(
-                Match(ref, n + 1, _shorten_line(line), tuple(map(_shorten_line, before)), tuple(map(_shorten_line, after)))
+                GrepMatch(ref, n + 1, _shorten_line(line), tuple(map(_shorten_line, before)), tuple(map(_shorten_line, after)))
             )
     return found
 

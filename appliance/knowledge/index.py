@@ -23,7 +23,7 @@ from appliance.knowledge.change_log import Execute
 from appliance.knowledge.chunking import Chunk
 from appliance.knowledge.contents import MARKDOWN, TEXT, Entry
 from appliance.knowledge.schemes import Schemes
-from appliance.knowledge.vss_index import State
+from appliance.knowledge.vss_index import VectorState
 from appliance.store.database import Row, Store
 from appliance.text.references import display, scheme_of
 
@@ -56,7 +56,7 @@ class Embedder(Struct, frozen=True):
     dimension: int
 
 
-class Waiting(Struct, frozen=True):
+class ChunkToEmbed(Struct, frozen=True):
     """A chunk without a vector: the text to embed, and a hash that tells whether it is still that text."""
 
     id: int
@@ -64,7 +64,7 @@ class Waiting(Struct, frozen=True):
     text: str
 
 
-class Counts(Struct, frozen=True):
+class IndexCounts(Struct, frozen=True):
     """How much is indexed: chunks, those with a vector, and entries whose words are not indexed yet."""
 
     chunks: int
@@ -181,14 +181,14 @@ class Passages:
         """The number of an entry's chunks that have a vector."""
         return int(self._store.value("SELECT COUNT(embedder) FROM chunks WHERE entry = ?", (entry.id,)))
 
-    def counts(self) -> Counts:
+    def counts(self) -> IndexCounts:
         """The numbers of indexed entries, chunks and vectors."""
         sql = (
             "SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM chunks WHERE embedder IS NULL), "
             "(SELECT COUNT(*) FROM pending)"
         )
         total, waiting, pending = (int(number) for number in self._store.rows(sql)[0])
-        return Counts(total, total - waiting, pending)
+        return IndexCounts(total, total - waiting, pending)
 
     def frequencies(self, words: Iterable[str]) -> dict[str, int]:
         """In how many chunks each of these words is, in any of its forms."""
@@ -248,21 +248,21 @@ class Passages:
         row = self._store.row("SELECT id, model, dimension FROM embedders")
         return None if row is None else Embedder(*row)
 
-    def state(self) -> State:
+    def state(self) -> VectorState:
         """Which vectors there are, so that an index beside can tell whether it stands for them."""
         row = self._store.rows(
             "SELECT COALESCE((SELECT MAX(id) FROM embedders), 0), COUNT(*), COALESCE(MAX(rowid), 0), COALESCE(SUM(rowid), 0) "
             "FROM chunks_vec_rowids"
         )[0]
-        return State(*row)
+        return VectorState(*row)
 
-    def vectors(self) -> tuple[State, list[tuple[int, bytes]]]:
+    def vectors(self) -> tuple[VectorState, list[tuple[int, bytes]]]:
         """Every vector by its chunk, packed, with the numbers of the chunks."""
         known = self.embedder()
         rows = [(int(key), bytes(packed)) for key, packed in self._store.rows("SELECT rowid, embedding FROM chunks_vec")]
         keys = [key for key, _ in rows]
         is_same = known == self.embedder()  # else they are of two models: a state that never is
-        return State(known.id if known and is_same else -1, len(rows), max(keys, default=0), sum(keys)), rows
+        return VectorState(known.id if known and is_same else -1, len(rows), max(keys, default=0), sum(keys)), rows
 
     def check(self, model: str, dimension: int) -> None:
         """Conflict when vectors of another model or length are stored; it tells to make them anew."""
@@ -276,10 +276,10 @@ class Passages:
         sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM chunks WHERE embedder IS NULL) OR EXISTS (SELECT 1 FROM pending)"
         return self._store.row(sql) is not None
 
-    def waiting(self, limit: int = 32) -> list[Waiting]:
+    def waiting(self, limit: int = 32) -> list[ChunkToEmbed]:
         """Chunks that have no vector yet, newest first; without those that change at this moment."""
         rows = self._store.rows("SELECT id, entry FROM chunks WHERE embedder IS NULL ORDER BY id DESC LIMIT ?", (limit,))
-        found: dict[int, Waiting] = {}
+        found: dict[int, ChunkToEmbed] = {}
         for key in dict.fromkeys(int(row[1]) for row in rows):
             entry, known = self._load_entry(key), self._chunk_rows(key)
             if entry is None:
@@ -289,10 +289,10 @@ class Passages:
             for chunk, (number, digest, _, _) in known:
                 # Text and chunks are read one after the other: only the hash tells that they belong together.
                 if number in wanted and hash_of(text := embedded(entry, all_of_it, chunk.seq)) == bytes(digest):
-                    found[number] = Waiting(number, bytes(digest), text)
+                    found[number] = ChunkToEmbed(number, bytes(digest), text)
         return [found[int(row[0])] for row in rows if row[0] in found]
 
-    def store_vectors(self, model: str, found: Sequence[tuple[Waiting, Sequence[float]]]) -> int:
+    def store_vectors(self, model: str, found: Sequence[tuple[ChunkToEmbed, Sequence[float]]]) -> int:
         """Store vectors, in one transaction; how many were still wanted. Conflict for another model than before."""
         if not found:
             return 0

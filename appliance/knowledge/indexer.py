@@ -19,13 +19,13 @@ from appliance.knowledge import chunking
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
-from appliance.knowledge.index import Counts, Passages, is_prose
+from appliance.knowledge.index import IndexCounts, Passages, is_prose
 from appliance.knowledge.search import Vector
 from appliance.knowledge.vss_index import Vss
 from appliance.models import failover
 from appliance.models.client import Models
 from appliance.records import Ask, Message, Part, Piece
-from appliance.runtime.settings import Context
+from appliance.runtime.settings import ContextSettings
 
 LOG = logging.getLogger(__name__)
 BATCH = 32  # texts embedded at once (B-094)
@@ -53,7 +53,7 @@ Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[floa
 Answer = Callable[[str, str], str]  # what a model says to instructions and a text
 
 
-class Status(Struct, frozen=True):
+class IndexStatus(Struct, frozen=True):
     """What the index holds and what its thread is doing: parked, working, or why it cannot."""
 
     state: str
@@ -73,7 +73,7 @@ class Indexer:
         entries: Entries,
         embed: Embed,
         answer: Answer | None = None,
-        keys: Context = Context(),
+        keys: ContextSettings = ContextSettings(),
         beside: Vss | None = None,
         patient_embed: Embed | None = None,
     ) -> None:
@@ -128,12 +128,12 @@ class Indexer:
         self._trouble, self._is_foreign = "", False
         self._bell.set()
 
-    def status(self) -> Status:
+    def status(self) -> IndexStatus:
         """The progress of indexing, and the problem that stops it."""
         counts, known = self._passages.counts(), self._passages.embedder()
         state = "working" if self._is_working else "parked" if self._thread else "not running"
         state = self._trouble or (f"tries again soon: {self._delay}" if self._delay and not self._is_working else state)
-        return Status(state, counts.chunks, counts.vectors, counts.pending, known.model if known else "", self._silence)
+        return IndexStatus(state, counts.chunks, counts.vectors, counts.pending, known.model if known else "", self._silence)
 
     def _run_loop(self) -> None:
         pause_s: float | None = None
@@ -154,7 +154,7 @@ class Indexer:
 
     # -- the work ---------------------------------------------------------------------------------
 
-    def index_pending(self, is_stopped: Callable[[], bool] = lambda: False) -> Counts:
+    def index_pending(self, is_stopped: Callable[[], bool] = lambda: False) -> IndexCounts:
         """Do everything that waits, in the calling thread; how much is indexed after it.
 
         What is missing for good (no model, another model) is noted for `status`; raises what may pass.

@@ -17,7 +17,7 @@ ACCOUNTS = frozenset("root admin administrator owl owlbox user users people test
 PARTS = 3  # words of a name at most
 
 
-class Familiar:
+class KnownNames:
     """The people and things that the assistant knows by name."""
 
     def __init__(self, store: Store) -> None:

@@ -76,7 +76,7 @@ class Found(Struct, frozen=True):
     note: str = ""
 
 
-class Where(Struct, frozen=True):
+class SearchScope(Struct, frozen=True):
     """What a search looks through. `folder` is a stored path, "" for everything; times are of the last change.
 
     Without `has_documents`, entries that have a place of their own in the prompt are left out. `hidden` names schemes.
@@ -96,7 +96,7 @@ class Where(Struct, frozen=True):
         return bool(self.schemes or self.folder or self.since_ms or self.until_ms)
 
 
-class Looks(Struct, frozen=True):
+class SearchOptions(Struct, frozen=True):
     """The options that decide how results are joined and shown.
 
     `marks` go around the words that were found, `least` is the lowest score shown, `per_item` how many passages of one
@@ -164,7 +164,7 @@ class Search:
         self, query: str, *, limit: int, without: Sequence[str], has_meaning: bool = True, chars: int = 0
     ) -> list[Hit]:
         """The best passages of entries, at most two of one, each with the text around it up to so many characters."""
-        looks = Looks(snippet_chars=chars, per_item=2, has_context=True) if chars else Looks()
+        looks = SearchOptions(snippet_chars=chars, per_item=2, has_context=True) if chars else SearchOptions()
         return self.find(query, limit=limit, has_documents=False, without=without, has_meaning=has_meaning, looks=looks)
 
     def count_passages(self) -> int:
@@ -184,7 +184,7 @@ class Search:
         is_model: bool = True,
         without: Sequence[str] = (),
         has_meaning: bool = True,
-        looks: Looks = Looks(),
+        looks: SearchOptions = SearchOptions(),
     ) -> list[Hit]:
         """The best entries by words, and by meaning when the query's vector comes in time; none for stop words only.
 
@@ -195,11 +195,18 @@ class Search:
         if not words_of(query):
             return []
         hidden = (*(self._schemes.hidden() if is_model else ()), *without)
-        where = Where(scopes=scopes, hidden=hidden, has_documents=has_documents)
+        where = SearchScope(scopes=scopes, hidden=hidden, has_documents=has_documents)
         vector = self._embed(self.question(query)) if has_meaning and self.has_vectors() else None
         return list(self.search(query, vector, where=where, looks=replace(looks, limit=limit)).hits)
 
-    def search(self, query: str, vector: Vector | None = None, *, where: Where = Where(), looks: Looks = Looks()) -> Found:
+    def search(
+        self,
+        query: str,
+        vector: Vector | None = None,
+        *,
+        where: SearchScope = SearchScope(),
+        looks: SearchOptions = SearchOptions(),
+    ) -> Found:
         """The best entries by words and, with the query's vector, by meaning; each with its best passage, or passages."""
         late = self.catch_up()
         words, names = words_of(query), self.names()
@@ -223,8 +230,10 @@ class Search:
     def ranked(self, query: str, vector: Vector | None = None, *, fusion: Fusion = "convex") -> list[tuple[int, float]]:
         """Chunks by their score, best first, several of one entry too: for measuring."""
         words = words_of(query)
-        found = self._by_words(words, Where(), POOL) if words else {}
-        return _fuse_lists(self._load_lists(query, found, self._by_meaning(vector, Where())[1], Where(), self.names()), fusion)
+        found = self._by_words(words, SearchScope(), POOL) if words else {}
+        return _fuse_lists(
+            self._load_lists(query, found, self._by_meaning(vector, SearchScope())[1], SearchScope(), self.names()), fusion
+        )
 
     def names(self) -> list[str]:
         """Names of people: those that the assistant knows, and those who speak in what it keeps."""
@@ -253,7 +262,7 @@ class Search:
         except (Busy, DiskFault, StoreError) as error:
             return f"what was written last is not looked at: {error.message}"  # what is indexed can be found all the same
 
-    def _by_words(self, words: Sequence[str], where: Where, size: int) -> Scores:
+    def _by_words(self, words: Sequence[str], where: SearchScope, size: int) -> Scores:
         """Chunks that hold any of the words, by BM25; those outside of `where` are already left out when it is narrow."""
         match = " OR ".join(f'"{word}"' for word in words)
         if not where.is_narrow:
@@ -272,7 +281,7 @@ class Search:
         )
         return {int(key): float(score) for key, score in rows}
 
-    def _by_meaning(self, vector: Vector | None, where: Where, *, is_filtered: bool = False) -> tuple[str, Scores]:
+    def _by_meaning(self, vector: Vector | None, where: SearchScope, *, is_filtered: bool = False) -> tuple[str, Scores]:
         """The chunks nearest to a vector, by cosine, and why there are none when something is wrong."""
         if vector is None or self.passages.embedder() is None:
             return "", {}
@@ -294,7 +303,7 @@ class Search:
         rows = self._store.rows(sql, bindings)
         return "", {int(key): 1.0 - distance for key, distance in rows if distance is not None}
 
-    def _load_lists(self, query: str, words: Scores, meaning: Scores, where: Where, names: Sequence[str]) -> _Lists:
+    def _load_lists(self, query: str, words: Scores, meaning: Scores, where: SearchScope, names: Sequence[str]) -> _Lists:
         """Both lists with what is known of each chunk, without chunks outside of `where`."""
         lists = _Lists(words, meaning)
         condition, bindings = _sql_condition(where)
@@ -339,7 +348,9 @@ class Search:
         lists.words = {key: score * (NAMED_WORDS if key in theirs else 1) for key, score in lists.words.items()}
         lists.meaning = {key: score + (NAMED_MEANING if key in theirs else 0) for key, score in lists.meaning.items()}
 
-    def _build_hits(self, chosen: Sequence[tuple[int, float]], lists: _Lists, words: Sequence[str], looks: Looks) -> Iterator[Hit]:
+    def _build_hits(
+        self, chosen: Sequence[tuple[int, float]], lists: _Lists, words: Sequence[str], looks: SearchOptions
+    ) -> Iterator[Hit]:
         """The hits for the best chunks, in order."""
         kinds, seen = _hit_kinds(lists), dict[int, list[tuple[int, int]]]()
         for key, score in chosen:
@@ -374,7 +385,7 @@ class Search:
         return text, line
 
 
-def snippet(text: str, words: Sequence[str], looks: Looks = Looks()) -> str:
+def snippet(text: str, words: Sequence[str], looks: SearchOptions = SearchOptions()) -> str:
     """The part of a text in which most of the words are, on one line, with marks around them."""
     flat = " ".join(text.split())
     stems = {_stem_word(word) for word in words}
@@ -425,7 +436,7 @@ def _stem_word(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
 
 
-def _sql_condition(where: Where) -> tuple[str, dict[str, object]]:
+def _sql_condition(where: SearchScope) -> tuple[str, dict[str, object]]:
     """The SQL for an entry `e` to be looked at."""
     parts = [f"e.scope IN (SELECT value FROM json_each(:scopes)){visibility.only('e')}"]
     bindings: dict[str, object] = {"scopes": json.dumps(list(where.scopes))}

@@ -28,7 +28,7 @@ WILD = "*?[{!\\"  # where the plain beginning of a glob ends
 AS_WRITTEN = ("http", "https", "url")  # a question mark in an address is no wildcard
 
 
-class Match(Struct, frozen=True):
+class SelectedEntry(Struct, frozen=True):
     """One matching entry, without its text."""
 
     id: int
@@ -86,7 +86,7 @@ class Selection:
             return False
         return self.find(actor, path) is None
 
-    def matching(self, actor: Actor, pattern: str, wanted: str = "") -> list[Match]:
+    def matching(self, actor: Actor, pattern: str, wanted: str = "") -> list[SelectedEntry]:
         """Entries whose path matches a pattern, or is it, and whose text matches `wanted`; by path."""
         path, until_s = patterns.compiled(pattern), monotonic_s() + MATCH_S
         start = plain_start(pattern) if patterns.kind_of(pattern) == "glob" else ""
@@ -104,20 +104,20 @@ class Selection:
         batches = (chosen[i : i + BATCH] for i in range(0, len(chosen), BATCH))
         return [match for batch in batches for match in self._with_text(batch, wanted, until_s)]
 
-    def select_matches(self, actor: Actor, ref: str, wanted: str = "") -> tuple[list[Match], bool]:
+    def select_matches(self, actor: Actor, ref: str, wanted: str = "") -> tuple[list[SelectedEntry], bool]:
         """What a reference or a pattern means, and whether it was a search, which may find many; NotFound for nothing."""
         if is_many := self.is_many(actor, ref):
             found = self.matching(actor, parse_ref(ref), wanted)
         else:
             entry = self.get(actor, parse_ref(ref))
             is_wanted = not wanted or patterns.compiled(wanted).search(entry.body) is not None
-            found = [Match(entry.id, entry.scope, entry.path, estimate(entry.body))] if is_wanted else []
+            found = [SelectedEntry(entry.id, entry.scope, entry.path, estimate(entry.body))] if is_wanted else []
         if not found:
             what = f"no entry matches {ref}" + (f" with {wanted!r} in its text" if wanted else "")
             raise NotFound(what, hint="search finds entries by their words")
         return found, is_many or bool(wanted)
 
-    def _with_text(self, ids: Sequence[int], wanted: str, until_s: float) -> Iterator[Match]:
+    def _with_text(self, ids: Sequence[int], wanted: str, until_s: float) -> Iterator[SelectedEntry]:
         text = patterns.compiled(wanted) if wanted else None
         rows = self._store.rows(
             "SELECT id, scope, path, body FROM entries WHERE id IN (SELECT value FROM json_each(?)) ORDER BY path, scope",
@@ -125,7 +125,7 @@ class Selection:
         )
         for entry, scope, path, body in rows:
             if text is None or text.search(body):
-                yield Match(int(entry), str(scope), str(path), estimate(body))
+                yield SelectedEntry(int(entry), str(scope), str(path), estimate(body))
             _check_time(until_s)
 
     def _may_see(self, actor: Actor, path: str) -> bool:
@@ -147,7 +147,7 @@ def _check_time(until_s: float) -> None:
         raise DeadlineExceeded(f"reading the entries took longer than {MATCH_S} s", hint="name fewer entries at once")
 
 
-def render_matches(matches: Sequence[Match]) -> str:
+def render_matches(matches: Sequence[SelectedEntry]) -> str:
     """One line an entry, with what it costs; of very many the first ones, and how many there are beside them."""
     return "\n".join(render_lines([f"* {match.path} - {match.tokens} tokens" for match in matches]))
 

@@ -53,7 +53,7 @@ class Look(Struct, frozen=True):
 WHOLE = Look()
 
 
-def rewrite(path: str, text: str | None, write: Write) -> edits.Edited | None:
+def rewrite(path: str, text: str | None, write: Write) -> edits.EditedText | None:
     """What a write makes of a text, None when it does not touch it; `text` is None where there is none yet."""
     new = write.body if write.replace is None else write.replace
     if write.search is not None:
@@ -67,7 +67,7 @@ def rewrite(path: str, text: str | None, write: Write) -> edits.Edited | None:
     if new is None:
         return None
     if write.is_literal or write.replace is not None:
-        return edits.Edited(new, (), 1)
+        return edits.EditedText(new, (), 1)
     return edits.apply_markers(text, edits.parse_markers(new))
 
 

@@ -22,7 +22,7 @@ from appliance.knowledge.entries import Content, Entries, Entry
 from appliance.knowledge.entry_writes import EntryWrites
 from appliance.knowledge.files import Files, NoFiles
 from appliance.knowledge.schemes import REFUSED, Schemes, is_file
-from appliance.knowledge.selection import Match, Selection, limit_lines, plain_start, render_lines, render_matches, window
+from appliance.knowledge.selection import SelectedEntry, Selection, limit_lines, plain_start, render_lines, render_matches, window
 from appliance.knowledge.verb_arguments import (
     FIELDS,
     KNOWLEDGE_TOKENS,
@@ -182,7 +182,7 @@ class Verbs:
                 done = [self._set_one(actor, entry.path, entry, write) for entry in self._iterate_entries(matches)]
             return self._finish_verb(actor, "set", path, done, warnings)
 
-    def _match_several(self, actor: Actor, path: str, write: Write) -> list[Match] | None:
+    def _match_several(self, actor: Actor, path: str, write: Write) -> list[SelectedEntry] | None:
         """The entries of a pattern; None for a new name that only looks like one."""
         if write.expected_hash is not None:
             raise BadInput(f"an expected hash for the pattern {path}", hint="name one entry")
@@ -288,7 +288,7 @@ class Verbs:
         return self._show_result(actor, ref, entry.body, found, data, matches)
 
     def _show_result(
-        self, actor: Actor, ref: str, text: str, told: str, data: dict[str, Any], shown: list[Match] | None = None
+        self, actor: Actor, ref: str, text: str, told: str, data: dict[str, Any], shown: list[SelectedEntry] | None = None
     ) -> Outcome:
         """What a run has read becomes visible, and its log says so; reading outside of one writes nothing."""
         if actor.run:
@@ -525,7 +525,7 @@ class Verbs:
         message = "\n".join([*render_lines([d.text for d in done]), *render_lines(notes)])
         return Outcome(202 if proposals else 200, "proposed" if proposals else "ok", message, data=data)
 
-    def _iterate_entries(self, matches: Sequence[Match]) -> Iterator[Entry]:
+    def _iterate_entries(self, matches: Sequence[SelectedEntry]) -> Iterator[Entry]:
         """The entries of these matches that are still there, one at a time: together their texts may be more than memory."""
         until_s = monotonic_s() + HELD_S
         for match in matches:

@@ -24,7 +24,7 @@ MOST = 5_000  # vectors: with twice as many, making it takes ten times as long (
 PAUSE = 20  # times as long as making it took, before it is made again
 
 
-class State(Struct, frozen=True):
+class VectorState(Struct, frozen=True):
     """Which vectors there are: the model's number, how many, the largest key and the sum of the keys, which never come back."""
 
     embedder: int
@@ -39,14 +39,14 @@ class Vss:
         self._folder = folder
         self._guard = threading.Lock()
         self._db: apsw.Connection | None = None
-        self._state: State | None = None
+        self._state: VectorState | None = None
         self._next_s = 0.0
 
-    def is_due(self, state: State) -> bool:
+    def is_due(self, state: VectorState) -> bool:
         """Whether it should be made for these vectors now."""
         return 0 < state.count <= MOST and state != self._state and monotonic_s() >= self._next_s
 
-    def make(self, state: State, vectors: Sequence[tuple[int, bytes]]) -> None:
+    def make(self, state: VectorState, vectors: Sequence[tuple[int, bytes]]) -> None:
         """Stand for these vectors (keys, and numbers of a byte each) from now on; Unavailable when the libraries do not load."""
         started_s = monotonic_s()
         db = self._load_extension(len(vectors[0][1]))
@@ -60,7 +60,7 @@ class Vss:
         if old is not None:
             old.close()
 
-    def nearest(self, state: State, packed: bytes, limit: int) -> dict[int, float] | None:
+    def nearest(self, state: VectorState, packed: bytes, limit: int) -> dict[int, float] | None:
         """The nearest vectors by cosine; None when it does not stand for these vectors, or there are none."""
         with self._guard:
             if self._db is None or state != self._state or not state.count:

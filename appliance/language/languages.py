@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput
 from appliance.language import sentence_templates
-from appliance.language.sentence_templates import Sentence, make_sentence
+from appliance.language.sentence_templates import SentenceTemplate, make_sentence
 from appliance.language.times.lexicon import Lexicon, counted_rows
 
 FIRST = "en"  # of the languages: what tells nothing is read in it
@@ -196,7 +196,7 @@ class Language(Struct, frozen=True, dict=True):
     rows: Mapping[str, tuple[str, ...]] = {}  # phrases that ask something of rows, by what they ask
 
     @cached_property
-    def patterns(self) -> Mapping[str, tuple[Sentence, ...]]:
+    def patterns(self) -> Mapping[str, tuple[SentenceTemplate, ...]]:
         """What asks for something, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
         bare = {"claim": ("", "")} | dict.fromkeys(TEXTS, (before, ""))
@@ -206,12 +206,12 @@ class Language(Struct, frozen=True, dict=True):
         }
 
     @cached_property
-    def refusals(self) -> Mapping[str, tuple[Sentence, ...]]:
+    def refusals(self) -> Mapping[str, tuple[SentenceTemplate, ...]]:
         """What only looks like it, by intent."""
         before, after = ("<please>" if "please" in self.rules else ""), ("<thanks>" if "thanks" in self.rules else "")
         return {name: tuple(self._compile_template(one, before, after) for one in given) for name, given in self.exceptions.items()}
 
-    def possible(self, words: Collection[str], names: Sequence[str]) -> list[tuple[str, list[Sentence]]]:
+    def possible(self, words: Collection[str], names: Sequence[str]) -> list[tuple[str, list[SentenceTemplate]]]:
         """The sentences of these intents, in this order, that a message of these words may fit as a whole or in a part."""
         found = [(name, [one for one in self.patterns.get(name, ()) if one.may_fit(words)]) for name in names]
         return [(name, fitting) for name, fitting in found if fitting]
@@ -296,7 +296,7 @@ class Language(Struct, frozen=True, dict=True):
             except re.error as error:
                 raise BadInput(f"expressions: {name!r} is no regular expression: {error}") from None
 
-    def _compile_template(self, template: str, before: str, after: str) -> Sentence:
+    def _compile_template(self, template: str, before: str, after: str) -> SentenceTemplate:
         return make_sentence(template, self.rules, before, after, self._expanded)
 
     def level(self, text: str) -> str:

@@ -76,7 +76,7 @@ LEAST_NEAR = 0.5  # of the words that name a note, for one to be asked about
 COMPOUND = 4  # letters of a word that may be part of a compound
 
 
-class Note(Struct, frozen=True):
+class NamedNote(Struct, frozen=True):
     """A note that may be meant."""
 
     ref: str
@@ -91,21 +91,21 @@ class NamedNotes:
         self._entries = entries
         self._ignored = ignored
 
-    def all(self) -> list[Note]:
+    def all(self) -> list[NamedNote]:
         """All notes, by their references."""
         return [
-            Note(line.ref, line.title, line.updated_ms)
+            NamedNote(line.ref, line.title, line.updated_ms)
             for line in self._entries.list_lines(BOX, limit=MOST_NOTES)
             if line.ref.endswith(".md") and not NO_NOTES.search(line.ref)
         ]
 
-    def named(self, said: str, language: Language) -> tuple[list[Note], list[Note]]:
+    def named(self, said: str, language: Language) -> tuple[list[NamedNote], list[NamedNote]]:
         """The notes whose titles hold every word, those named most closely alone; and where there is none, those that come near."""
         title = bare_title(said, language)
         notes = self.all()
         if same := [one for one in notes if _plain(one.title) in (_plain(said), _plain(title))]:
             return same, same
-        near: list[Note] = []
+        near: list[NamedNote] = []
         for text in dict.fromkeys((title, without_compound(title, language))):
             full, some = self._scored(text, notes)
             if full:
@@ -129,7 +129,7 @@ class NamedNotes:
                 return same if len(same) == 1 else found
         return []
 
-    def _scored(self, title: str, notes: Sequence[Note]) -> tuple[list[Note], list[Note]]:
+    def _scored(self, title: str, notes: Sequence[NamedNote]) -> tuple[list[NamedNote], list[NamedNote]]:
         words = word_forms.content_words(title, self._ignored) or word_forms.content_words(title, ())
         if not words:
             return [], []

@@ -39,9 +39,9 @@ from appliance.language.planning.plans import (
     SAMPLING,
     SOURCE,
     SYSTEM,
-    Chat,
     Do,
     Grounded,
+    ModelTalk,
     Plan,
     Say,
     Scene,
@@ -131,7 +131,7 @@ class MessagePlanner:
     def _in_known_language(self, scene: Scene, plan: Plan) -> Plan:
         """A question that a tiny model would be asked in a language that it has not learned is not asked: it makes something up."""
         language = self._router.languages.detect(scene.text)[0]
-        if scene.tier != "tiny" or not isinstance(plan, Chat) or "no_world" not in language.phrases:
+        if scene.tier != "tiny" or not isinstance(plan, ModelTalk) or "no_world" not in language.phrases:
             return plan
         return Say("\n\n".join(filter(None, (language.say("no_world"), plan.beside))))
 
@@ -188,7 +188,7 @@ class MessagePlanner:
 
     # -- words ------------------------------------------------------------------------------------
 
-    def _build_chat(self, scene: Scene, *, is_text: bool = False, shots: Sequence[str] = (), may_claim: bool = False) -> Chat:
+    def _build_chat(self, scene: Scene, *, is_text: bool = False, shots: Sequence[str] = (), may_claim: bool = False) -> ModelTalk:
         """The model is asked; `shots` are requests and answers that show it the form of the answer."""
         sampling = SAMPLING[scene.tier]
         shown = tuple(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(shots))
@@ -197,7 +197,7 @@ class MessagePlanner:
         while kept and kept[0].role != "user":
             kept = kept[1:]
         history = [Message(m.role, SOURCE.sub("", strip_notes(m.content))[:600]) for m in kept]
-        return Chat(
+        return ModelTalk(
             " ".join(filter(None, (SYSTEM[scene.tier], scene.extra))),
             (*(() if history else shown), *history, Message("user", scene.text)),
             sampling.text_tokens if is_text else sampling.max_tokens,
@@ -230,7 +230,7 @@ class MessagePlanner:
         if plans and isinstance(plans[0], Say) and plans[0].is_near:
             return plans[0]
         is_whole = len(word_forms.content_words(question, self.ignored)) >= WHOLE_QUESTION
-        if plans and is_whole and isinstance(plans[0], Chat) and question == texts[0] and scene.tier == "tiny":
+        if plans and is_whole and isinstance(plans[0], ModelTalk) and question == texts[0] and scene.tier == "tiny":
             return plans[0]  # what stands beside a question leads such a model astray
         if not plans or scene.text.endswith("?"):
             return self._plan_answer(scene)
@@ -387,7 +387,7 @@ class MessagePlanner:
         lines = "\n".join(f"- {one.title}: {one.quoted}" for one in shown)
         question = f"Notes:\n{lines}\n\nUsing only the notes, answer in one short sentence.\nQuestion: {scene.text}"
         sampling = SAMPLING[scene.tier]
-        chat = Chat(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
+        chat = ModelTalk(SYSTEM[scene.tier], (Message("user", question),), 60, 0.0, sampling.repeat_penalty, is_silent=True)
         # A title that the question does not name is nobody who could be the answer: "Haus comes every year".
         asked = [word_forms.stem(word) for word in word_forms.content_words(scene.text, self.ignored)]
         named = [one.title if any(word_forms.has_stem(word, one.title) for word in asked) else "" for one in chosen]
@@ -495,7 +495,7 @@ class MessagePlanner:
         if scene.tier == "tiny":
             return Say(intent.language.say("no_translation"))
         plan = self._write_text(scene, intent)
-        if not isinstance(plan, Chat):
+        if not isinstance(plan, ModelTalk):
             return plan
         text = scene.last_answer if self._points_back(intent) else intent.parts["text"].rpartition(":")[2]
         return replace(plan, echo=text, instead=intent.language.say("not_translated"))

@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from appliance.language import arithmetic, message_parts, named_notes, sentences, typing_errors
 from appliance.language.languages import TEXTS, Language, Languages, words_in
 from appliance.language.message_parts import Reading
-from appliance.language.sentence_templates import Sentence, plain_words
+from appliance.language.sentence_templates import SentenceTemplate, plain_words
 from appliance.language.times import dates
-from appliance.language.typing_errors import Mended
+from appliance.language.typing_errors import Correction
 
 # That point to what was said, before or around them, or to what was done last.
 POINTING = (
@@ -143,7 +143,7 @@ MOST_TITLE, MOST_BARE = 6, 4  # words that name a note, and one with nothing els
 MOST_CHANGED = 7  # words of what is to be different
 QUOTED = (('"', '"'), ("'", "'"), ("“", "”"), ("„", "“"), ("«", "»"), ("‘", "’"))  # a message as a whole
 
-Possible = Sequence[tuple[str, Sequence[Sentence]]]  # sentences by intent
+Possible = Sequence[tuple[str, Sequence[SentenceTemplate]]]  # sentences by intent
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
 
@@ -168,7 +168,7 @@ class Router:
         self._embed = embed
         self._guard = threading.Lock()
         self._examples: dict[str, list[tuple[str, Sequence[float]]]] = {}
-        self._mended: tuple[str, dict[str, Sequence[Mended]]] = ("", {})
+        self._mended: tuple[str, dict[str, Sequence[Correction]]] = ("", {})
 
     def cue(self, text: str, order: Sequence[str] = ORDER, *, can_point: bool = False) -> Intent | None:
         """What a message asks for in so many words, of these; None when it does not.
@@ -220,7 +220,7 @@ class Router:
             return ""
         return scores[0][1] if len(scores) < 2 or scores[0][0] - scores[1][0] >= MARGIN else ""
 
-    def _mend_errors(self, said: str, language: Language) -> Sequence[Mended]:
+    def _mend_errors(self, said: str, language: Language) -> Sequence[Correction]:
         """What a message may mean whose typing errors are mended; kept for the message that is looked at, often more than once."""
         text, known = self._mended
         if text != said:

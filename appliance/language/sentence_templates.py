@@ -47,7 +47,7 @@ def whole_expression(
     return rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z"
 
 
-class Sentence(Struct, frozen=True, dict=True):
+class SentenceTemplate(Struct, frozen=True, dict=True):
     """A template with what may stand before and after it, made into a regular expression at its first use: most are never tried.
 
     `needs`: of each of these sets a message must have one word, or it cannot fit. `known` is that of `expression`.
@@ -83,8 +83,8 @@ class Sentence(Struct, frozen=True, dict=True):
         return None if is_empty else found  # "make that nicer?" names no text
 
 
-def make_sentence(template: str, rules: Mapping[str, str], before: str, after: str, known: dict[str, str]) -> Sentence:
-    return Sentence(template, rules, before, after, tuple(_needed_words(template, rules)), known)
+def make_sentence(template: str, rules: Mapping[str, str], before: str, after: str, known: dict[str, str]) -> SentenceTemplate:
+    return SentenceTemplate(template, rules, before, after, tuple(_needed_words(template, rules)), known)
 
 
 def plain_words(text: str) -> frozenset[str]:

@@ -35,7 +35,7 @@ MOST_ERRORS = 3  # words of a message
 MOST_WAYS = 3  # in which each of them may be meant
 
 
-class Mended(Struct, frozen=True):
+class Correction(Struct, frozen=True):
     """A text with words in place of those that were typed. `places` are their spans in it, and the words as typed."""
 
     text: str
@@ -56,7 +56,7 @@ class Mended(Struct, frozen=True):
 MARKS = str.maketrans(dict.fromkeys(".;!?", ","))
 
 
-def mended(text: str, language: Language, real: frozenset[str] = frozenset()) -> list[Mended]:
+def mended(text: str, language: Language, real: frozenset[str] = frozenset()) -> list[Correction]:
     """A text with its typing errors mended, each way that it may be meant; none where there is no error, or there are too many.
 
     `real` are words of any language that are no typing errors.
@@ -86,14 +86,14 @@ def _time_meant(text: str, found: "re.Match[str]", language: Language) -> str:
     return next((other for other in _near_words(word, language) if other in times), "")
 
 
-def _put_in(text: str, words: Sequence["re.Match[str]"], chosen: Sequence[str]) -> Mended:
+def _put_in(text: str, words: Sequence["re.Match[str]"], chosen: Sequence[str]) -> Correction:
     made, last, places = "", 0, []
     for found, meant in zip(words, chosen):
         if meant:
             made += text[last : found.start()]
             places.append((len(made), len(made) + len(meant), found[0]))
             made, last = made + meant, found.end()
-    return Mended(made + text[last:], tuple(places))
+    return Correction(made + text[last:], tuple(places))
 
 
 def _words_meant(text: str, found: "re.Match[str]", language: Language) -> list[str]:

@@ -17,9 +17,9 @@ from appliance.language.planning.answers import LEAST, is_definite
 from appliance.language.planning.plans import (
     SAMPLING,
     SOURCE,
-    Chat,
     Do,
     Grounded,
+    ModelTalk,
     Plan,
     Say,
     Scene,
@@ -147,12 +147,12 @@ class WorkPlanner(MessagePlanner):
                 continue
             plan = self._plan_intent(replace(scene, text=sentence), intent, "")
             if not (isinstance(plan, Say) and plan.outcome):
-                return replace(plan, forbidden=form.instruction) if isinstance(plan, Chat) else plan
+                return replace(plan, forbidden=form.instruction) if isinstance(plan, ModelTalk) else plan
             said = replace(plan, outcome="")
         if said is not None or not form.sentences:
             return said or Say(self._router.languages.detect(scene.text)[0].say("skill_unable"))
         plain = self._build_chat(replace(scene, text=form.sentences[-1]), is_text=True)
-        return replace(plain, forbidden=form.instruction) if isinstance(plain, Chat) else plain
+        return replace(plain, forbidden=form.instruction) if isinstance(plain, ModelTalk) else plain
 
     def _report(self, intent: Intent, texts: str) -> Plan:
         """A report that the program writes itself."""
@@ -207,7 +207,7 @@ class WorkPlanner(MessagePlanner):
             return Say(f"{extract}{source}")
         prompt = f"{text[:TEXT_CHARS]}\n\nSummarise this text in two short sentences. Use only what it says."
         sampling = SAMPLING[scene.tier]
-        chat = Chat("", (Message("user", prompt),), sampling.max_tokens, 0.0, sampling.repeat_penalty, is_silent=True)
+        chat = ModelTalk("", (Message("user", prompt),), sampling.max_tokens, 0.0, sampling.repeat_penalty, is_silent=True)
         return Grounded(chat, "", (text,), source.strip(), f"{extract}{source}")
 
     def _find_named(self, query: str) -> tuple[str, str] | None:

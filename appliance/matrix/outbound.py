@@ -45,7 +45,7 @@ class _RoomSession:
         return is_old or is_used_up or not self.shared <= {(one.user, one.curve) for one in devices}
 
 
-class Outbound:
+class RoomEncryptor:
     """Encrypts for rooms. One thread at a time: the caller holds a lock."""
 
     def __init__(self, store: Store, server: Homeserver, account: OlmAccount, devices: DeviceList) -> None:

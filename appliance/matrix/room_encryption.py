@@ -25,7 +25,7 @@ from appliance.matrix.device_list import DeviceList
 from appliance.matrix.encrypted_rooms import Rotation
 from appliance.matrix.homeserver import Homeserver
 from appliance.matrix.olm_account import OLM, BrokenConnection, OlmAccount, Opened, Undecryptable
-from appliance.matrix.outbound import Outbound
+from appliance.matrix.outbound import RoomEncryptor
 from appliance.matrix.room_keys import RoomKey, RoomKeys
 from appliance.store import wall_clock
 from appliance.store.database import Store
@@ -59,7 +59,7 @@ class RoomEncryption:
         self._cross_signing = CrossSigning(store, self.account, sealing_key)
         self._keys = RoomKeys(store, pickle_key)
         self._waiting = WaitingEvents(store)
-        self._outbound = Outbound(store, server, self.account, self.devices)
+        self._outbound = RoomEncryptor(store, server, self.account, self.devices)
         self._store = store
         self._server = server
         self._guard = threading.Lock()  # one thread at a time encrypts

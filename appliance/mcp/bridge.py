@@ -25,7 +25,7 @@ from mcp_types.jsonrpc import REQUEST_TIMEOUT
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, NotFound, OwlError, Refused, ServerError
-from appliance.mcp.connection import Connection, Spec, spec
+from appliance.mcp.connection import ServerConnection, Spec, spec
 from appliance.mcp.http_transport import Consent
 from appliance.mcp.repair import LEFT_OUT
 from appliance.runtime import jsonrpc, sd_notify
@@ -49,7 +49,7 @@ class Slot:
     """The state of one server while the bridge runs."""
 
     guard: asyncio.Lock = field(default_factory=asyncio.Lock)
-    connection: Connection | None = None
+    connection: ServerConnection | None = None
     failures: int = 0
     next_s: float = 0.0
     last_error: str = ""
@@ -88,7 +88,7 @@ class Bridge:
 
     # -- connections ------------------------------------------------------------------------------
 
-    async def _open_connection(self, what: Spec, slot: Slot) -> Connection:
+    async def _open_connection(self, what: Spec, slot: Slot) -> ServerConnection:
         """A connection that can be used; ServerError while its pause after failures lasts."""
         async with slot.guard:
             found = slot.connection
@@ -101,7 +101,7 @@ class Bridge:
             if left_s > 0:
                 text = f"server {what.name} failed {slot.failures} times and is tried again in {left_s:.1f} s: {slot.last_error}"
                 raise ServerError(text, outcome="retryable", hint="wait, or look at it with owlbox mcp ping " + what.name)
-            made = Connection(what, unit=self._unit)
+            made = ServerConnection(what, unit=self._unit)
             slot.starts += 1
             try:
                 await made.open()
@@ -146,7 +146,7 @@ class Bridge:
             slot.used_s = monotonic_s()
             self.look_later()
 
-    def _wrap_answer(self, connection: Connection, value: Any) -> dict[str, Any]:
+    def _wrap_answer(self, connection: ServerConnection, value: Any) -> dict[str, Any]:
         tokens = connection.tokens
         told: dict[str, Any] = {"value": value, "is_stale": connection.is_stale}
         if tokens.is_changed:
@@ -209,7 +209,7 @@ class Bridge:
         consent = Consent(lambda address: tell("mcp.authorize", {"server": what.name, "address": address}))
         await consent.open()
         self._consents[what.name] = consent
-        connection = Connection(what, consent)
+        connection = ServerConnection(what, consent)
         slot = self._slots.setdefault(what.name, Slot())
         slot.busy += 1
         try:
@@ -286,7 +286,7 @@ class Bridge:
             self.look_later()
 
 
-async def _is_well(connection: Connection, slot: Slot) -> bool:
+async def _is_well(connection: ServerConnection, slot: Slot) -> bool:
     """Whether a server that failed a call still answers: one that hangs is ended and started again."""
     if not slot.is_suspect or slot.busy > 1:
         return True

@@ -35,7 +35,7 @@ MISSING = "servers of tools need the package mcp: run make in the folder of the 
 Listen = Callable[[str, dict[str, Any]], None]
 
 
-class Ferry:
+class BridgeClient:
     """The bridge of one core; safe to call from many threads."""
 
     def __init__(self, path: Path, environ: Mapping[str, str], logs: Path, idle_s: Callable[[], float]) -> None:

@@ -24,7 +24,7 @@ from appliance import __version__
 from appliance.errors import OwlError, ServerError
 from appliance.mcp import http_transport
 from appliance.mcp.content import hint_of, kind_of
-from appliance.mcp.http_transport import Consent, Tokens
+from appliance.mcp.http_transport import Consent, LoginTokens
 from appliance.mcp.repair import Repair
 from appliance.mcp.sandbox import Enclosure
 from appliance.mcp.stdio_transport import Conduit
@@ -76,18 +76,18 @@ def spec(plain: Mapping[str, Any]) -> Spec:
     return Spec(**{**plain, "argv": tuple(plain.get("argv", ())), "binds": binds})
 
 
-class Connection:
+class ServerConnection:
     """A server that is connected to. `client` is the library's; `is_stale` when its lists have changed."""
 
     def __init__(self, what: Spec, consent: Consent | None = None, unit: Path | None = None) -> None:
         """`unit` is the program unit's socket, where systemd starts servers."""
         self.spec = what
-        self.tokens = Tokens(dict(what.tokens))
+        self.tokens = LoginTokens(dict(what.tokens))
         if what.client:
             self.tokens.name(what.client["client_id"], what.client["client_secret"], what.client.get("issuer", ""))
         self.is_stale = False
         self._consent = consent
-        self._heard = http_transport.Heard()
+        self._heard = http_transport.HttpRefusal()
         self._conduit = Conduit(what.enclosure, unit) if what.transport == "stdio" else None
         self._stop = asyncio.Event()
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()

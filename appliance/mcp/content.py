@@ -46,7 +46,7 @@ HINTS: Mapping[str, str] = {
 }
 
 
-class Reply(Struct, frozen=True):
+class ServerReply(Struct, frozen=True):
     """What a call came to: the whole text, pictures beside it, and for an error its kind and the next step."""
 
     text: str
@@ -74,7 +74,7 @@ def hint_of(kind: str, server: str = "") -> str:
     return HINTS[kind].replace("NAME", server) if server else HINTS[kind]
 
 
-def reply(result: Mapping[str, Any], server: str, tool: str) -> Reply:
+def reply(result: Mapping[str, Any], server: str, tool: str) -> ServerReply:
     """The answer to a call of a tool."""
     gathered = _Gathered()
     for block in result.get("content") or ():
@@ -86,10 +86,10 @@ def reply(result: Mapping[str, Any], server: str, tool: str) -> Reply:
     text = bounded(printable(text))
     if not result.get("isError"):
         said = text or "(the server answered with nothing)"
-        return Reply(said, images=tuple(gathered.images), data=data, server=server, tool=tool)
+        return ServerReply(said, images=tuple(gathered.images), data=data, server=server, tool=tool)
     kind = kind_of(text)
     said = text or "the server says that the call failed, and not why"
-    return Reply(said, True, kind, hint_of(kind, server), tuple(gathered.images), data, server, tool)
+    return ServerReply(said, True, kind, hint_of(kind, server), tuple(gathered.images), data, server, tool)
 
 
 def resource(result: Mapping[str, Any]) -> str:

@@ -31,17 +31,17 @@ from appliance.runtime.host_lookup import Deadline, Resolve, addresses_of, look_
 from appliance.text import urls
 from appliance.text.urls import Target
 from appliance.web import addresses
-from appliance.web.hosts import Rules
+from appliance.web.hosts import HostRules
 
 CONSENT_S = 600.0  # for a person to log in
 THANKS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThank you. You can close this page.\n"
 LOOK_UP_S = 10.0
 
 
-class Guard(httpx2.AsyncBaseTransport):
+class OriginGuard(httpx2.AsyncBaseTransport):
     """A transport that reaches the origins of `own`, as they are, and others by the rules; Refused for the rest."""
 
-    def __init__(self, own: Sequence[str], rules: Rules, resolve: Resolve = look_up) -> None:
+    def __init__(self, own: Sequence[str], rules: HostRules, resolve: Resolve = look_up) -> None:
         self._own = {urls.parse(address).origin for address in own if address}
         self._rules = rules
         self._resolve = resolve
@@ -86,7 +86,7 @@ def _pin_request(request: httpx2.Request, target: Target, address: str) -> httpx
 
 
 @dataclass
-class Tokens:
+class LoginTokens:
     """What a login brought: kept as plain values, `is_changed` until the core has been told.
 
     The library keeps neither when a token ends nor who renews it, and would ask the person again after each start; both are
@@ -193,7 +193,7 @@ class Consent:
 
 
 @dataclass
-class Heard:
+class HttpRefusal:
     """The last refusal by HTTP: the library tells of its status only that it was one."""
 
     status: int = 0
@@ -234,7 +234,13 @@ async def mend_response(response: httpx2.Response) -> None:
 
 @asynccontextmanager
 async def transport(
-    address: str, headers: dict[str, str], tokens: Tokens, consent: Consent | None, timeout_s: float, heard: Heard, rules: Rules
+    address: str,
+    headers: dict[str, str],
+    tokens: LoginTokens,
+    consent: Consent | None,
+    timeout_s: float,
+    heard: HttpRefusal,
+    rules: HostRules,
 ) -> AsyncGenerator[Any, None]:
     """What the library reads from and writes to. Without tokens or a person to ask no login is tried.
 
@@ -243,7 +249,7 @@ async def transport(
     is_known = consent is not None or tokens.issuer or tokens.kept.get("tokens")
     auth = _build_auth(address, tokens, consent) if is_known else None
     timeout = httpx2.Timeout(min(30.0, timeout_s), read=max(timeout_s, 30.0))
-    guard = Guard((address, tokens.issuer), rules)
+    guard = OriginGuard((address, tokens.issuer), rules)
     plain = {"Accept-Encoding": "identity", **headers}  # what is packed could not be mended
     async with httpx2.AsyncClient(headers=plain, timeout=timeout, auth=auth, transport=guard) as client:
         client.event_hooks = {"response": [heard.inspect_response, mend_response]}
@@ -251,7 +257,7 @@ async def transport(
             yield streams
 
 
-def _build_auth(address: str, tokens: Tokens, consent: Consent | None) -> OAuthClientProvider:
+def _build_auth(address: str, tokens: LoginTokens, consent: Consent | None) -> OAuthClientProvider:
     if tokens.issuer:
         ours = tokens.kept["client"]
         alone = ClientCredentialsOAuthProvider(address, tokens, ours["client_id"], ours["client_secret"], issuer=tokens.issuer)

@@ -23,9 +23,9 @@ from msgspec import Struct
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import SERVER_CODES, BadInput, ConfigError, NotFound, OwlError, ServerError
 from appliance.mcp import content, server_config
-from appliance.mcp.bridge_client import Ferry, Listen
-from appliance.mcp.content import Reply
-from appliance.mcp.offers import Offer, Offers, Ware
+from appliance.mcp.bridge_client import BridgeClient, Listen
+from appliance.mcp.content import ServerReply
+from appliance.mcp.offers import Offers, RemoteTool, ServerOffer
 from appliance.mcp.server_config import Server
 from appliance.records import Cancel
 from appliance.runtime.events import Events
@@ -50,7 +50,7 @@ Name = Annotated[str, Range(1, 64), "the server's name"]
 Embed = Callable[[Sequence[str], float, bool], tuple[str, Sequence[Sequence[float]]]]
 
 
-class Vault(Protocol):
+class HubVault(Protocol):
     """Interface to the secrets; the real one asks the broker."""
 
     def get(self, name: str) -> str: ...
@@ -68,21 +68,21 @@ class HubParts(Struct, frozen=True):
     home: Home
     environ: Mapping[str, str]
     offers: Offers
-    ferry: Ferry
-    safe: Vault
+    ferry: BridgeClient
+    safe: HubVault
     note: Note
     events: Events
 
 
-class Found(Struct, frozen=True):
+class FoundTools(Struct, frozen=True):
     """Tools that were found, and what was in the way of finding more; `blamed` are the servers whose words that may be."""
 
-    wares: tuple[Ware, ...]
+    wares: tuple[RemoteTool, ...]
     note: str = ""
     blamed: tuple[str, ...] = ()
 
 
-class Entry(Struct, frozen=True):
+class ServerEntry(Struct, frozen=True):
     """A server as people see it."""
 
     name: str
@@ -133,7 +133,7 @@ class Hub:
         """The servers that are switched on."""
         return [name for name, server in self.servers().items() if server.keys.enabled]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ServerEntry]:
         """Every server with what is known of it; asks none of them."""
         counts, rows = self._offers.counts(), []
         for name, server in self.servers().items():
@@ -142,7 +142,7 @@ class Hub:
             state = "off" if not server.keys.enabled else offer.error if offer and offer.error else "new" if is_new else "ready"
             about = offer.about if offer is not None else {}
             rows.append(
-                Entry(
+                ServerEntry(
                     *(name, server.transport, server.where, server.source, server.keys.enabled, counts.get(name, 0), state),
                     listed_ms=offer.listed_ms if offer is not None else 0,
                     title=f"{about.get('title') or ''} {about.get('version') or ''}".strip(),
@@ -158,7 +158,7 @@ class Hub:
         """Every server with what is known of it, and which run; asks and starts none."""
         return {"servers": self.entries(), "running": self.status()}
 
-    def offer(self, name: str) -> Offer:
+    def offer(self, name: str) -> ServerOffer:
         """What a server said of itself, its resources and prompts; asked when it never was."""
         server = self._pick_server(name)
         if self._is_old(server):
@@ -169,24 +169,26 @@ class Hub:
 
     # -- what they offer --------------------------------------------------------------------------
 
-    def tools(self, server: str = "") -> list[Ware]:
+    def tools(self, server: str = "") -> list[RemoteTool]:
         """Tools of one server or of all; one that was never asked is asked now."""
         return list(self.listing(server).wares)
 
     @method("mcp.tools", access="all", is_long=True)
-    def listing(self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask again"] = False) -> Found:
+    def listing(
+        self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask again"] = False
+    ) -> FoundTools:
         """Tools of servers, and a note about those that could not be asked; one that was never asked is started."""
         if server:  # alone it raises instead of being noted
             if fresh or self._is_old(self._pick_server(server)):
                 self.refresh(server)
-            return Found(tuple(self._offers.wares(server)), *self._describe_left_out([server]))
+            return FoundTools(tuple(self._offers.wares(server)), *self._describe_left_out([server]))
         known = self._require_servers()
         old = [one.name for one in known.values() if fresh or self._is_old(one)]
         notes = self._refresh_all(old)
         wares = [ware for ware in self._offers.wares() if ware.server in known]
         said = [f"{name}: {why}" for name, why in notes.items()]
         left_out, whose = self._describe_left_out([name for name in known if name not in notes])
-        return Found(tuple(wares), "; ".join(filter(None, [*said, left_out])), (*notes, *whose))
+        return FoundTools(tuple(wares), "; ".join(filter(None, [*said, left_out])), (*notes, *whose))
 
     def _describe_left_out(self, servers: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """What these servers offer that is no tool of MCP, in their words, and which of them do."""
@@ -194,13 +196,13 @@ class Hub:
         found = [f"{offer.server}/{one}" for offer in offers for one in offer.about["left_out"]]
         return (f"left out, no tools of MCP: {content.names(found)}" if found else ""), tuple(offer.server for offer in offers)
 
-    def list_known(self) -> list[Ware]:
+    def list_known(self) -> list[RemoteTool]:
         """Tools that need no asking: of servers that are switched on and are as they were when they were listed."""
         keys = self._offers.keys()
         current = {name for name, one in self.servers().items() if one.keys.enabled and keys.get(name) == one.key}
         return [ware for ware in self._offers.wares() if ware.server in current]
 
-    def info(self, server: str, tool: str) -> Ware:
+    def info(self, server: str, tool: str) -> RemoteTool:
         """One tool; NotFound names similar ones."""
         wares = {ware.name: ware for ware in self.tools(server)}
         if tool not in wares:
@@ -215,7 +217,7 @@ class Hub:
         keyword_only: bool = False,
         semantic_only: bool = False,
         limit: Annotated[int, Range(1, 100), "how many"] = 10,
-    ) -> Found:
+    ) -> FoundTools:
         """Tools for a purpose out of the index, best first."""
         if keyword_only and semantic_only:
             raise BadInput("keyword_only and semantic_only at once leave nothing", hint="give one of them, or none")
@@ -223,8 +225,8 @@ class Hub:
         if not query.strip():
             raise BadInput("the query is empty", hint="say what the tool should do")
         if not self._offers.counts():
-            return Found((), f"there is no index of tools yet: {INDEX} builds it")
-        lists: list[list[Ware]] = [] if semantic_only else [self._offers.by_words(query, 4 * limit)]
+            return FoundTools((), f"there is no index of tools yet: {INDEX} builds it")
+        lists: list[list[RemoteTool]] = [] if semantic_only else [self._offers.by_words(query, 4 * limit)]
         note = ""
         if not keyword_only:
             meant, note = self._by_meaning(query, 4 * limit)
@@ -236,14 +238,14 @@ class Hub:
             for place, ware in enumerate(found):
                 ranks[ware.id] = ranks.get(ware.id, 0) + 1 / (60 + place)
         best = sorted(wares.values(), key=lambda ware: -ranks[ware.id])[:limit]
-        return Found(tuple(best), note)
+        return FoundTools(tuple(best), note)
 
     @method("mcp.info", access="all", is_long=True)
-    def describe(self, server: Name, tool: Annotated[str, "empty for the server itself"] = "") -> Ware | Offer:
+    def describe(self, server: Name, tool: Annotated[str, "empty for the server itself"] = "") -> RemoteTool | ServerOffer:
         """A tool with its schema, or what a server says of itself, its resources and prompts."""
         return self.info(server, tool) if tool else self.offer(server)
 
-    def _by_meaning(self, query: str, limit: int) -> tuple[list[Ware], str]:
+    def _by_meaning(self, query: str, limit: int) -> tuple[list[RemoteTool], str]:
         model = self._offers.embedder()
         if not model:
             return [], f"tools have no vectors yet: {INDEX} makes them, with an embedding model"
@@ -287,7 +289,7 @@ class Hub:
         timeout_s: float = 0,
         run: str = "",
         session: str = "",
-    ) -> Reply:
+    ) -> ServerReply:
         """What a tool of a server answers, whole; ServerError when the server could not be asked or refuses."""
         found = self._pick_server(server)
         known = [ware.name for ware in self._offers.wares(server)]

@@ -25,7 +25,7 @@ ABOUT = ("protocol", "title", "version", "instructions", "resources", "templates
 WORD = re.compile(r"[^\W_]+")
 
 
-class Ware(Struct, frozen=True):
+class RemoteTool(Struct, frozen=True):
     """One tool of a server, with the server's own description."""
 
     server: str
@@ -58,7 +58,7 @@ class Ware(Struct, frozen=True):
         return f"{self.server}/{self.name}{f' ({self.title})' if self.title else ''}\n{self.description}\nArguments: {schema}"
 
 
-class Offer(Struct, frozen=True):
+class ServerOffer(Struct, frozen=True):
     """The last stored response of one server."""
 
     server: str
@@ -137,13 +137,13 @@ class Offers:
             execute("DELETE FROM server_tools WHERE server = ?", (server,))
             execute("DELETE FROM server_offers WHERE server = ?", (server,))
 
-    def find_offer(self, server: str) -> Offer | None:
+    def find_offer(self, server: str) -> ServerOffer | None:
         """The stored description of a server besides its tools."""
         rows = self._store.rows("SELECT key, listed_ms, about, error, has_login FROM server_offers WHERE server = ?", (server,))
         if not rows:
             return None
         key, listed_ms, about, error, has_login = rows[0]
-        return Offer(server, key, listed_ms, json.loads(about), error, bool(has_login))
+        return ServerOffer(server, key, listed_ms, json.loads(about), error, bool(has_login))
 
     def keys(self) -> dict[str, str]:
         """The key under which each known server was asked."""
@@ -162,14 +162,14 @@ class Offers:
         found = next((ware for ware in self.wares(server) if ware.name == tool), None)
         return found.arguments if found is not None else frozenset()
 
-    def wares(self, server: str = "") -> list[Ware]:
+    def wares(self, server: str = "") -> list[RemoteTool]:
         """Tools of a server, or of all, in the order they were listed."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM server_tools t WHERE ?1 = '' OR t.server = ?1 ORDER BY t.id", (server,))
         return [_ware_from_row(row) for row in rows]
 
     # -- finding ----------------------------------------------------------------------------------
 
-    def by_words(self, query: str, limit: int) -> list[Ware]:
+    def by_words(self, query: str, limit: int) -> list[RemoteTool]:
         """Tools with words of the query in them, best first."""
         words = " OR ".join(f'"{word}"' for word in WORD.findall(query)[:32])
         if not words:
@@ -181,7 +181,7 @@ class Offers:
         )
         return [_ware_from_row(row) for row in rows]
 
-    def by_meaning(self, embedder: str, vector: Sequence[float], limit: int) -> list[Ware]:
+    def by_meaning(self, embedder: str, vector: Sequence[float], limit: int) -> list[RemoteTool]:
         """Tools that mean something close to the query, best first; only those that this model has read."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM server_tools t WHERE t.embedder = ? ORDER BY vec_distance_cosine(t.vector, ?) LIMIT ?",
@@ -189,7 +189,7 @@ class Offers:
         )
         return [_ware_from_row(row) for row in rows]
 
-    def unread(self, embedder: str) -> list[Ware]:
+    def unread(self, embedder: str) -> list[RemoteTool]:
         """Tools that have no vector of this model."""
         rows = self._store.rows(f"SELECT {COLUMNS} FROM server_tools t WHERE t.embedder IS NOT ? ORDER BY t.id", (embedder,))
         return [_ware_from_row(row) for row in rows]
@@ -207,18 +207,20 @@ class Offers:
                 execute("UPDATE server_tools SET embedder = ?, vector = ? WHERE id = ?", (embedder, packed, number))
 
 
-def _build_ware(server: str, said: Mapping[str, Any]) -> Ware:
+def _build_ware(server: str, said: Mapping[str, Any]) -> RemoteTool:
     schema = said.get("inputSchema")
     schema = schema if isinstance(schema, dict) and len(json.dumps(schema)) <= MAX_SCHEMA else {"type": "object"}
     hints = said.get("annotations") if isinstance(said.get("annotations"), dict) else {}
     title = str(said.get("title") or (hints or {}).get("title") or "")[:200]
-    return Ware(server, str(said["name"])[:200], title, str(said.get("description") or "")[:MAX_TEXT], schema, dict(hints or {}))
+    return RemoteTool(
+        server, str(said["name"])[:200], title, str(said.get("description") or "")[:MAX_TEXT], schema, dict(hints or {})
+    )
 
 
-def _compared_fields(ware: Ware) -> tuple[Any, ...]:
+def _compared_fields(ware: RemoteTool) -> tuple[Any, ...]:
     return ware.name, ware.title, ware.description, ware.schema, ware.hints
 
 
-def _ware_from_row(row: Row) -> Ware:
+def _ware_from_row(row: Row) -> RemoteTool:
     number, server, name, title, description, schema, hints = row
-    return Ware(server, name, title, description, json.loads(schema), json.loads(hints), number)
+    return RemoteTool(server, name, title, description, json.loads(schema), json.loads(hints), number)

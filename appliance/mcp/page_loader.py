@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, new_id
 from appliance.errors import BadInput, Cancelled, NotFound, OwlError, Refused, TooLarge
-from appliance.ingest.pipeline import Fetched
+from appliance.ingest.pipeline import FetchedPage
 from appliance.models import failover
 from appliance.policy import taint
-from appliance.policy.taint import Known, Reach
+from appliance.policy.taint import KnownData, ToolReach
 from appliance.records import Ask, Cancel, Finish, Message, Model, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.runtime import log
 from appliance.runtime.signatures import Range, Signature, signature
 from appliance.text import answer_parser
-from appliance.text.answer_parser import Answer
+from appliance.text.answer_parser import ParsedAnswer
 from appliance.text.fences import foreign, foreign_texts
 
 LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ MAX_CALLS = 4  # in one answer
 MAX_WORDS = 1000  # of what a person is told of a failure
 MAX_ADDITION = 10_000
 ANSWER_S = 300.0
-REACH = Reach("call", target="server", within="args")
+REACH = ToolReach("call", target="server", within="args")
 TASK = (
     "Get the content of one page with the tools of MCP servers. First find a tool that fits the address: mcp_search or "
     "mcp_list_tools. Look at its arguments with mcp_info, call it with mcp_exec. When a result is the content of the page, call "
@@ -51,7 +51,7 @@ CALLING = 'Answer with one line of JSON only, like {"name": "mcp_search", "argum
 Text = Annotated[str, Range(1, 2000)]
 
 
-class Ware(Protocol):
+class PageTool(Protocol):
     """A tool of a server."""
 
     @property
@@ -70,12 +70,12 @@ class Wares(Protocol):
     """Tools that a search found."""
 
     @property
-    def wares(self) -> Sequence[Ware]: ...
+    def wares(self) -> Sequence[PageTool]: ...
     @property
     def note(self) -> str: ...
 
 
-class Reply(Protocol):
+class PageReply(Protocol):
     """A server's whole response."""
 
     @property
@@ -91,10 +91,12 @@ class Servers(Protocol):
 
     @property
     def has_servers(self) -> bool: ...
-    def tools(self, server: str = "") -> Sequence[Ware]: ...
+    def tools(self, server: str = "") -> Sequence[PageTool]: ...
     def search(self, query: str) -> Wares: ...
-    def info(self, server: str, tool: str) -> Ware: ...
-    def call(self, server: str, tool: str, args: dict[str, Any], *, cancel: Cancel | None = None, session: str = "") -> Reply: ...
+    def info(self, server: str, tool: str) -> PageTool: ...
+    def call(
+        self, server: str, tool: str, args: dict[str, Any], *, cancel: Cancel | None = None, session: str = ""
+    ) -> PageReply: ...
 
 
 class Failed(OwlError):
@@ -103,7 +105,7 @@ class Failed(OwlError):
     outcome = "not_loaded"
 
 
-class Page(Struct, frozen=True):
+class LoadedPage(Struct, frozen=True):
     """The accepted page, and the server that returned it."""
 
     text: str
@@ -121,7 +123,7 @@ class Visit(Struct):
     heard: dict[str, list[str]] = field(default_factory=dict)  # by server, what it said of itself and answered
     answered: list[str] = field(default_factory=list)  # who was called, each time
     captured: dict[str, tuple[str, str]] = field(default_factory=dict)  # id of a call: the server, its whole answer
-    page: Page | None = None
+    page: LoadedPage | None = None
     wants_http: bool = False
 
     def mcp_list_tools(self, server: Annotated[str, "only of this one"] = "") -> str:
@@ -163,7 +165,7 @@ class Visit(Struct):
         server, text = self.captured[exec_call_id]
         if not text.strip():
             raise BadInput(f"the result {exec_call_id} is empty", hint="call another tool, or request_http_fallback")
-        self.page = Page(text, " ".join(title.split())[:200], mime_type.strip()[:100], server)
+        self.page = LoadedPage(text, " ".join(title.split())[:200], mime_type.strip()[:100], server)
         return "kept"
 
     def request_http_fallback(self) -> str:
@@ -175,7 +177,7 @@ class Visit(Struct):
         """The page cannot be had at all."""
         raise Failed(" ".join(message.split())[:MAX_WORDS], hint="this is what the loading agent said")
 
-    def _list_tools(self, wares: Sequence[Ware]) -> str:
+    def _list_tools(self, wares: Sequence[PageTool]) -> str:
         for one in wares[:LISTED]:
             self.heard.setdefault(one.server, []).append(f"{one.name}: {one.description}")
         return _tool_lines(wares)
@@ -194,7 +196,9 @@ class Visit(Struct):
             return  # the call will say so
         theirs = "\n".join((*self.heard.get(server, ()), json.dumps(found.schema)))
         is_reading = {*self.answered} <= {server} and found.is_read_only
-        known = Known(self.own, theirs=theirs, followed=len(self.answered), names=frozenset(found.schema.get("properties") or ()))
+        known = KnownData(
+            self.own, theirs=theirs, followed=len(self.answered), names=frozenset(found.schema.get("properties") or ())
+        )
         known = replace(known, tools=len(self.servers.tools(server)))
         known = replace(known, own=f"{self.own}\n{theirs}", followed=0) if is_reading else known
         held = taint.carried(REACH, server, {"server": server, "tool": tool, "args": args}, known)
@@ -212,13 +216,15 @@ SPECS = tuple(ToolSpec(name, str(getattr(Visit, name).__doc__), SIGNATURES[name]
 class PageLoader:
     """Fetches pages; `fetch` is the plain way, `is_able` says whether a route's model is worth asking."""
 
-    def __init__(self, servers: Servers, model: Model, fetch: Callable[[str], Fetched], is_able: Callable[[Route], bool]) -> None:
+    def __init__(
+        self, servers: Servers, model: Model, fetch: Callable[[str], FetchedPage], is_able: Callable[[Route], bool]
+    ) -> None:
         self._servers = servers
         self._model = model
         self._fetch = fetch
         self._is_able = is_able
 
-    def page(self, url: str, addition: str = "", cancel: Cancel | None = None) -> Fetched:
+    def page(self, url: str, addition: str = "", cancel: Cancel | None = None) -> FetchedPage:
         """A page for a person who adds it, `addition` being that person's own words on how. An error when there is none.
 
         With servers and no model that can be asked it fails before anything is connected to.
@@ -233,9 +239,9 @@ class PageLoader:
         found = self._load_page(Visit(servers, cancel or CancelToken(), own), url, routes, addition) if routes else None
         if found is None:
             return self._fetch(url)
-        return Fetched(found.text.encode("utf-8", "replace"), found.mime or "text/markdown", "utf-8", found.title, found.server)
+        return FetchedPage(found.text.encode("utf-8", "replace"), found.mime or "text/markdown", "utf-8", found.title, found.server)
 
-    def _load_page(self, visit: Visit, url: str, routes: Sequence[Route], addition: str) -> Page | None:
+    def _load_page(self, visit: Visit, url: str, routes: Sequence[Route], addition: str) -> LoadedPage | None:
         """Let the agent load a page; None when it is to be fetched without it."""
         slot = f"loading:{new_id()}"
         system = _build_system(routes[0])
@@ -274,7 +280,7 @@ class PageLoader:
 
     def _ask_model(
         self, routes: Sequence[Route], system: tuple[Part, ...], messages: Sequence[Message], cancel: Cancel, slot: str
-    ) -> Answer:
+    ) -> ParsedAnswer:
         ask = Ask(
             system=system,
             messages=tuple(messages),
@@ -307,7 +313,7 @@ def _build_system(route: Route) -> tuple[Part, ...]:
     return (Part("instructions", TASK), Part("tools", "\n".join([CALLING, *lines])))
 
 
-def _tool_lines(wares: Sequence[Ware]) -> str:
+def _tool_lines(wares: Sequence[PageTool]) -> str:
     lines = [f"{one.server} {one.name}: {' '.join(one.description.split())[:200]}" for one in wares[:LISTED]]
     more = [f"(and {len(wares) - LISTED} more: mcp_search finds one by what it does)"] if len(wares) > LISTED else []
     return "\n".join([*lines, *more]) or "no tools"

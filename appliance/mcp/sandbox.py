@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, NotFound
 from appliance.sandbox import bubblewrap, landlock, seccomp
-from appliance.sandbox.bubblewrap import Bind, Limits, Order
-from appliance.sandbox.landlock import Ceiling, Place
+from appliance.sandbox.bubblewrap import Bind, Limits, SandboxOrder
+from appliance.sandbox.landlock import AllowedPath, Ceiling
 
 SEARCHED = "/usr/local/bin:/usr/bin:/bin"  # where a command without a slash is looked for, inside as outside
 HOME_OF_PYTHON = "home = "  # the line of pyvenv.cfg that names the Python a virtual environment was made with
@@ -41,10 +41,10 @@ class Enclosure(Struct, frozen=True):
     disk_bytes: int = 1 << 30  # of one file
 
     @property
-    def order(self) -> Order:
+    def order(self) -> SandboxOrder:
         """The same as an order of `jail`, which checks it and knows most of the words."""
         limits = Limits(memory_bytes=self.memory_bytes, pids=self.pids, disk_bytes=self.disk_bytes)
-        return Order(self.name, "", self.argv, folder=self.folder, binds=self.binds, environ=self.environ, limits=limits)
+        return SandboxOrder(self.name, "", self.argv, folder=self.folder, binds=self.binds, environ=self.environ, limits=limits)
 
 
 def options(enclosure: Enclosure) -> list[bubblewrap.Word]:
@@ -63,8 +63,8 @@ def options(enclosure: Enclosure) -> list[bubblewrap.Word]:
 def command(enclosure: Enclosure, ready_fd: int, abi: int) -> list[str]:
     """What bubblewrap runs: the server behind its entry, which says on `ready_fd` that it begins."""
     ceiling = Ceiling(2 * enclosure.memory_bytes, enclosure.disk_bytes, 0, enclosure.pids, FILES, NICE)
-    places = [Place(bubblewrap.WORK), Place("/tmp"), Place("/dev/shm")]
-    places += [Place(bind.inside, bind.source.is_dir()) for bind in enclosure.binds if bind.is_writable]
+    places = [AllowedPath(bubblewrap.WORK), AllowedPath("/tmp"), AllowedPath("/dev/shm")]
+    places += [AllowedPath(bind.inside, bind.source.is_dir()) for bind in enclosure.binds if bind.is_writable]
     entry = landlock.entry(ceiling, places, ready_fd, abi, has_network=enclosure.has_network)
     return [*entry, *enclosure.argv]
 

@@ -13,14 +13,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from appliance.agent.toolbox import Caller, Mark, Needs, Tool, Toolbox
+from appliance.agent.toolbox import Caller, Needs, Tool, Toolbox, ToolMark
 from appliance.errors import BadInput, ConfigError, OwlError, Refused
 from appliance.mcp import content
-from appliance.mcp.content import Reply
+from appliance.mcp.content import ServerReply
 from appliance.mcp.hub import Hub, ServersChanged
-from appliance.mcp.offers import Ware
+from appliance.mcp.offers import RemoteTool
 from appliance.mcp.server_config import Server
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Outcome, ToolSpec
 from appliance.runtime.events import Events
 from appliance.runtime.settings import ConfigReloaded
@@ -85,7 +85,7 @@ class DirectTools:
             LOG.warning("a tool of a server is called like one of ours and is left out: %s", name)
 
 
-def outcome(reply: Reply) -> Outcome:
+def outcome(reply: ServerReply) -> Outcome:
     """A server's response as the result of a call."""
     origin, source = f"mcp:{reply.server}", f"{reply.server}/{reply.tool}"
     if not reply.is_error:
@@ -122,15 +122,15 @@ def _status_of(kind: str) -> int:
     return {"retryable": 503, "auth_error": 401, "input_error": 400}.get(kind, 500)
 
 
-def _build_tool(hub: Hub, ware: Ware, server: Server, group: str) -> Tool:
+def _build_tool(hub: Hub, ware: RemoteTool, server: Server, group: str) -> Tool:
     name = UNFIT.sub("_", f"{ware.server}_{ware.name}")[:MAX_NAME].strip("_")
 
     def function(arguments: dict[str, Any], *, caller: Caller) -> Outcome:
         return call(hub, ware.server, ware.name, arguments, caller)
 
-    reach = Reach("call", named=f"mcp:{ware.server}")
+    reach = ToolReach("call", named=f"mcp:{ware.server}")
     needs = Needs(deadline_s=server.keys.timeout_s + START_S, network="proxy", is_waiting=True, reach=reach)
-    mark = Mark(name, group, "", False, False, menu=(), needs=needs)
+    mark = ToolMark(name, group, "", False, False, menu=(), needs=needs)
     schema = _narrow_schema(ware.schema)
     said = " ".join(content.printable(ware.description).split())[:1000] or ware.title or ware.name
     function.__doc__ = said

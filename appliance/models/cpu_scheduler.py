@@ -36,7 +36,7 @@ LIMITS = {Rank.QUICK: 16, Rank.PERSON: 4, Rank.BACKGROUND: 2, Rank.GAP: 16}
 GENERATING = (Rank.PERSON, Rank.BACKGROUND)
 
 
-class Wish(Struct, frozen=True):
+class TurnRequest(Struct, frozen=True):
     """What somebody wants the CPU for. `is_alone` waits until nothing else has been begun."""
 
     rank: Rank
@@ -49,8 +49,8 @@ class Wish(Struct, frozen=True):
 class Turn:
     """One request's turn, from waiting to the end."""
 
-    scheduler: "Scheduler"
-    wish: Wish
+    scheduler: "CpuScheduler"
+    wish: TurnRequest
     cancel: CancelToken
     number: int
     since_s: float = 0.0
@@ -64,7 +64,7 @@ class Turn:
         self.scheduler.rest(self)
 
 
-class Scheduler:
+class CpuScheduler:
     """Hands out turns."""
 
     def __init__(self, quantum_s: float = QUANTUM_S) -> None:
@@ -87,7 +87,7 @@ class Scheduler:
         return len(self._waiting)
 
     @contextmanager
-    def turn(self, wish: Wish, cancel: CancelToken, deadline_s: float) -> Iterator[Turn]:
+    def turn(self, wish: TurnRequest, cancel: CancelToken, deadline_s: float) -> Iterator[Turn]:
         """Hold a turn for a with block; Cancelled or DeadlineExceeded when it does not come in time."""
         turn = Turn(self, wish, cancel, next(self._numbers))
         forget = cancel.then(self._wake_waiting)

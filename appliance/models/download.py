@@ -51,7 +51,7 @@ AGAIN = "the same command goes on where it stopped"
 Progress = Callable[[str, int, int], None]
 
 
-class Wanted(Struct, frozen=True):
+class WantedFile(Struct, frozen=True):
     """A file and how to know that it is the right one; `size_bytes` 0 means that only the server knows."""
 
     url: str
@@ -59,7 +59,7 @@ class Wanted(Struct, frozen=True):
     size_bytes: int = 0
 
 
-class Patience(Struct, frozen=True):
+class DownloadPatience(Struct, frozen=True):
     """How long a server may take: a stall ends an attempt, an attempt that brought nothing counts as failed."""
 
     connect_s: float = 15
@@ -78,7 +78,7 @@ class _Broken(Exception):
         self.wait_s = wait_s
 
 
-def fetch(wanted: Wanted, target: Path, progress: Progress, patience: Patience | None = None) -> None:
+def fetch(wanted: WantedFile, target: Path, progress: Progress, patience: DownloadPatience | None = None) -> None:
     """Bring the file to `target`; every error keeps what came for the next time, a wrong SHA-256 excepted.
 
     `progress(stage, done_bytes, total_bytes)` is called often; a total of 0 is not known yet.
@@ -87,7 +87,7 @@ def fetch(wanted: Wanted, target: Path, progress: Progress, patience: Patience |
     with _claim_part(part_of(target)) as handle:
         part = _Part(handle, target, wanted, progress)
         try:
-            _transfer_file(part, wanted, patience or Patience())
+            _transfer_file(part, wanted, patience or DownloadPatience())
         except KeyboardInterrupt:
             raise Cancelled(f"download of {target.name} stopped at {part.done // MB} MB", hint=AGAIN) from None
         finally:
@@ -155,7 +155,7 @@ def _claim_part(path: Path) -> Iterator[int]:
 class _Part:
     """The bytes so far, their running hash, and what the server said of the whole."""
 
-    def __init__(self, handle: int, target: Path, wanted: Wanted, progress: Progress) -> None:
+    def __init__(self, handle: int, target: Path, wanted: WantedFile, progress: Progress) -> None:
         self._handle = handle
         self._target = target
         self._wanted = wanted
@@ -258,7 +258,7 @@ class _Part:
 # -- the transfer -----------------------------------------------------------------------------------
 
 
-def _transfer_file(part: _Part, wanted: Wanted, patience: Patience) -> None:
+def _transfer_file(part: _Part, wanted: WantedFile, patience: DownloadPatience) -> None:
     """Attempts until the part is whole; only attempts that bring nothing are counted."""
     failures, pause_s = 0, patience.pause_s
     # The proxy of the environment is for the world outside.
@@ -278,13 +278,13 @@ def _transfer_file(part: _Part, wanted: Wanted, patience: Patience) -> None:
             pause_s *= 2
 
 
-def _gave_up(part: _Part, wanted: Wanted, why: str) -> OwlError:
+def _gave_up(part: _Part, wanted: WantedFile, why: str) -> OwlError:
     host = urlsplit(wanted.url).netloc
     kept = f"{part.done // MB} MB are kept: {AGAIN}" if part.done else "check the network and try again"
     return Unavailable(f"download from {host} failed: {why}", hint=kept)
 
 
-def _attempt_transfer(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> None:
+def _attempt_transfer(client: HttpClient, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> None:
     """One request for what is missing, written as it comes; _Broken when it ended early."""
     with _open_answer(client, part, wanted, patience) as answer:
         is_part = answer.status == 206
@@ -304,14 +304,14 @@ def _attempt_transfer(client: HttpClient, part: _Part, wanted: Wanted, patience:
 
 
 @contextmanager
-def _open_answer(client: HttpClient, part: _Part, wanted: Wanted, patience: Patience) -> Iterator[Answer]:
+def _open_answer(client: HttpClient, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> Iterator[Answer]:
     """The answer with the bytes, behind however many redirects are allowed."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "owlbox"}
     if part.done:
         headers["Range"] = f"bytes={part.done}-"
         if part.validator:
             headers["If-Range"] = part.validator
-    target, places = urls.parse(wanted.url), Places()
+    target, places = urls.parse(wanted.url), VisitedHosts()
     for _ in range(MAX_REDIRECTS + 1):
         with _request_answer(client, Request(target, headers), places, patience) as answer:
             if answer.status not in REDIRECTS or not answer.location:
@@ -325,7 +325,7 @@ def _open_answer(client: HttpClient, part: _Part, wanted: Wanted, patience: Pati
     raise Unavailable(f"{wanted.url} redirects more than {MAX_REDIRECTS} times", hint="the server is misconfigured; try later")
 
 
-class Places:
+class VisitedHosts:
     """Where a download has been: from the internet nothing leads to what is nearer."""
 
     def __init__(self) -> None:
@@ -345,7 +345,7 @@ class Places:
             raise Refused(text, hint="use the address of the file itself")
 
 
-def _request_answer(client: HttpClient, request: Request, places: Places, patience: Patience) -> Answer:
+def _request_answer(client: HttpClient, request: Request, places: VisitedHosts, patience: DownloadPatience) -> Answer:
     """The answer of one server; _Broken where trying again may help."""
     host = request.target.authority
     try:
@@ -364,7 +364,7 @@ def _request_answer(client: HttpClient, request: Request, places: Places, patien
         raise _Broken(f"no connection: {error.message}") from None
 
 
-def _judge_answer(answer: Answer, part: _Part, wanted: Wanted, target: Target) -> None:
+def _judge_answer(answer: Answer, part: _Part, wanted: WantedFile, target: Target) -> None:
     """Raise unless the body is what was asked for."""
     code, host = answer.status, target.authority
     if code == 416 and part.done:

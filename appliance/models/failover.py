@@ -33,7 +33,7 @@ WAITS_FOR = {
 }
 
 
-class Patience(Struct, frozen=True):
+class CallPatience(Struct, frozen=True):
     """How long a call may take with all its repetitions, the longest pause, and when which trouble is given up."""
 
     total_s: float = 600.0
@@ -72,10 +72,10 @@ class Chain:
     """The routes of one call of a model."""
 
     def __init__(
-        self, routes: Sequence[Route], patience: Patience | None = None, *, now: Callable[[], float] = monotonic_s
+        self, routes: Sequence[Route], patience: CallPatience | None = None, *, now: Callable[[], float] = monotonic_s
     ) -> None:
         self._tries = [_Try(route) for route in routes]
-        self._patience = patience or Patience()
+        self._patience = patience or CallPatience()
         self._now = now
         self._began_s = now()
         self._last: OwlError | None = None
@@ -199,10 +199,10 @@ def pauses(chance: Chance, cancel: Cancel, longest_s: float) -> Iterator[float]:
 
 
 def generate(
-    model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel, patience: Patience | None = None
+    model: Model, routes: Sequence[Route], ask: Ask, cancel: Cancel, patience: CallPatience | None = None
 ) -> Iterator[Piece | Finish]:
     """An answer from the first route that begins one, for work that needs no packet made for a route."""
-    patience = patience or Patience(total_s=ask.deadline_s)
+    patience = patience or CallPatience(total_s=ask.deadline_s)
     chain = Chain(routes, patience)
     while True:
         chance = chain.next()

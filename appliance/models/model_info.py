@@ -9,7 +9,7 @@ from typing import Any
 
 from appliance.errors import OwlError
 from appliance.models import catalogue
-from appliance.models.catalogue import MB, Model
+from appliance.models.catalogue import MB, CatalogueModel
 from appliance.models.tiers import BASES, Tiers
 from appliance.providers import gguf, memory_room
 from appliance.records import to_plain
@@ -26,7 +26,7 @@ EMPTY: dict[str, Any] = {"tier": "", "architecture": "", "quantisation": "", "tr
                          "free_mb": 0, "has_template": False, "template_sha256": "", "dialect": ""}  # fmt: skip
 
 
-def is_in_use(home: Home, settings: Config, model: Model) -> bool:
+def is_in_use(home: Home, settings: Config, model: CatalogueModel) -> bool:
     """Whether a model answers, or finds by meaning."""
     path = home.models / model.file
     if not model.is_installed:

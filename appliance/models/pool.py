@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, ConfigError, NotFound, OwlError, ProviderError, Unavailable
-from appliance.models.cpu_scheduler import Rank, Scheduler, Wish
+from appliance.models.cpu_scheduler import CpuScheduler, Rank, TurnRequest
 from appliance.models.failover import is_away
-from appliance.models.remote_models import Make, Remotes, Target, adapter
+from appliance.models.remote_models import Make, Remotes, RouteTarget, adapter
 from appliance.models.spending import Spend
 from appliance.providers import gguf
 from appliance.providers.encoder import Encoder
@@ -27,7 +27,7 @@ from appliance.providers.llama import Llama, Options
 from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import LOCAL, Config, Models
+from appliance.runtime.settings import LOCAL, Config, ModelSettings
 
 NAMED = f"{LOCAL}/"  # before the file stem of a local model: a route to it, whatever models.default says
 ADD_ONE = "owlbox model add smollm2"
@@ -70,7 +70,7 @@ class Pool:
         self._providers: dict[str, Provider] = {}
         self._retired: list[Provider] = []
         self._files: list[tuple[str, float]] = []
-        self._scheduler = Scheduler()
+        self._scheduler = CpuScheduler()
         self._encoder: Encoder | None = None
         self._embed_files: list[tuple[str, float]] = []
 
@@ -121,7 +121,7 @@ class Pool:
         rank = Rank.BACKGROUND if ask.is_background else Rank.PERSON
         while True:
             chosen = self._provider_of(name)
-            wish = Wish(rank, ask.person or ask.slot, chosen)
+            wish = TurnRequest(rank, ask.person or ask.slot, chosen)
             with self._scheduler.turn(wish, cancel, max(0.0, end_s - monotonic_s())) as turn:
                 if self._unload_others(name, chosen):
                     yield from chosen.generate(route, replace(ask, deadline_s=max(0.0, end_s - monotonic_s())), cancel, turn)
@@ -134,7 +134,7 @@ class Pool:
         end_s, model, found = monotonic_s() + deadline_s, "", []
         rank = Rank.GAP if is_background else Rank.QUICK
         for text in texts:
-            with self._scheduler.turn(Wish(rank), cancel, max(0.0, end_s - monotonic_s())):
+            with self._scheduler.turn(TurnRequest(rank), cancel, max(0.0, end_s - monotonic_s())):
                 encoder = self._get_embedder()
                 found.append(encoder.embed(text))
                 model = encoder.model
@@ -160,7 +160,7 @@ class Pool:
         end_s = monotonic_s() + deadline_s
         while True:
             chosen = self._provider_of(name)
-            with self._scheduler.turn(Wish(Rank.PERSON, place=chosen), cancel, max(0.0, end_s - monotonic_s())):
+            with self._scheduler.turn(TurnRequest(Rank.PERSON, place=chosen), cancel, max(0.0, end_s - monotonic_s())):
                 if self._unload_others(name, chosen):
                     chosen.load(cancel)
                     return self.route(name)
@@ -195,7 +195,7 @@ class Pool:
 
     def close(self, wait_s: float = 10) -> None:
         """Give everything back once the running generation, which must be cancelled, has stopped."""
-        with self._scheduler.turn(Wish(Rank.QUICK, is_alone=True), CancelToken(), wait_s), self._guard:
+        with self._scheduler.turn(TurnRequest(Rank.QUICK, is_alone=True), CancelToken(), wait_s), self._guard:
             for provider in [*self._retired, *self._providers.values()]:
                 provider.close()
             if self._encoder is not None:
@@ -204,7 +204,7 @@ class Pool:
             self._providers.clear()
         self.remotes.close()
 
-    def _target_of(self, name: str) -> Target | None:
+    def _target_of(self, name: str) -> RouteTarget | None:
         """The remote model behind a name; None for a local one, and for all of them when a script stands in."""
         return None if self._config.models.script else self.remotes.target(name)
 
@@ -288,7 +288,7 @@ def _why_none(names: Sequence[str], problems: Sequence[OwlError]) -> OwlError:
     return problems[0]
 
 
-def _options_of(models: Models) -> Options:
+def _options_of(models: ModelSettings) -> Options:
     return Options(
         context=models.context,
         threads=models.threads,

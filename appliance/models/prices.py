@@ -18,7 +18,7 @@ MICROS = 1_000_000
 VERSION = re.compile(r"(?:-(?:v?[0-9][0-9a-z.]*|latest|preview|exp|chat|codex|instruct|it))*(?:[@:].*)?")
 
 
-class Tokens(Struct, frozen=True):
+class TokenCounts(Struct, frozen=True):
     """What one request took: `prompt` holds `cached` and `cache_write` too, `output` holds what was only thought."""
 
     prompt: int = 0
@@ -64,7 +64,7 @@ class Prices:
         return self._shipped[max(begins, key=len)] if begins else None
 
 
-def cost(price: Price, tokens: Tokens) -> int:
+def cost(price: Price, tokens: TokenCounts) -> int:
     """The price of a request, in millionths of a dollar, rounded up."""
     cached = price.input if price.cached is None else price.cached
     written = price.input if price.cache_write is None else price.cache_write

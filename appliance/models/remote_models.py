@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, ProviderError, Refused
 from appliance.models.failover import denied
-from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
+from appliance.models.prices import FREE, Prices, TokenCounts, cost, dollars
 from appliance.models.rate_limit import Throttle
 from appliance.models.spending import Amount, Reserved, Spend
 from appliance.providers import formats
-from appliance.providers.remote_settings import WINDOW, Listed, Remote
+from appliance.providers.remote_settings import WINDOW, ListedModel, Remote
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
-from appliance.runtime.settings import LOCAL, PROVIDERS, Config, Price, Provider, RouteTable
+from appliance.runtime.settings import LOCAL, PROVIDERS, Config, Price, ProviderSettings, RouteTable
 from appliance.text.tokens import estimate
 
 LOG = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Adapter(Protocol):
     def count(self, text: str) -> int: ...
     def measure(self, route: Route, ask: Ask) -> Measure: ...
     def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]: ...
-    def listing(self, cancel: Cancel | None = None) -> Sequence[Listed]: ...
+    def listing(self, cancel: Cancel | None = None) -> Sequence[ListedModel]: ...
 
 
 Make = Callable[[Remote], Adapter]
@@ -103,7 +103,7 @@ def adapter(remote: Remote) -> Adapter:
     return formats.load(remote.kind)(remote)
 
 
-class Target(Struct, frozen=True):
+class RouteTarget(Struct, frozen=True):
     """The provider and model of a route; `context` 0 is not configured."""
 
     name: str
@@ -114,11 +114,11 @@ class Target(Struct, frozen=True):
 
 
 @dataclass
-class Service:
+class RemoteService:
     """One provider: its settings and its state."""
 
     name: str
-    settings: Provider
+    settings: ProviderSettings
     breaker: Breaker
     throttle: Throttle
     adapters: dict[str, Adapter] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Remotes:
         self.prices = Prices(config)
         self._named = _named_providers(config)
         self._services = {
-            name: Service(name, one, Breaker(open_s=open_s), Throttle(name, one.requests_per_minute, one.concurrent))
+            name: RemoteService(name, one, Breaker(open_s=open_s), Throttle(name, one.requests_per_minute, one.concurrent))
             for name, one in config.providers.items()
         }
 
@@ -152,7 +152,7 @@ class Remotes:
 
     # -- names ------------------------------------------------------------------------------------------
 
-    def target(self, name: str) -> Target | None:
+    def target(self, name: str) -> RouteTarget | None:
         """What a name stands for: a route of the configuration, or provider/model; None for what is local or unknown."""
         table = self._config.routes.get(name)
         if table is not None:
@@ -205,7 +205,7 @@ class Remotes:
         others.sort(key=lambda other: self._config.providers[other].priority)
         return [f"{other}/{self._named_at(other, target)}" for other in others]
 
-    def _named_at(self, other: str, target: Target) -> str:
+    def _named_at(self, other: str, target: RouteTarget) -> str:
         """The name of a model at another provider."""
         here, there = (name in AGGREGATORS for name in (target.provider, other))
         if there and not here:
@@ -214,7 +214,7 @@ class Remotes:
 
     # -- one route --------------------------------------------------------------------------------------
 
-    def route(self, target: Target, *, is_checked: bool = False) -> Route:
+    def route(self, target: RouteTarget, *, is_checked: bool = False) -> Route:
         """The route as askers see it; ProviderError while its provider is skipped, when `is_checked`."""
         service = self._open_service(target)
         if is_checked:
@@ -224,16 +224,16 @@ class Remotes:
         dialect: Dialect = "native" if service.settings.tools and target.model not in service.toolless else "tags"
         return Route(target.name, target.provider, target.model, window, dialect, most, True)
 
-    def measure(self, target: Target, ask: Ask) -> Measure:
+    def measure(self, target: RouteTarget, ask: Ask) -> Measure:
         """About how large a prompt is."""
         return self._adapter_of(self._open_service(target), target).measure(self.route(target), ask)
 
-    def count(self, target: Target, texts: Sequence[str]) -> list[int]:
+    def count(self, target: RouteTarget, texts: Sequence[str]) -> list[int]:
         """About how many tokens each text has."""
         one = self._adapter_of(self._open_service(target), target)
         return [one.count(text) for text in texts]
 
-    def generate(self, target: Target, ask: Ask, cancel: CancelToken) -> Iterator[Piece | Finish]:
+    def generate(self, target: RouteTarget, ask: Ask, cancel: CancelToken) -> Iterator[Piece | Finish]:
         """Pieces, then one Finish with what it cost. A malformed answer is asked for once more, if nothing was said yet."""
         end_s = monotonic_s() + ask.deadline_s
         service, route = self._open_service(target), self.route(target)
@@ -264,13 +264,13 @@ class Remotes:
             service.breaker.succeeded()
             return
 
-    def _record_failure(self, service: Service, ask: Ask, error: ProviderError) -> None:
+    def _record_failure(self, service: RemoteService, ask: Ask, error: ProviderError) -> None:
         if error.outcome in NO_FAILURES or error.kind in ("rate", "warm-up") or ask.is_retry:
             return
         if service.breaker.failed(monotonic_s(), error.message):
             LOG.warning("%s is left alone for a while after %d failures", service.name, service.breaker.standing.failures)
 
-    def _require_closed(self, service: Service) -> None:
+    def _require_closed(self, service: RemoteService) -> None:
         left_s = service.breaker.left_s(monotonic_s())
         if left_s > 0:
             known = service.breaker.standing
@@ -283,7 +283,7 @@ class Remotes:
     # -- what it costs ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _bill_request(self, target: Target, one: Adapter, route: Route, ask: Ask) -> Iterator["_Bill"]:
+    def _bill_request(self, target: RouteTarget, one: Adapter, route: Route, ask: Ask) -> Iterator["_Bill"]:
         """What a request may cost is put down before it, and what it did cost after it, however it ended."""
         price = self.prices.of(target.provider, target.model)
         if price is None and self._spend.limits_money:
@@ -294,7 +294,7 @@ class Remotes:
         prompt = one.measure(route, ask).total
         has_thoughts = self._config.providers[target.provider].reasoning  # they may come on top of the answer
         output = max(ask.max_tokens, target.max_tokens) if has_thoughts else ask.max_tokens
-        dearest = max(cost(price or FREE, Tokens(prompt, output, cache_write=written)) for written in (0, prompt))
+        dearest = max(cost(price or FREE, TokenCounts(prompt, output, cache_write=written)) for written in (0, prompt))
         reserved = self._spend.reserve(ask.person, Amount(dearest, prompt + output))
         bill = _Bill(price, reserved, prompt)
         try:
@@ -314,7 +314,7 @@ class Remotes:
             if self._is_denied or self.is_inert(name):
                 continue
             try:
-                one = self._adapter_of(service, Target(f"{name}/", name, ""))
+                one = self._adapter_of(service, RouteTarget(f"{name}/", name, ""))
                 models = one.listing(cancel)
             except OwlError as error:
                 found.append({"provider": name, "model": "", "problem": error.message})
@@ -322,7 +322,7 @@ class Remotes:
             found += [self._describe_listed(name, model) for model in models]
         return found
 
-    def _describe_listed(self, provider: str, listed: Listed) -> dict[str, Any]:
+    def _describe_listed(self, provider: str, listed: ListedModel) -> dict[str, Any]:
         price = self.prices.of(provider, listed.model)
         window = listed.window or self.prices.window(listed.model)
         plain = {"provider": provider, "model": listed.model, "name": f"{provider}/{listed.model}", "window": window}
@@ -343,7 +343,7 @@ class Remotes:
         mine = [self._health_of(service) for name, service in self._services.items() if not self.is_inert(name)]
         return {"is_local_only": False, "providers": mine, "spending": self._spend.plain() if mine else {}}
 
-    def _health_of(self, service: Service) -> dict[str, Any]:
+    def _health_of(self, service: RemoteService) -> dict[str, Any]:
         left_s, load, standing = service.breaker.left_s(monotonic_s()), service.throttle.load(), service.breaker.standing
         state: Literal["ok", "failing", "skipped"] = "skipped" if left_s else "failing" if standing.failures else "ok"
         return {
@@ -369,7 +369,7 @@ class Remotes:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _open_service(self, target: Target) -> Service:
+    def _open_service(self, target: RouteTarget) -> RemoteService:
         """The service of a route, if it may be asked at all."""
         self._require_allowed(target)
         if self._lacks_key(target.provider):
@@ -381,18 +381,18 @@ class Remotes:
             )
         return self._services[target.provider]
 
-    def _require_allowed(self, target: Target) -> None:
+    def _require_allowed(self, target: RouteTarget) -> None:
         if self._is_denied:
             raise denied(target.name)
 
-    def _adapter_of(self, service: Service, target: Target) -> Adapter:
+    def _adapter_of(self, service: RemoteService, target: RouteTarget) -> Adapter:
         key = f"{target.model}\n{target.context}\n{target.max_tokens}"
         with self._guard:
             if key not in service.adapters:
                 service.adapters[key] = self._make(self._remote_of(service, target))
             return service.adapters[key]
 
-    def _remote_of(self, service: Service, target: Target) -> Remote:
+    def _remote_of(self, service: RemoteService, target: RouteTarget) -> Remote:
         settings = service.settings
         return Remote(
             provider=service.name,
@@ -410,7 +410,7 @@ class Remotes:
             verify=settings.ca_file or True,
         )
 
-    def _window_of(self, service: Service, target: Target) -> int:
+    def _window_of(self, service: RemoteService, target: RouteTarget) -> int:
         """How much a model reads: what the price list says, else what the provider says, asked once, else a guess."""
         one = self._adapter_of(service, target)
         if target.model not in service.windows:
@@ -422,7 +422,7 @@ class Remotes:
         learnt = one.window
         return learnt if learnt != WINDOW else service.windows[target.model]  # a refusal may have said more since
 
-    def _discover_window(self, service: Service, one: Adapter) -> bool:
+    def _discover_window(self, service: RemoteService, one: Adapter) -> bool:
         """Ask a provider how much a model reads, and wait some seconds for it; False when it cannot be asked just now."""
         now_s = monotonic_s()
         if now_s - service.silent_s.get(one.model, -SILENT_S) < SILENT_S:
@@ -477,16 +477,16 @@ class _Bill:
         """The cost of a request, estimated where the response had no end."""
         if self.is_free:
             return Amount()
-        used = Tokens(self.prompt, estimate(self.said)) if self.finish is None else _tokens_of(self.finish)
+        used = TokenCounts(self.prompt, estimate(self.said)) if self.finish is None else _tokens_of(self.finish)
         return Amount(cost(self.price or FREE, used), used.prompt + used.output)
 
 
-def _tokens_of(finish: Finish) -> Tokens:
-    return Tokens(finish.prompt_tokens, finish.output_tokens, finish.cached_tokens, finish.cache_write_tokens)
+def _tokens_of(finish: Finish) -> TokenCounts:
+    return TokenCounts(finish.prompt_tokens, finish.output_tokens, finish.cached_tokens, finish.cache_write_tokens)
 
 
-def _target_of(name: str, provider: str, model: str, table: RouteTable) -> Target:
-    return Target(name, provider, model, table.context, table.max_output_tokens)
+def _target_of(name: str, provider: str, model: str, table: RouteTable) -> RouteTarget:
+    return RouteTarget(name, provider, model, table.context, table.max_output_tokens)
 
 
 def _named_providers(config: Config) -> frozenset[str]:

@@ -44,7 +44,7 @@ class Keep(Struct, frozen=True):
     is_synced: bool = True
 
 
-class Line(Struct, frozen=True):
+class AuditRow(Struct, frozen=True):
     """One row: what happened in which conversation, who did it, and the rule that spoke against it."""
 
     id: int
@@ -59,7 +59,7 @@ class Line(Struct, frozen=True):
     detail: Mapping[str, Any] = {}
 
 
-class Asked(Struct, frozen=True):
+class AuditQuery(Struct, frozen=True):
     """Which rows are wanted: "" and 0 leave a field open; `kind` may be a beginning such as `mount_`."""
 
     kind: str = ""
@@ -139,13 +139,13 @@ class Ledger:
         rule: Annotated[str, "only rules with this in their name"] = "",
         before: Annotated[int, Range(0, 2**62), "only rows with a smaller id; 0 for the newest"] = 0,
         limit: Annotated[int, Range(1, 1000), "how many to show"] = 50,
-    ) -> list[Line]:
+    ) -> list[AuditRow]:
         """Show what was allowed, refused and done, newest first."""
-        return self.listing(Asked(kind, severity, session, run, rule, before, limit))
+        return self.listing(AuditQuery(kind, severity, session, run, rule, before, limit))
 
-    def listing(self, asked: Asked | None = None) -> list[Line]:
+    def listing(self, asked: AuditQuery | None = None) -> list[AuditRow]:
         """Rows, newest first."""
-        asked = asked or Asked()
+        asked = asked or AuditQuery()
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM audit WHERE (?1 = '' OR substr(kind, 1, length(?1)) = ?1) AND (?2 = '' OR severity = ?2) "
             "AND (?3 = '' OR session = ?3) AND (?4 = '' OR run = ?4) AND (?5 = '' OR instr(rule, ?5) > 0) "
@@ -187,5 +187,5 @@ def _shorten_value(value: Any) -> Any:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} [cut: {len(text)} characters]"
 
 
-def _line_of(row: Row) -> Line:
-    return replace(Line(*row[:-1]), detail=json.loads(row[-1]))
+def _line_of(row: Row) -> AuditRow:
+    return replace(AuditRow(*row[:-1]), detail=json.loads(row[-1]))

@@ -23,7 +23,7 @@ from appliance.errors import BadInput, ConfigError, DeadlineExceeded, NotFound, 
 from appliance.policy import policy_file as files
 from appliance.policy.audit_log import Ledger, Severity
 from appliance.policy.mounts import Who
-from appliance.policy.rules import Finding, Judgement, Network, Policy, Request, Runtime, Verdict, laid_over
+from appliance.policy.rules import Judgement, Network, Policy, PolicyRequest, PolicyVerdict, RuleFinding, Runtime, laid_over
 from appliance.store import visibility
 from appliance.store.database import Store
 
@@ -37,7 +37,7 @@ Groups = Callable[[str], Iterable[str]]
 Told = Callable[[Policy], None]
 
 
-class Session(Struct, frozen=True):
+class SessionPolicy(Struct, frozen=True):
     """A conversation's own policy: the text, and who set it when."""
 
     session: str
@@ -100,16 +100,16 @@ class Gate:
 
     def check(
         self, base: Policy, tool: str, role: str = "", session: str = "", run: str = "", network: Network = "none"
-    ) -> Verdict:
+    ) -> PolicyVerdict:
         """The verdict on one tool; a rule that speaks against it is written down. `base` is the policy for everybody."""
         policy = self.of(session, base)
         verdict = policy.check(tool, role, network)
         if verdict.rule:
-            detail, request = {"role": role, "mode": policy.mode}, Request(tool, session=session, run=run, network=network)
+            detail, request = {"role": role, "mode": policy.mode}, PolicyRequest(tool, session=session, run=run, network=network)
             self._note_event(*_weigh_violation(verdict.allowed), request, verdict.rule, detail)
         return verdict
 
-    def judge(self, request: Request) -> Judgement:
+    def judge(self, request: PolicyRequest) -> Judgement:
         """What the policy says to a request, written down; before anything is started."""
         request, warnings = self._with_groups(request)
         judgement = self.of(request.session).judge(request)
@@ -135,9 +135,9 @@ class Gate:
 
     def groups_of(self, user: str) -> tuple[str, ...]:
         """The groups that a person is in; none when nobody can say."""
-        return self._with_groups(Request("", Who(user)))[0].who.groups
+        return self._with_groups(PolicyRequest("", Who(user)))[0].who.groups
 
-    def _with_groups(self, request: Request) -> tuple[Request, tuple[Finding, ...]]:
+    def _with_groups(self, request: PolicyRequest) -> tuple[PolicyRequest, tuple[RuleFinding, ...]]:
         """The request with the groups of its person; none, and a warning, when nobody can say them."""
         user = request.who.user
         if not user or request.who.groups:
@@ -146,11 +146,11 @@ class Gate:
             return replace(request, who=replace(request.who, groups=tuple(self._groups(user)))), ()
         except (OwlError, OSError, LookupError, ValueError, RuntimeError) as error:
             LOG.warning("the groups of %s are not known: %s", user, error)
-            return request, (Finding("groups.unknown", request.component, f"the groups of {user} are not known: {error}"),)
+            return request, (RuleFinding("groups.unknown", request.component, f"the groups of {user} are not known: {error}"),)
 
     # -- writing down -------------------------------------------------------------------------------
 
-    def _audit_judgement(self, request: Request, judgement: Judgement) -> None:
+    def _audit_judgement(self, request: PolicyRequest, judgement: Judgement) -> None:
         for finding in (*judgement.violations, *judgement.warnings):
             decision = "allowed" if judgement.is_allowed else "refused"
             detail = {"message": finding.message, "mode": judgement.mode, "decision": decision}
@@ -177,18 +177,18 @@ class Gate:
                 facts["command"] = request.command
             self._note_event("policy_allowed", "info", request, "", facts)
 
-    def _note_event(self, kind: str, severity: Severity, request: Request, rule: str, detail: dict[str, Any]) -> None:
+    def _note_event(self, kind: str, severity: Severity, request: PolicyRequest, rule: str, detail: dict[str, Any]) -> None:
         self._ledger.note(
             kind, severity=severity, session=request.session, run=request.run, actor=request.component, rule=rule, detail=detail
         )
 
     # -- one conversation ---------------------------------------------------------------------------
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SessionPolicy]:
         """Conversations with a policy of their own."""
         own = visibility.own_sessions("session")
         rows = self._store.rows(f"SELECT session, document, set_by, set_ms FROM session_policies WHERE 1{own} ORDER BY session")
-        return [Session(*row) for row in rows]
+        return [SessionPolicy(*row) for row in rows]
 
     def is_known(self, session: str) -> bool:
         """Whether anybody has talked in a conversation: a policy may wait for the first word, or be for a misspelt one."""
@@ -237,7 +237,7 @@ class Gate:
         with self._begin_reload() as is_mine:
             if not is_mine:
                 return "skipped"
-            attempt = _Attempt()
+            attempt = _Reload()
             pool = ThreadPoolExecutor(1, thread_name_prefix="policy reload")
             future = pool.submit(self._try_reload, attempt)
             pool.shutdown(wait=False)
@@ -274,7 +274,7 @@ class Gate:
         except OwlError as error:
             LOG.error("a reload of the policy was not written down: %s", error)
 
-    def _await_reload(self, future: "Future[Policy]", attempt: "_Attempt") -> OwlError | None:
+    def _await_reload(self, future: "Future[Policy]", attempt: "_Reload") -> OwlError | None:
         """The reason why the reload failed; None when it did not."""
         try:
             error = future.exception(self._limit_s)
@@ -286,7 +286,7 @@ class Gate:
             return error
         return ConfigError(f"the new policy was not accepted: {error}; the old one stays")
 
-    def _try_reload(self, attempt: "_Attempt") -> Policy:
+    def _try_reload(self, attempt: "_Reload") -> Policy:
         """Load, tell everybody, take into use; or leave everything as it was."""
         old = attempt.old = self._policy
         told: list[Told] = []
@@ -320,7 +320,7 @@ def _weigh_violation(is_allowed: bool) -> tuple[str, Severity]:
     return ("policy_violation", "error") if is_allowed else ("policy_denied", "warning")
 
 
-class _Attempt:
+class _Reload:
     """One reload, which is either taken into use or given up."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ MAX_PATH = 4096  # bytes
 MAX_LOOKED_AT = 200_000  # files of a folder that is to be shown
 
 
-class Rule(Struct, frozen=True):
+class MountRule(Struct, frozen=True):
     """One entry of the allowlist. `path` may hold `*`, which stands for any characters, also `/`."""
 
     path: str
@@ -51,7 +51,7 @@ class Who(Struct, frozen=True):
     is_admin: bool = False
 
 
-class Resolved(Struct, frozen=True):
+class MountAccess(Struct, frozen=True):
     """What may be done at a path. `rule` names what spoke against it or narrowed it, `why` says it, `index` is the entry."""
 
     path: str
@@ -99,17 +99,17 @@ def is_blocked(name: str) -> bool:
 class Allowlist(Struct, frozen=True):
     """The folders that may be seen. `closed` are never shown: the product's own; `is_open` adds all others, read-only."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[MountRule, ...] = ()
     closed: tuple[str, ...] = ()
     is_open: bool = False
 
     @classmethod
-    def of(cls, rules: Iterable[Rule] = (), *, closed: Iterable[Path] = (), is_open: bool = False) -> "Allowlist":
+    def of(cls, rules: Iterable[MountRule] = (), *, closed: Iterable[Path] = (), is_open: bool = False) -> "Allowlist":
         """Checked and cleaned; ConfigError names an entry that cannot be by its number."""
         shut = dict.fromkeys(form for path in closed for form in (str(path), os.path.realpath(path)))
         return cls(tuple(_check_rule(i, rule) for i, rule in enumerate(rules)), tuple(shut), is_open)
 
-    def resolve(self, path: str, who: Who, *, is_writable: bool = False) -> Resolved:
+    def resolve(self, path: str, who: Who, *, is_writable: bool = False) -> MountAccess:
         """The rights of this person's tool at a path after its links were followed.
 
         A link counts as what it leads to: both places have to be allowed, and neither may be one that is never shown.
@@ -118,21 +118,21 @@ class Allowlist(Struct, frozen=True):
         real, links = os.path.realpath(path), self._resolve_links()
         for place in dict.fromkeys((path, real)):
             if reason := self._refuse_always(place):
-                return Resolved(path, "denied", "mount.bind.blocked", reason)
+                return MountAccess(path, "denied", "mount.bind.blocked", reason)
         found = self._resolve_entry(path, who, links)
         if real != path and found.mode != "denied":
             there = self._resolve_entry(real, who, links)
             if there.mode == "denied":
                 why = f"it leads to {real}, which is not allowed: {there.why}"
-                return Resolved(path, "denied", there.rule, why, found.index)
-            found = Resolved(
+                return MountAccess(path, "denied", there.rule, why, found.index)
+            found = MountAccess(
                 real, _narrower_mode(found.mode, there.mode), found.rule or there.rule, found.why or there.why, found.index
             )
         if is_writable or found.mode != "readwrite":
             return found
-        return Resolved(found.path, "readonly", found.rule, found.why, found.index)
+        return MountAccess(found.path, "readonly", found.rule, found.why, found.index)
 
-    def visible(self, who: Who) -> list[Resolved]:
+    def visible(self, who: Who) -> list[MountAccess]:
         """The folders that this person's tools see without asking for them: every entry that is one folder and is there."""
         found = []
         for path in dict.fromkeys(rule.path for rule in self.rules if "*" not in rule.path):
@@ -202,29 +202,29 @@ class Allowlist(Struct, frozen=True):
                 best = priority, index
         return None if best is None else best[1]
 
-    def _resolve_entry(self, path: str, who: Who, links: Mapping[str, str]) -> Resolved:
+    def _resolve_entry(self, path: str, who: Who, links: Mapping[str, str]) -> MountAccess:
         index = self._find_winning(path, who, links)
         if index is None:
             if self.is_open:
-                return Resolved(path, "readonly", "", "paths that are not listed are read-only")
-            return Resolved(path, "denied", "mount.bind.source_not_allowed", f"{path} is not in the allowlist")
+                return MountAccess(path, "readonly", "", "paths that are not listed are read-only")
+            return MountAccess(path, "denied", "mount.bind.source_not_allowed", f"{path} is not in the allowlist")
         return self._apply_rule(path, who, index)
 
-    def _apply_rule(self, path: str, who: Who, index: int) -> Resolved:
+    def _apply_rule(self, path: str, who: Who, index: int) -> MountAccess:
         """The decision of one mount rule for a path."""
         rule = self.rules[index]
         if rule.mode == "denied":
-            return Resolved(path, "denied", "mount.bind.denied", f"{path} is denied by entry {index}", index)
+            return MountAccess(path, "denied", "mount.bind.denied", f"{path} is denied by entry {index}", index)
         if rule.kind == "project" and who.role not in PROJECT_ROLES:
             why = f"{path} is a project, which is for the role {' or '.join(PROJECT_ROLES)}"
-            return Resolved(path, "denied", "mount.project.role", why, index)
+            return MountAccess(path, "denied", "mount.project.role", why, index)
         if rule.mode == "readonly":
-            return Resolved(path, "readonly", "", f"entry {index} is read-only", index)
+            return MountAccess(path, "readonly", "", f"entry {index} is read-only", index)
         if rule.kind == "reference":
-            return Resolved(path, "readonly", "", f"entry {index} is a reference, which is read-only", index)
+            return MountAccess(path, "readonly", "", f"entry {index} is a reference, which is read-only", index)
         if not rule.user and not who.is_admin:
-            return Resolved(path, "readonly", "", f"entry {index} is shared, and only an admin writes there", index)
-        return Resolved(path, "readwrite", "", "", index)
+            return MountAccess(path, "readonly", "", f"entry {index} is shared, and only an admin writes there", index)
+        return MountAccess(path, "readwrite", "", "", index)
 
 
 def within(root: Path, text: str, *, is_restricted: bool = True) -> Path:
@@ -275,7 +275,7 @@ def _narrower_mode(one: Mode, other: Mode) -> Mode:
     return one if one == other else "readonly"
 
 
-def _check_rule(index: int, rule: Rule) -> Rule:
+def _check_rule(index: int, rule: MountRule) -> MountRule:
     """The rule with its path cleaned; ConfigError that names the entry's number."""
     key = f"mounts[{index}]"
 
@@ -290,7 +290,7 @@ def _check_rule(index: int, rule: Rule) -> Rule:
         raise fail("kind", rule.kind, f"one of {', '.join(get_args(Kind))}")
     if rule.user and rule.group:
         raise ConfigError(f"{key} has a user and a group: must be for one of them", key=key)
-    return Rule("/" + normpath(rule.path).lstrip("/"), rule.mode, rule.kind, rule.user, rule.group)
+    return MountRule("/" + normpath(rule.path).lstrip("/"), rule.mode, rule.kind, rule.user, rule.group)
 
 
 def _scan_entries(folder: str) -> Iterator["os.DirEntry[str]"]:

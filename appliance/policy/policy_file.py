@@ -22,7 +22,7 @@ from appliance.policy.rules import (
     MB,
     PERMISSIVE,
     STRICT,
-    Ground,
+    BuiltinRules,
     Lists,
     Mode,
     Mounts,
@@ -33,7 +33,6 @@ from appliance.policy.rules import (
     check_sane,
 )
 from appliance.policy.rules import Policy as Policy
-from appliance.policy.rules import Verdict as Verdict
 from appliance.runtime import trusted_files
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -165,14 +164,14 @@ def size_bytes(value: Any) -> int | None:
 
 
 def load(
-    path: Path | None, mode: Mode = "strict", ground: Ground | None = None, environ: Mapping[str, str] | None = None
+    path: Path | None, mode: Mode = "strict", ground: BuiltinRules | None = None, environ: Mapping[str, str] | None = None
 ) -> Policy:
     """The policy of a file, which is made when it is missing, or the default one without a path.
 
     `mode` holds where the file names none, `ground` whatever it says.
     """
     if path is None:
-        return check_sane(Policy(mode, ground=ground or Ground()))
+        return check_sane(Policy(mode, ground=ground or BuiltinRules()))
     if path.suffix != ".toml":
         raise ConfigError(f"policy file {path}: its name must end in .toml", key="policy.path")
     text = _read_text(path)
@@ -184,15 +183,15 @@ def of(home: Home, config: Config, environ: Mapping[str, str], closed: Iterable[
     path = home.root / config.policy.path if config.policy.path else None
     if path is not None and (why := trusted_files.problem(path, home=home.root)):
         raise ConfigError(f"policy file is not used: {why}", key="policy.path")
-    rules = [mounts.Rule(one.path, one.mode, one.kind, one.user, one.group) for one in config.sandbox.mounts]
+    rules = [mounts.MountRule(one.path, one.mode, one.kind, one.user, one.group) for one in config.sandbox.mounts]
     is_open = not config.sandbox.restrict_to_workspace
     allowed = mounts.Allowlist.of(rules, closed=(home.root, *closed), is_open=is_open)
-    ground = Ground(allowed.rules, config.tools.blocked_patterns, allowed.closed, is_open)
+    ground = BuiltinRules(allowed.rules, config.tools.blocked_patterns, allowed.closed, is_open)
     return load(path, config.policy.mode, ground, environ)
 
 
 def parse(
-    text: str, name: str, mode: Mode = "strict", ground: Ground | None = None, environ: Mapping[str, str] | None = None
+    text: str, name: str, mode: Mode = "strict", ground: BuiltinRules | None = None, environ: Mapping[str, str] | None = None
 ) -> Policy:
     """The policy that a text says; ConfigError names the text and the key."""
     if not text:
@@ -220,7 +219,7 @@ def parse(
         commands=_parse_commands(top.table("commands")),
         security=_parse_security(top.table("security"), base.security),
         runtime=_parse_runtime(top.table("runtime"), base.runtime),
-        ground=ground or Ground(),
+        ground=ground or BuiltinRules(),
     )
     try:
         return check_sane(found)
@@ -307,7 +306,7 @@ def _parse_mounts(table: _Table, base: Mounts) -> Mounts:
     )
 
 
-def _parse_rules(table: _Table, raw: list[Any]) -> tuple[mounts.Rule, ...]:
+def _parse_rules(table: _Table, raw: list[Any]) -> tuple[mounts.MountRule, ...]:
     """The entries, cleaned; ConfigError names a wrong one by its number."""
     given = [_parse_rule(table, i, item) for i, item in enumerate(raw)]
     try:
@@ -318,14 +317,14 @@ def _parse_rules(table: _Table, raw: list[Any]) -> tuple[mounts.Rule, ...]:
         ) from None
 
 
-def _parse_rule(table: _Table, index: int, raw: Any) -> mounts.Rule:
+def _parse_rule(table: _Table, index: int, raw: Any) -> mounts.MountRule:
     entry = _Table(table.path, f"mounts.rules[{index}]", raw if isinstance(raw, dict) else {})
     if not isinstance(raw, dict):
         raise table.fail(f"rules[{index}]", raw, "a table")
     entry.only("path", "mode", "kind", "user", "group")
     mode = cast(mounts.Mode, entry.word("mode", "readonly", get_args(mounts.Mode)))
     kind = cast(mounts.Kind, entry.word("kind", "reference", get_args(mounts.Kind)))
-    return mounts.Rule(entry.text("path"), mode, kind, entry.text("user"), entry.text("group"))
+    return mounts.MountRule(entry.text("path"), mode, kind, entry.text("user"), entry.text("group"))
 
 
 def _parse_network(table: _Table, base: Networks) -> Networks:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from appliance.errors import BadInput, ConfigError, Refused
 from appliance.policy.blocked_commands import Forbidden
-from appliance.policy.mounts import Allowlist, Rule, Who, listed
+from appliance.policy.mounts import Allowlist, MountRule, Who, listed
 
 Mode = Literal["strict", "permissive", "disabled"]
 Network = Literal["none", "proxy", "host"]
@@ -54,7 +54,7 @@ class Mounts(Struct, frozen=True):
     tmpfs: bool = True
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[MountRule, ...] = ()
 
 
 class Networks(Struct, frozen=True):
@@ -94,10 +94,10 @@ class Runtimes(Struct, frozen=True):
     pins: Mapping[str, str] = {}
 
 
-class Ground(Struct, frozen=True):
+class BuiltinRules(Struct, frozen=True):
     """What holds whatever the policy says: the product's own folders, and what the configuration lists."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[MountRule, ...] = ()
     blocked: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     is_open: bool = False
@@ -106,7 +106,7 @@ class Ground(Struct, frozen=True):
 # -- what is asked --------------------------------------------------------------------------------
 
 
-class Wanted(Struct, frozen=True):
+class WantedFolder(Struct, frozen=True):
     """A folder for a tool: a `bind` of one on the disk, a `volume` the core keeps for it, or a `tmpfs` in memory."""
 
     source: str
@@ -134,14 +134,14 @@ class Runtime(Struct, frozen=True):
     sha256: str = ""
 
 
-class Request(Struct, frozen=True):
+class PolicyRequest(Struct, frozen=True):
     """What a tool, the `component`, is about to do. `target` is whom it would send something, such as `person:ada`."""
 
     component: str
     who: Who = Who()
     session: str = ""
     run: str = ""
-    mounts: tuple[Wanted, ...] = ()
+    mounts: tuple[WantedFolder, ...] = ()
     usage: Usage = Usage()
     network: Network = "none"
     target: str = ""
@@ -154,14 +154,14 @@ class Request(Struct, frozen=True):
 # -- what is said to it ---------------------------------------------------------------------------
 
 
-class Verdict(Struct, frozen=True):
+class PolicyVerdict(Struct, frozen=True):
     """Whether a tool may be used, and the rule that speaks against it ("" when none does)."""
 
     allowed: bool
     rule: str = ""
 
 
-class Finding(Struct, frozen=True):
+class RuleFinding(Struct, frozen=True):
     """A rule that speaks against something, or a remark."""
 
     rule: str
@@ -186,8 +186,8 @@ class Judgement(Struct, frozen=True):
     """The answer to a request. Warnings never block; `mounts` is what is granted, in the order in which it was asked for."""
 
     mode: Mode
-    violations: tuple[Finding, ...] = ()
-    warnings: tuple[Finding, ...] = ()
+    violations: tuple[RuleFinding, ...] = ()
+    warnings: tuple[RuleFinding, ...] = ()
     mounts: tuple[Mounted, ...] = ()
     network: Network = "none"
 
@@ -230,7 +230,7 @@ class Policy(Struct, frozen=True, dict=True):
     commands: tuple[str, ...] = ()
     security: Security = Security()
     runtime: Runtimes = struct_field(default_factory=Runtimes)
-    ground: Ground = Ground()
+    ground: BuiltinRules = BuiltinRules()
 
     @cached_property
     def allowlist(self) -> Allowlist:
@@ -248,10 +248,10 @@ class Policy(Struct, frozen=True, dict=True):
         is_listed = bool(self.mounts.rules or self.ground.rules or self.ground.is_open)
         return is_listed if self.mounts.binds is None else self.mounts.binds
 
-    def check(self, tool: str, role: str = "", network: str = "none") -> Verdict:
+    def check(self, tool: str, role: str = "", network: str = "none") -> PolicyVerdict:
         """The verdict on one tool, by its name, in a role, and by how it reaches the web."""
         if self.mode == "disabled":
-            return Verdict(True)
+            return PolicyVerdict(True)
         rule = Lists(self.tools_allow, self.tools_deny).verdict(tool)
         rule = f"tools.{rule}" if rule else ""
         for name in (role, SAME_ROLE.get(role, "")) if not rule else ():
@@ -260,9 +260,9 @@ class Policy(Struct, frozen=True, dict=True):
                 break
         if not rule and network == "proxy" and not self.network.proxy:
             rule = NO_PROXY
-        return Verdict(not rule or self.mode == "permissive", rule)
+        return PolicyVerdict(not rule or self.mode == "permissive", rule)
 
-    def judge(self, request: Request) -> Judgement:
+    def judge(self, request: PolicyRequest) -> Judgement:
         """The decision of the rules for a request; starts nothing."""
         mounts, notes = self._judge_mounts(request)
         if self.mode == "disabled":
@@ -270,27 +270,27 @@ class Policy(Struct, frozen=True, dict=True):
             blocked = tuple(found for _, found in mounts if found is not None and found.rule == "mount.bind.blocked")
             return Judgement(self.mode, (), blocked, kept, request.network)
         against = [found for _, found in mounts if found is not None]
-        against += [Finding(rule, request.component, message) for rule, message in self._judge_rest(request)]
+        against += [RuleFinding(rule, request.component, message) for rule, message in self._judge_rest(request)]
         if against and self.mode == "strict":
             return Judgement(self.mode, tuple(against), tuple(notes))
         kept = tuple(mounted for mounted, found in mounts if found is None or found.rule != "mount.bind.blocked")
         return Judgement(self.mode, tuple(against), tuple(notes), kept, request.network)
 
-    def _judge_mounts(self, request: Request) -> tuple[list[tuple[Mounted, Finding | None]], list[Finding]]:
+    def _judge_mounts(self, request: PolicyRequest) -> tuple[list[tuple[Mounted, RuleFinding | None]], list[RuleFinding]]:
         """Each wanted folder as it would be granted, with what speaks against it; remarks about what is narrowed."""
-        found: list[tuple[Mounted, Finding | None]] = []
-        notes: list[Finding] = []
+        found: list[tuple[Mounted, RuleFinding | None]] = []
+        notes: list[RuleFinding] = []
         for wanted in request.mounts:
             mounted, rule, why = self._judge_mount(wanted, request.who)
             if rule:
-                found.append((mounted, Finding(rule, request.component, why)))
+                found.append((mounted, RuleFinding(rule, request.component, why)))
                 continue
             found.append((mounted, None))
             if wanted.is_writable and not mounted.is_writable:
-                notes.append(Finding("mount.bind.downgraded", request.component, f"{wanted.source} is shown read-only: {why}"))
+                notes.append(RuleFinding("mount.bind.downgraded", request.component, f"{wanted.source} is shown read-only: {why}"))
         return found, notes
 
-    def _judge_mount(self, wanted: Wanted, who: Who) -> tuple[Mounted, str, str]:
+    def _judge_mount(self, wanted: WantedFolder, who: Who) -> tuple[Mounted, str, str]:
         """How a folder would be mounted, the rule against it or "", and why it is less than was asked for."""
         asked = Mounted(wanted.source, wanted.inside or wanted.source, wanted.is_writable, wanted.kind)
         if wanted.kind != "bind":
@@ -313,7 +313,7 @@ class Policy(Struct, frozen=True, dict=True):
         granted = replace(asked, source=resolved.path, is_writable=resolved.mode == "readwrite", note=resolved.why)
         return (asked if self.mode == "disabled" else granted), "", resolved.why
 
-    def _judge_rest(self, request: Request) -> Iterator[tuple[str, str]]:
+    def _judge_rest(self, request: PolicyRequest) -> Iterator[tuple[str, str]]:
         """Rule and message of everything but mounts."""
         yield from self._judge_quota(request.usage)
         if request.network == "host" and not self.network.host:
@@ -349,7 +349,7 @@ class Policy(Struct, frozen=True, dict=True):
         if 0 < usage.memory_bytes < quotas.min_memory:
             yield "quota.memory.min", f"{usage.memory_bytes} bytes of memory are less than {quotas.min_memory}"
 
-    def _judge_ipc(self, request: Request) -> str:
+    def _judge_ipc(self, request: PolicyRequest) -> str:
         """What speaks against a target. A pattern is a target's, or `ROLE -> TARGET`.
 
         The person of the conversation may be written to unless that is denied, everybody else only when listed.

@@ -65,7 +65,7 @@ AFTER_PATH = r"(?=[.,;:!?)\]}*_>'\"]*(?:\s|$))"
 SOURCES: Mapping[str, str] = {"web": "page", "mail": "mail", "document": "document", "skill": "skill", "agent": "agent"}
 
 
-class Reach(Struct, frozen=True):
+class ToolReach(Struct, frozen=True):
     """How a tool's call reaches beyond its run: `target` is the argument that says whom or what, `named` a fixed one.
 
     `data` are the arguments that leave, () all of them; `usual` are values that say nothing, because everybody gives them.
@@ -102,7 +102,7 @@ class Mark(Struct, frozen=True):
         return f"{name} {self.source}" if name else f"{told(self.origin)} ({self.source})"
 
 
-class Known(Struct, frozen=True):
+class KnownData(Struct, frozen=True):
     """What a call may carry: `own` is what the person said, `links` what untrusted text listed, `public` what the web said.
 
     `theirs` is what the called server has said of itself, `followed` how many such calls were made since the person's
@@ -137,7 +137,7 @@ def because(marks: Sequence[Mark]) -> str:
     return "; ".join(texts[:MAX_NAMED]) + more
 
 
-def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Known) -> tuple[str, ...]:
+def carried(reach: ToolReach, target: str, arguments: Mapping[str, Any], known: KnownData) -> tuple[str, ...]:
     """The arguments of a call that carry what the person has not said; () for one that may go on."""
     given = {name: value for name, value in arguments.items() if name != reach.target and (not reach.data or name in reach.data)}
     if reach.kind == "web":
@@ -155,7 +155,7 @@ def carried(reach: Reach, target: str, arguments: Mapping[str, Any], known: Know
     return tuple(held or ((*given, TOOL) if bits * (known.followed + 1) > FREE_BITS else ()))
 
 
-def _find_disclosing(given: Mapping[str, Any], known: Known) -> tuple[list[str], int]:
+def _find_disclosing(given: Mapping[str, Any], known: KnownData) -> tuple[list[str], int]:
     """The arguments that tell a server more than the person's words and choices, and what the choices may say: which tool it is,
     yes or no, names out of what the server said of itself, and where the words stand."""
     held: list[str] = []
@@ -185,7 +185,7 @@ def _count_nested(value: Any) -> int:
     return sum(isinstance(one, Mapping | list | tuple | set) + _count_nested(one) for one in value)
 
 
-def canonical(reach: Reach, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def canonical(reach: ToolReach, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call with an address, or the words of a search, in the form in which they will leave.
 
     That is what is judged and shown. BadInput or Refused for an address that `web.fetch` would not read either: nobody is asked
@@ -220,7 +220,7 @@ def url_of(text: str) -> str:
         return ""
 
 
-def is_free(url: str, known: Known) -> bool:
+def is_free(url: str, known: KnownData) -> bool:
     """Whether an address says little: the person named it, or untrusted text listed it; the more there are, the fewer may be."""
     one = url_of(url)
     return bool(one) and (one in known.links or is_said(one, known.own)) and _count_bits(one, known) <= FREE_BITS
@@ -245,7 +245,7 @@ def _is_named(target: urls.Target, own: str) -> bool:
     return re.search(whole, own) is not None or (target.path == "/" and re.search(host + AFTER_HOST, own) is not None)
 
 
-def _count_bits(url: str, known: Known) -> int:
+def _count_bits(url: str, known: KnownData) -> int:
     """What choices among addresses may have said since the person's last message, this one included; 0 for one typed whole."""
     one = url_of(url)
     if not one or one in links(known.own):
@@ -264,7 +264,7 @@ def links(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def is_common(query: str, known: Known) -> bool:
+def is_common(query: str, known: KnownData) -> bool:
     """Whether a search says nothing but words: a phrase of the person, or a few of their words and of the web's, each once.
 
     All of it is looked at: signs that stand where nobody wrote them, a word twice and mixed capitals could each say something.

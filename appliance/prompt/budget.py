@@ -18,7 +18,7 @@ from appliance.knowledge.change_log import By
 from appliance.knowledge.entries import Content, Entries
 from appliance.knowledge.views import Actor, View, Views
 from appliance.prompt.packet import Packets
-from appliance.prompt.packet_types import Packet, Recovery, Scene
+from appliance.prompt.packet_types import Packet, PacketScene, Recovery
 from appliance.prompt.sent_copies import Copies
 from appliance.records import Ask, Finish, Route, to_plain
 from appliance.text import tokens
@@ -33,7 +33,7 @@ MAX_NAMED = 20  # of what was lowered, in a note
 Count = Callable[[Route, Ask], int]
 
 
-class Rows(Struct, frozen=True):
+class BudgetRows(Struct, frozen=True):
     """Where the budget lowers and notes things: what a core has of each."""
 
     views: Views
@@ -45,7 +45,7 @@ class Budget:
     """Gives the agent packets that fit. `count` asks the route's own tokenizer, where there is one."""
 
     def __init__(
-        self, packets: Packets, rows: Rows, count: Count | None = None, full: Callable[[str], object] | None = None
+        self, packets: Packets, rows: BudgetRows, count: Count | None = None, full: Callable[[str], object] | None = None
     ) -> None:
         """`full` is told the run of a conversation that nears its limit."""
         self._packets = packets
@@ -55,7 +55,7 @@ class Budget:
 
     # -- the three moments of a turn ------------------------------------------------------------------
 
-    def assemble(self, scene: Scene) -> Packet:
+    def assemble(self, scene: PacketScene) -> Packet:
         """The packet for a call, made to fit; TooLarge (413) when nothing that may be lowered is left."""
         scene = replace(scene, recovery=scene.before.recovery if scene.before is not None else scene.recovery)
         if scene.layout == "chat":
@@ -72,7 +72,7 @@ class Budget:
             packet = self._without_history(packet, scene)
         return _require_fit(packet)
 
-    def answered(self, scene: Scene, packet: Packet, text: str, thoughts: str, finish: Finish) -> None:
+    def answered(self, scene: PacketScene, packet: Packet, text: str, thoughts: str, finish: Finish) -> None:
         """The model has answered: learn how its route counts, and keep a copy of what was sent and said."""
         self._packets.learn(scene.route, packet.chars, finish.prompt_tokens)
         if self._rows.copies is not None:
@@ -83,7 +83,7 @@ class Budget:
         if self._full is not None and scene.layout == "chat" and packet.ceiling is not None and size > DUE * packet.ceiling:
             self._full(scene.run)
 
-    def dispatched(self, scene: Scene, packet: Packet, finish: Finish) -> tuple[str, ...]:
+    def dispatched(self, scene: PacketScene, packet: Packet, finish: Finish) -> tuple[str, ...]:
         """The tools of a turn have run: the paths that had to be summarized again because the next packet would not fit."""
         if scene.layout == "chat" or packet.ceiling is None:
             return ()
@@ -94,7 +94,7 @@ class Budget:
         self._summarize_opened(after, scene.turn)
         return tuple(sorted(before))
 
-    def _assemble_chat(self, scene: Scene) -> Packet:
+    def _assemble_chat(self, scene: PacketScene) -> Packet:
         """A conversation, of which nothing is left out because of a mere guess, nor too little."""
         packet = self._packets.assemble(scene)
         for _ in range(ROUNDS):
@@ -109,7 +109,7 @@ class Budget:
 
     # -- the steps --------------------------------------------------------------------------------------
 
-    def _summarize_opened(self, scene: Scene, turn: int) -> Packet | None:
+    def _summarize_opened(self, scene: PacketScene, turn: int) -> Packet | None:
         """Summarize what was opened or touched in a turn, whatever its scheme; None when there was nothing."""
         views = self._opened_views(scene, turn)
         if not views:
@@ -120,7 +120,7 @@ class Budget:
         self._log_note(scene, "opened" if turn < scene.turn else "dispatched", text)
         return self._count_packet(self._packets.assemble(scene), scene)
 
-    def _shorten_prompt(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
+    def _shorten_prompt(self, packet: Packet, scene: PacketScene) -> tuple[Packet, PacketScene]:
         """Show the prompt in part."""
         short = replace(scene, recovery=Recovery(True, 0, packet.tokens))
         self._log_note(
@@ -128,7 +128,7 @@ class Budget:
         )
         return self._count_packet(self._packets.assemble(short), short), short
 
-    def _recover_prompt(self, packet: Packet, scene: Scene) -> tuple[Packet, Scene]:
+    def _recover_prompt(self, packet: Packet, scene: PacketScene) -> tuple[Packet, PacketScene]:
         """A prompt that is shown in part: whole again when it fits; TooLarge after too many turns that freed nothing."""
         whole = replace(scene, recovery=Recovery())
         full = self._count_packet(self._packets.assemble(whole), whole)
@@ -144,7 +144,7 @@ class Budget:
         now = replace(scene, recovery=Recovery(True, idle, full.tokens))
         return replace(packet, recovery=now.recovery), now
 
-    def _without_history(self, packet: Packet, scene: Scene) -> Packet:
+    def _without_history(self, packet: Packet, scene: PacketScene) -> Packet:
         """Leave out what was said before, which is kept in the record."""
         short = replace(scene, has_history=False)
         made = self._count_packet(self._packets.assemble(short), short)
@@ -154,7 +154,7 @@ class Budget:
 
     # -- inside -----------------------------------------------------------------------------------------
 
-    def _count_packet(self, packet: Packet, scene: Scene, *, is_wanted: bool = False) -> Packet:
+    def _count_packet(self, packet: Packet, scene: PacketScene, *, is_wanted: bool = False) -> Packet:
         """A packet that an estimate calls too long, or that may be longer than it seems, counted by the route itself."""
         is_wanted = is_wanted or (packet.is_over and not scene.measured) or self._may_be_over(packet, scene)
         if not is_wanted or self._count is None:
@@ -168,7 +168,7 @@ class Budget:
         self._packets.learn(scene.route, packet.chars, counted)
         return replace(packet, tokens=counted) if counted > 0 else packet
 
-    def _may_be_over(self, packet: Packet, scene: Scene) -> bool:
+    def _may_be_over(self, packet: Packet, scene: PacketScene) -> bool:
         """Whether a packet that seems to fit would not, if its script were one of which a model knows little."""
         ceiling, density = packet.ceiling, self._packets.density(scene.route)
         if ceiling is None or packet.is_over or packet.chars * 4 <= ceiling:
@@ -178,18 +178,18 @@ class Budget:
             most = scene.measured + max(0, most - tokens.at_most(_packet_text(scene.before), density))
         return most > ceiling
 
-    def _opened_views(self, scene: Scene, turn: int) -> list[View]:
+    def _opened_views(self, scene: PacketScene, turn: int) -> list[View]:
         """What a run sees in full since a turn, whatever its scheme and status; of what failed its line in the log stays."""
         return [view for view in self._rows.views.views_of(scene.run, visibility="visible") if view.turn == turn]
 
-    def _log_note(self, scene: Scene, what: str, text: str) -> None:
+    def _log_note(self, scene: PacketScene, what: str, text: str) -> None:
         """A line in the run's log that says what was done about its size."""
         path = f"error://turn_{scene.turn}/budget/{what}"
         entry = self._rows.entries.put(path, Content(body=text), By("system", scene.run), scope=f"run:{scene.run}")
         self._rows.views.show(self._system_actor(scene), entry.id, "visible", "failed", 413, TooLarge.outcome)
 
     @staticmethod
-    def _system_actor(scene: Scene) -> Actor:
+    def _system_actor(scene: PacketScene) -> Actor:
         return Actor("system", scene.run, scene.loop, scene.turn)
 
 

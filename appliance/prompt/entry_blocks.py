@@ -35,7 +35,7 @@ SHOWN = """SELECT v.entry, e.path, v.visibility, v.status, v.outcome, v.summary,
     WHERE v.run = ? AND v.visibility <> 'archived' AND v.state <> 'proposed' AND v.status <> 202"""
 
 
-class Item(Struct, frozen=True):
+class BlockItem(Struct, frozen=True):
     """An entry that a run sees. `summary` and `full` are its renderings, `full` only of one that is visible.
 
     `turn` is the one in which the view was last touched; `changed` orders the summary, `view` the log.
@@ -55,21 +55,21 @@ class Item(Struct, frozen=True):
     full: str = ""
 
 
-class Counts(Struct):
+class RenderCounts(Struct):
     """The numbers of renderings, for measurements."""
 
     rendered: int = 0
     reused: int = 0
 
 
-class Seen(Struct, frozen=True):
+class SeenEntries(Struct, frozen=True):
     """The entries that a run sees, by block, each in its order."""
 
-    data: list[Item] = []
-    log: list[Item] = []
-    unknowns: list[Item] = []
+    data: list[BlockItem] = []
+    log: list[BlockItem] = []
+    unknowns: list[BlockItem] = []
 
-    def all(self) -> Iterator[Item]:
+    def all(self) -> Iterator[BlockItem]:
         yield from self.data
         yield from self.log
         yield from self.unknowns
@@ -86,15 +86,15 @@ class Blocks:
         self._schemes = schemes
         self.divisor = divisor
         self._hooks = hooks or Hooks()
-        self.counts = Counts()
+        self.counts = RenderCounts()
         self._guard = threading.Lock()
-        self._held: OrderedDict[str, dict[int, tuple[Row, float, Item]]] = OrderedDict()
+        self._held: OrderedDict[str, dict[int, tuple[Row, float, BlockItem]]] = OrderedDict()
 
     def configure(self, divisor: float) -> None:
         """Set the number of characters that count as one token."""
         self.divisor = divisor
 
-    def visible_items(self, run: str) -> Seen:
+    def visible_items(self, run: str) -> SeenEntries:
         """What the run sees now: neither archived nor waiting for a decision, and of no scheme that is hidden."""
         with self._guard:
             before = self._held.get(run, {})
@@ -111,7 +111,7 @@ class Blocks:
             self._held.move_to_end(run)
             while len(self._held) > RUNS_HELD:
                 self._held.popitem(last=False)
-        found = Seen()
+        found = SeenEntries()
         for _, _, item in now.values():
             blocks = {"data": found.data, "unknown": found.unknowns}
             blocks.get(item.category, found.log).append(item)
@@ -120,12 +120,12 @@ class Blocks:
         found.unknowns.sort(key=lambda item: item.changed)
         return found
 
-    def _render_items(self, rows: Mapping[int, Row], keys: Sequence[int]) -> dict[int, Item]:
+    def _render_items(self, rows: Mapping[int, Row], keys: Sequence[int]) -> dict[int, BlockItem]:
         """Entries rendered anew, each read by itself, since many texts at once are cut; folders are none."""
         read = (entry for key in keys for entry in self._entries.by_ids([key]).values())
         return {entry.id: self._render_item(rows[entry.id], entry) for entry in read if not entry.is_folder}
 
-    def _render_item(self, row: Row, entry: Entry) -> Item:
+    def _render_item(self, row: Row, entry: Entry) -> BlockItem:
         scheme = scheme_of(entry.path) or BARE
         category = self._schemes.find_scheme(entry.path).category
         short = self._hooks.filter(f"{SUMMARIZED}{scheme}", projection(entry, str(row[5]), scheme), entry)
@@ -135,7 +135,7 @@ class Blocks:
             more = max(0, more - of_chars(len(short), self.divisor))
         line, full = _render_entry(entry, scheme, row, short, more, is_data=category == "data")
         cost = of_chars(len(line), self.divisor)
-        return Item(
+        return BlockItem(
             entry=int(row[0]),
             path=entry.path,
             scheme=scheme,
@@ -193,7 +193,7 @@ def _frame_chars(entry: Entry, scheme: str) -> int:
     return tags + (2 * len(entry.path) + 10 if "\n" in entry.body else 0)
 
 
-def render_block(items: Sequence[Item], *, is_full: bool = False) -> str:
+def render_block(items: Sequence[BlockItem], *, is_full: bool = False) -> str:
     """The items of a block as its text: whole where they are visible and `is_full`."""
     return "\n".join(item.full if is_full and item.full else item.summary for item in items)
 

@@ -11,7 +11,7 @@ from appliance.errors import NotFound, TooLarge, Unavailable
 from appliance.policy import modes
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.packet import Packets
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.prompt.roles import CHAT, Role
 from appliance.prompt.sent_copies import Copies
 from appliance.records import Route, Terms, ToolSpec, to_plain
@@ -106,7 +106,7 @@ class PacketInspector:
         given = event.input or {}
         return {"run": event.run, "seq": event.seq, "covers": len(given["covers"]), "by": given["by"], "summary": event.content}
 
-    def _scene_of_run(self, run: Run) -> Scene:
+    def _scene_of_run(self, run: Run) -> PacketScene:
         messages = tuple(self._runs.recent(run.id, HISTORY))
         loop, turn = self._runs.moment(run.id)
         layout = run.settings.layout
@@ -115,7 +115,7 @@ class PacketInspector:
         is_shown_entries = layout == "entries" and role.is_chat
         tools = role.unkept if layout == "entries" else role.tools
         specs = tuple(modes.menu(terms, self._menu("run" if is_shown_entries else role.menu, tools)))
-        return Scene(
+        return PacketScene(
             run=run.id,
             route=self._plan(run.settings.model)[0],
             specs=specs,

@@ -17,25 +17,25 @@ from msgspec import field as struct_field
 from msgspec.structs import replace
 
 from appliance.ingest.prompt_documents import ShownDocuments
-from appliance.knowledge.search import Hit, Looks, Search, words_of
+from appliance.knowledge.search import Hit, Search, SearchOptions, words_of
 from appliance.language import support
 from appliance.language.languages import all_words, is_greeting
 from appliance.language.request_texts import NOTE, NOTES, QUESTION, strip_notes
 from appliance.language.times.timezones import LOCAL
 from appliance.prompt import pruning, sections
-from appliance.prompt.entry_blocks import Blocks, Item, Seen
-from appliance.prompt.packet_types import Packet, Scene, Stage
+from appliance.prompt.entry_blocks import BlockItem, Blocks, SeenEntries
+from appliance.prompt.packet_types import Packet, PacketScene, Stage
 from appliance.prompt.pruning import Strategy
 from appliance.prompt.roles import ASSISTANT, CHAT, WORKER, Role
-from appliance.prompt.run_log import Chronicle, Line
+from appliance.prompt.run_log import Chronicle, LogLine
 from appliance.records import Ask, Dialect, Message, Part, Route, Skills, ToolSpec
 from appliance.runtime import hook_points
 from appliance.runtime.hooks import Hooks
-from appliance.runtime.settings import Budget, Prompt
+from appliance.runtime.settings import BudgetSettings, PromptSettings
 from appliance.sessions.history import Owner, is_one_of, label
 from appliance.text import tokens
 from appliance.text.fences import foreign, foreign_texts, quoted, safe
-from appliance.text.tokens import Table
+from appliance.text.tokens import PromptTable
 
 # Wording and order were tried on the bundled model: identity first, short sentences, the note right before
 # the question (2026-11-21). A larger model is served by the same words.
@@ -110,7 +110,7 @@ class Packets:
         self.zone = LOCAL
         self._register_sections()
 
-    def configure(self, prompt: Prompt, budget: Budget, owners: Sequence[Owner], zone: str) -> None:
+    def configure(self, prompt: PromptSettings, budget: BudgetSettings, owners: Sequence[Owner], zone: str) -> None:
         """Take these keys of the configuration into use, the owner's addresses, and the zone that times are told in."""
         self.zone = zone
         self.override = prompt.system_prompt_override
@@ -124,11 +124,11 @@ class Packets:
 
         With a window (of the route, in tokens) the documents together get at most `DOCUMENTS` of it.
         """
-        scene = Scene("", Route("", "", "", window, dialect), tuple(tools), role=role.name, about=role.text)
+        scene = PacketScene("", Route("", "", "", window, dialect), tuple(tools), role=role.name, about=role.text)
         scene = replace(scene, documents=role.documents, has_skills=role.has_skills, is_child=role.is_child)
         return self._system_parts(scene)
 
-    def _system_parts(self, scene: Scene) -> tuple[Part, ...]:
+    def _system_parts(self, scene: PacketScene) -> tuple[Part, ...]:
         nothing: tuple[Part, ...] = ()
         return (
             *_only_parts(self.hooks.filter(hook_points.SYSTEM, nothing, scene)),
@@ -155,7 +155,7 @@ class Packets:
         ):
             self.hooks.add(hook_points.USER, sections.section(name, block), priority)
 
-    def _add_documents(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_documents(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         own = {part.name: part for part in (self._more.documents.of_role(scene.role) if self._more.documents else ())}
         shown = [p for p in self._documents() if p.name not in own and (scene.documents is None or p.name in scene.documents)]
         documents = sorted([*own.values(), *shown], key=_rank_document)  # a role's own are there whatever else it is shown
@@ -164,21 +164,21 @@ class Packets:
         return (*parts, *separate_documents(documents))
 
     @staticmethod
-    def _add_instructions(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_instructions(parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         usual = WORKING if scene.role == WORKER else ENTRIES if scene.layout == "entries" else INSTRUCTIONS
         return (*parts, Part("instructions", scene.about or usual))
 
-    def _add_skills(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_skills(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         lines = self._skills.lines() if scene.has_skills else ()
         return (*parts, Part("skills", "\n".join([SKILLS, *lines]))) if lines else parts
 
     @staticmethod
-    def _add_tools(parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_tools(parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         if not scene.specs or scene.route.dialect == "native":
             return parts
         return (*parts, Part("tools", "\n".join([CALLING, *(tool_line(t) for t in scene.specs)])))
 
-    def _add_persona(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _add_persona(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         """Persona, the person's own words, and, in a talk with a person, what is to be asked first."""
         first = [p for p in parts if p.name == "BOOTSTRAP"]
         last = first if scene.layout == "chat" and scene.role == ASSISTANT else []
@@ -208,7 +208,7 @@ class Packets:
         if is_greeting(prompt):
             return tuple(documents)
         most = limit + min(len(names), MORE_HITS * 2)  # so that what is left out makes room for the next
-        looks = Looks(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
+        looks = SearchOptions(snippet_chars=chars, per_item=PER_ITEM, has_context=True)
         hits: Sequence[Hit] = self._finder.find(prompt, limit=most, has_documents=False, looks=looks)
         shown = [Part(h.ref, HEADING.sub("", h.snippet)[:chars]) for h in hits if h.ref not in names]
         return (*documents, *shown[:limit])
@@ -233,7 +233,7 @@ class Packets:
 
     # -- whole packets ------------------------------------------------------------------------------
 
-    def assemble(self, scene: Scene) -> Packet:
+    def assemble(self, scene: PacketScene) -> Packet:
         """The packet of a turn. Within a loop the system text and what was found stay as they were in its first turn."""
         if scene.plain is not None:
             fitted = self.fit(scene.plain.messages, scene.plain.system, (), scene.route)
@@ -250,7 +250,7 @@ class Packets:
 
         The last user message is always kept; if even that is too long, the model's own error says so.
         """
-        return self._prune_messages(Scene("", route, tuple(tools), tuple(messages)), system).messages
+        return self._prune_messages(PacketScene("", route, tuple(tools), tuple(messages)), system).messages
 
     def learn(self, route: Route, chars: int, counted: int) -> None:
         """A provider has counted a prompt: how many characters one of its tokens has is known from now on."""
@@ -266,14 +266,14 @@ class Packets:
         """Whether none of a route's prompts was counted yet."""
         return route.name not in self._densities
 
-    def _chat_packet(self, scene: Scene, system: tuple[Part, ...]) -> Packet:
+    def _chat_packet(self, scene: PacketScene, system: tuple[Part, ...]) -> Packet:
         ceiling, density, spare = self._ceiling_of(scene), self.density(scene.route), 0
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
         while True:
             fitted = self._prune_messages(scene, system, spare + CONTEXT_TOKENS)
             fitted.messages[:] = sections.dated(fitted.messages, scene.person, self._more.folder, self.zone)
             spoken = sum(pruning.size_of(m, density) for m in fitted.messages)
-            table = Table((tokens.Line("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
+            table = PromptTable((tokens.SchemeLine("conversation", len(fitted.messages), spoken),), 0, 0, taken, ceiling)
             notes = (f"{fitted.dropped} earlier messages were left out",) if fitted.dropped else ()
             packet = Packet(system, tuple(fitted.messages), scene.key, ceiling=ceiling, table=table, notes=notes)
             packet = self._measure_packet(packet, scene)
@@ -281,7 +281,7 @@ class Packets:
                 return packet
             spare += packet.tokens - (ceiling or 0)  # it was counted higher than estimated
 
-    def _prune_messages(self, scene: Scene, system: Sequence[Part], spare: int = 0) -> pruning.Pruned:
+    def _prune_messages(self, scene: PacketScene, system: Sequence[Part], spare: int = 0) -> pruning.Pruned:
         density = self.density(scene.route)
         window = self.windows.window_of(scene.route.model, scene.window)
         taken = tokens.of_chars(_count_chars(system, [], scene), density)
@@ -295,8 +295,8 @@ class Packets:
         is_owner = is_one_of(channel, sender, self.owners)
         return label(channel, sender if is_owner else " ".join(re.sub(r"[\[\]]", " ", sender).split()), self.owners)
 
-    def _blocks_packet(self, scene: Scene, system: tuple[Part, ...], before: Packet | None) -> Packet:
-        seen = self._more.blocks.visible_items(scene.run) if self._more.blocks is not None else Seen()
+    def _blocks_packet(self, scene: PacketScene, system: tuple[Part, ...], before: Packet | None) -> Packet:
+        seen = self._more.blocks.visible_items(scene.run) if self._more.blocks is not None else SeenEntries()
         found = before.found if before is not None and before.found is not None else None
         if found is None:
             open_now = frozenset(item.path for item in seen.data if item.is_visible)
@@ -315,7 +315,7 @@ class Packets:
         packet = Packet(system, (message,), scene.key, ceiling=self._ceiling_of(scene), table=table, blocks=parts)
         return self._measure_packet(replace(packet, figures=figures, found=found, recovery=scene.recovery), scene)
 
-    def _budget_table(self, scene: Scene, seen: Seen, fixed: int) -> Table:
+    def _budget_table(self, scene: PacketScene, seen: SeenEntries, fixed: int) -> PromptTable:
         """The parts of a packet in tokens, by the measured ratio of the route."""
         made = tokens.table(
             ((item.scheme, item.is_visible, item.share) for item in seen.all()),
@@ -324,13 +324,13 @@ class Packets:
         )
         return made.scaled(self.divisor / self.density(scene.route))
 
-    def _spoken_lines(self, scene: Scene, log: Sequence[Item]) -> list[Line]:
+    def _spoken_lines(self, scene: PacketScene, log: Sequence[BlockItem]) -> list[LogLine]:
         if self._more.chronicle is None or not scene.has_history:
             return []
         noted = {_log_folder(item.path) for item in log}
         return self._more.chronicle.lines(scene.run, noted)
 
-    def _measure_packet(self, packet: Packet, scene: Scene) -> Packet:
+    def _measure_packet(self, packet: Packet, scene: PacketScene) -> Packet:
         """The packet with its size: from what was counted for the one before, or else estimated."""
         chars = _count_chars(packet.system, packet.messages, scene)
         density = self.density(scene.route)
@@ -340,7 +340,7 @@ class Packets:
             size = max(0, scene.measured + round((chars - scene.before.chars) / density))
         return replace(packet, chars=chars, tokens=size)
 
-    def _ceiling_of(self, scene: Scene) -> int | None:
+    def _ceiling_of(self, scene: PacketScene) -> int | None:
         return tokens.ceiling_of(scene.window, self.ceiling)
 
 
@@ -370,7 +370,7 @@ def _only_parts(given: Sequence[Any]) -> tuple[Part, ...]:
     return tuple(part for part in given if isinstance(part, Part))
 
 
-def _count_chars(system: Sequence[Part], messages: Sequence[Message], scene: Scene) -> int:
+def _count_chars(system: Sequence[Part], messages: Sequence[Message], scene: PacketScene) -> int:
     """Characters of what is sent, with the schemas that a native provider gets apart."""
     size = sum(len(p.text) for p in system)
     if scene.route.dialect == "native":

@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from appliance.language.times.timezones import LOCAL
-from appliance.prompt.entry_blocks import Seen
+from appliance.prompt.entry_blocks import SeenEntries
 from appliance.records import Message, Part, Route, ToolSpec
-from appliance.text.tokens import Table
+from appliance.text.tokens import PromptTable
 
 Figures = tuple[int, int, int | None]  # turn, tokens used, tokens free
 
@@ -31,7 +31,7 @@ class Plain(Struct, frozen=True):
     messages: tuple[Message, ...]
 
 
-class Scene(Struct, frozen=True):
+class PacketScene(Struct, frozen=True):
     """What a packet is made for. `before` is the packet of the turn before in the same loop, None for its first.
 
     `turn` counts from 1 through the whole run and what it was forked from. `measured` is what the provider said the
@@ -89,7 +89,7 @@ class Packet(Struct, frozen=True):
     chars: int = 0
     tokens: int = 0
     ceiling: int | None = None
-    table: Table = Table()
+    table: PromptTable = PromptTable()
     blocks: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
     recovery: Recovery = struct_field(default_factory=Recovery)
@@ -105,8 +105,8 @@ class Packet(Struct, frozen=True):
 class Stage(Struct, frozen=True):
     """The inputs of the sections of a user message."""
 
-    scene: Scene
-    seen: Seen
+    scene: PacketScene
+    seen: SeenEntries
     log: tuple[str, ...]
     found: tuple[Part, ...]
     zone: str = LOCAL  # that times are told in

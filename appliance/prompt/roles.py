@@ -21,7 +21,7 @@ from appliance.errors import BadInput, ConfigError, NotFound, OwlError
 from appliance.policy import modes
 from appliance.runtime import trusted_files
 from appliance.runtime.settings import AGENTS, LOCAL, Config
-from appliance.runtime.settings import Agent as Caps
+from appliance.runtime.settings import RoleSettings as Caps
 from appliance.text import markdown
 
 LOG = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ Branch = Callable[[str], Sequence[Event]]
 Place = tuple[int, int, int, int]
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """One line of a log and where it belongs: turn, kind, source and number."""
 
     place: Place
@@ -39,7 +39,7 @@ class Chronicle:
         self._store = store
         self._branch = branch
 
-    def lines(self, run: str, noted: Container[str] = (), limit: int = 80) -> list[Line]:
+    def lines(self, run: str, noted: Container[str] = (), limit: int = 80) -> list[LogLine]:
         """The last lines of a run; not the results of those actions whose folder in the log is in `noted`."""
         branch = self._branch(run)
         meant = {e.call_id: str((e.input or {}).get("tool", e.tool)) for e in branch if e.kind == "tool_use" and e.tool == DETOUR}
@@ -90,15 +90,15 @@ def _newest_events(events: Sequence[Event], limit: int) -> Sequence[Event]:
     return events[next(begins, cut) :]
 
 
-def _line_of_event(event: Event, turn: int) -> Line | None:
+def _line_of_event(event: Event, turn: int) -> LogLine | None:
     if event.kind == "tool_result":
         short, origin = _shorten_text(event.content, RESULT_CHARS), origin_of(event)
         text = foreign(origin, short) if origin else exact(event.tool, short)
-        return Line((turn, DONE, 1, event.seq), f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{text}</log>')
+        return LogLine((turn, DONE, 1, event.seq), f'<log action="{event.tool}" status="{event.status}" turn="{turn}">{text}</log>')
     if event.role == "user":
-        return Line((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_shorten_text(event.content))}</prompt>')
+        return LogLine((turn, PROMPT, 1, event.seq), f'<prompt turn="{turn}">{safe(_shorten_text(event.content))}</prompt>')
     if event.role == "assistant" and event.content:
-        return Line((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{safe(_shorten_text(event.content))}</answer>')
+        return LogLine((turn, SAID, 1, event.seq), f'<answer turn="{turn}">{safe(_shorten_text(event.content))}</answer>')
     return None
 
 

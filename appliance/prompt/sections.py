@@ -18,12 +18,12 @@ from appliance import __version__
 from appliance.clock import now_ms
 from appliance.language.times import timezones
 from appliance.prompt import entry_blocks
-from appliance.prompt.entry_blocks import Item
-from appliance.prompt.packet_types import Figures, Scene, Stage
-from appliance.prompt.run_log import DONE, Line, Place
+from appliance.prompt.entry_blocks import BlockItem
+from appliance.prompt.packet_types import Figures, PacketScene, Stage
+from appliance.prompt.run_log import DONE, LogLine, Place
 from appliance.records import Message, Part
 from appliance.text.fences import fenced, quoted
-from appliance.text.tokens import Table
+from appliance.text.tokens import PromptTable
 
 PROMPT_CHARS = 500  # of a prompt that is too long for now
 TURN = re.compile(r"^[a-z]+://turn_(\d+)/")
@@ -97,7 +97,7 @@ def instructions(stage: Stage) -> str:
     return "\n".join([*about, f"Now answer {quoted(scene.person)}'s prompt." if scene.person else "Now answer the prompt."])
 
 
-def prompt(scene: Scene, figures: Figures) -> Part:
+def prompt(scene: PacketScene, figures: Figures) -> Part:
     """The prompt with the figures of its loop's first turn, so that what follows it can stay the same to the byte."""
     turn, usage, free = figures
     text, mark = scene.prompt, ""
@@ -109,13 +109,13 @@ def prompt(scene: Scene, figures: Figures) -> Part:
     return Part("prompt", f'<prompt turn="{turn}" tokenUsage="{usage}" tokensFree="{room}"{mark}>\n{text}\n</prompt>')
 
 
-def budget(table: Table) -> Part:
+def budget(table: PromptTable) -> Part:
     """The sizes of the packet's parts; last, because they change with every turn."""
     room = "unlimited" if table.free is None else str(table.free)
     return Part("budget", f'<budget tokenUsage="{table.usage}" tokensFree="{room}">\n{table.text()}\n</budget>')
 
 
-def joined(items: Sequence[Item], lines: Sequence[Line]) -> tuple[str, ...]:
+def joined(items: Sequence[BlockItem], lines: Sequence[LogLine]) -> tuple[str, ...]:
     """Log entries and what was said, in the order in which it happened."""
     placed: list[tuple[Place, str]] = [(line.place, line.text) for line in lines]
     for item in items:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.errors import NotFound, OwlError
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.records import Message, Part, ToolCall, to_plain
 from appliance.store import wall_clock
 from appliance.store.database import Store
@@ -29,7 +29,7 @@ ENDS = 4  # every so many lines, by what they say, one ends a piece: the same on
 Kept = Literal["entries", "all", "none"]
 
 
-class Copy(Struct, frozen=True):
+class SentCopy(Struct, frozen=True):
     """One turn: its texts by name, `system/...` and `user/...` as they were sent, then `answer` and `reasoning`."""
 
     run: str
@@ -56,7 +56,7 @@ class Copies:
         """Keep the turns of these runs from now on."""
         self.kept = kept
 
-    def store_turn(self, scene: Scene, packet: Packet, answer: str, reasoning: str, tokens: int) -> None:
+    def store_turn(self, scene: PacketScene, packet: Packet, answer: str, reasoning: str, tokens: int) -> None:
         """Keep a turn, if turns of its kind are kept; the last one of a turn that was asked twice stays."""
         if self.kept == "none" or (self.kept == "entries" and scene.layout != "entries"):
             return
@@ -76,7 +76,7 @@ class Copies:
     def turns(self, run: str) -> list[int]:
         return [int(row[0]) for row in self._store.rows("SELECT turn FROM copies WHERE run = ? ORDER BY turn", (run,))]
 
-    def get(self, run: str, turn: int) -> Copy:
+    def get(self, run: str, turn: int) -> SentCopy:
         """One turn; NotFound where none was kept."""
         row = self._store.row("SELECT route, tokens, at_ms, parts FROM copies WHERE run = ? AND turn = ?", (run, turn))
         if row is None:
@@ -92,7 +92,7 @@ class Copies:
                 parts.append(Part(name, texts[key]))
             else:
                 parts[-1] = Part(parts[-1].name, parts[-1].text + texts[key])
-        return Copy(run, turn, str(row[0]), int(row[1]), int(row[2]), tuple(parts))
+        return SentCopy(run, turn, str(row[0]), int(row[1]), int(row[2]), tuple(parts))
 
     def expire(self, days: float) -> int:
         """Drop copies older than so many days, and the texts that no copy has any more; how many copies went."""

@@ -35,7 +35,7 @@ class Returned(Struct, frozen=True):
 
 
 @dataclass
-class Turn:
+class TalkTurn:
     """What one side said in a row: results, words and pictures, or words and calls."""
 
     role: Literal["user", "assistant"]
@@ -56,17 +56,17 @@ class Turn:
         return not (self.texts or self.images or self.calls or self.results)
 
 
-class Talk(Struct, frozen=True):
+class RequestTalk(Struct, frozen=True):
     """A whole request: the system text, its part that other conversations share, and the turns."""
 
     stable: str
     system: str
-    turns: tuple[Turn, ...]
+    turns: tuple[TalkTurn, ...]
 
 
-def read(ask: Ask, *, has_images: bool, id_size: int = 0, must_alternate: bool = True) -> Talk:
+def read(ask: Ask, *, has_images: bool, id_size: int = 0, must_alternate: bool = True) -> RequestTalk:
     """The request in order; BadInput when it says nothing. `must_alternate`: the user begins and speaks last."""
-    names, messages = Names(ask), list(ask.messages)
+    names, messages = ToolNames(ask), list(ask.messages)
     parts = list(ask.system)
     while messages and messages[0].role == "system":
         parts.append(Part("earlier", messages.pop(0).content))
@@ -77,17 +77,17 @@ def read(ask: Ask, *, has_images: bool, id_size: int = 0, must_alternate: bool =
     if not found and not parts:
         raise BadInput("the request is empty", hint="send at least one message")
     if not found:
-        found = [Turn("user", [GO_ON])]
+        found = [TalkTurn("user", [GO_ON])]
     if must_alternate:
         if found[0].role == "assistant":
-            found.insert(0, Turn("user", [LEFT_OUT]))
+            found.insert(0, TalkTurn("user", [LEFT_OUT]))
         if found[-1].role == "assistant":
-            found.append(Turn("user", [GO_ON]))
+            found.append(TalkTurn("user", [GO_ON]))
     first = next((i for i, part in enumerate(parts) if part.name in STABLE), len(parts))
-    return Talk(_join_parts(parts[:first]), _join_parts(parts), tuple(found))
+    return RequestTalk(_join_parts(parts[:first]), _join_parts(parts), tuple(found))
 
 
-class Names:
+class ToolNames:
     """Names of tools as providers take them, and back."""
 
     def __init__(self, ask: Ask) -> None:
@@ -108,7 +108,7 @@ class Names:
         return self._ours.get(name, name)
 
 
-def described(tools: Iterable[ToolSpec], names: Names) -> list[tuple[str, ToolSpec]]:
+def described(tools: Iterable[ToolSpec], names: ToolNames) -> list[tuple[str, ToolSpec]]:
     """Tools with the names they are sent under, in the order that was given."""
     return [(names.theirs(tool.name), tool) for tool in tools]
 
@@ -116,14 +116,14 @@ def described(tools: Iterable[ToolSpec], names: Names) -> list[tuple[str, ToolSp
 class _Turns:
     """Turns as they come out of messages."""
 
-    def __init__(self, names: Names, has_images: bool, id_size: int, *, is_wordy: bool = False) -> None:
+    def __init__(self, names: ToolNames, has_images: bool, id_size: int, *, is_wordy: bool = False) -> None:
         """`is_wordy`: calls and their results are told in words, for a model that knows no others."""
         self._names = names
         self._is_wordy = is_wordy
         self._called: dict[str, str] = {}  # names of tools that were called in words, by our id
         self._has_images = has_images
         self._id_size = id_size
-        self._turns: list[Turn] = []
+        self._turns: list[TalkTurn] = []
         self._open: list[tuple[str, Returned]] = []  # calls whose result is still to come, with our id: some have the same
         self._used: set[str] = set()
 
@@ -145,7 +145,7 @@ class _Turns:
                 turn.texts.append(text)
             self._add_images(turn, message.images)
 
-    def close(self) -> list[Turn]:
+    def close(self) -> list[TalkTurn]:
         self._settle_calls()
         return [turn for turn in self._turns if not turn.is_empty]
 
@@ -172,14 +172,14 @@ class _Turns:
             self._turn_for("user").results += [call for _, call in self._open]
             self._open = []
 
-    def _turn_for(self, role: Literal["user", "assistant"]) -> Turn:
+    def _turn_for(self, role: Literal["user", "assistant"]) -> TalkTurn:
         if self._turns and self._turns[-1].is_empty:
             self._turns.pop()
         if not self._turns or self._turns[-1].role != role or (role == "assistant" and self._turns[-1].calls):
-            self._turns.append(Turn(role))
+            self._turns.append(TalkTurn(role))
         return self._turns[-1]
 
-    def _add_images(self, turn: Turn, images: Sequence[Image]) -> None:
+    def _add_images(self, turn: TalkTurn, images: Sequence[Image]) -> None:
         if self._has_images:
             turn.images += images
         else:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from appliance.providers.grammar import Rules, calls_grammar, simple
+from appliance.providers.grammar import GrammarRules, calls_grammar, simple
 from appliance.providers.tool_schemas import flat
 from appliance.providers.value_styles import JSON, LOOSE, Style, dumped, literal
 from appliance.records import ToolCall, ToolSpec
@@ -81,12 +81,12 @@ class Family(ABC):
     def _named(self) -> str:
         return literal('{"name": ')
 
-    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+    def _call(self, tool: ToolSpec, rules: GrammarRules) -> str:
         start = literal(f'{dumped(tool.name)}, "{self.arguments}": ')
         return f"{start} {rules.arguments_of(tool)} {literal(self.after)}"
 
     @staticmethod
-    def _loose_call(tool: ToolSpec, rules: Rules) -> str:
+    def _loose_call(tool: ToolSpec, rules: GrammarRules) -> str:
         keys = '("\\"arguments\\"" | "\\"parameters\\"")'
         return f'{literal(dumped(tool.name))} ws "," ws {keys} ws ":" ws {rules.arguments_of(tool)}'
 
@@ -121,7 +121,7 @@ def told(schema: Any) -> Any:
     return found
 
 
-def named_arguments(tool: ToolSpec, rules: Rules, equals: str) -> str:
+def named_arguments(tool: ToolSpec, rules: GrammarRules, equals: str) -> str:
     """GBNF of arguments that stand between brackets of their own, each behind its name and `equals`."""
     shape = simple(tool.schema, tool.schema)
     if shape.get("properties") or shape.get("required"):

@@ -122,14 +122,14 @@ def read(path: Path) -> Header:
 def _read_file(path: Path, size: int, mtime_ns: int) -> Header:
     try:
         with path.open("rb", buffering=1 << 18) as file:
-            return _Reader(file, path).header()
+            return _HeaderReader(file, path).header()
     except OSError as error:
         raise BadInput(
             f"{path.name}: cannot be read: {error.strerror or error}", hint="check the file and its permissions"
         ) from None
 
 
-class _Reader:
+class _HeaderReader:
     """Reads forward through one file and never past its end or the limits above."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from appliance.errors import Unavailable
-from appliance.providers.grammar_matcher import Grammar, Place
-from appliance.providers.llama_library import Loaded
+from appliance.providers.grammar_matcher import Grammar, GrammarState
+from appliance.providers.llama_library import LoadedModel
 from appliance.providers.value_styles import JSON, MANY_ITEMS, Style, dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
@@ -49,17 +49,19 @@ CALL_LOOPS = 8, ()  # small models repeat an item of a list for ever, and there 
 def call_grammar(tools: Sequence[ToolSpec]) -> str:
     """GBNF for exactly one call of one of the tools in our own words, white space allowed in front."""
 
-    def call(tool: ToolSpec, rules: Rules) -> str:
+    def call(tool: ToolSpec, rules: GrammarRules) -> str:
         return f'{literal(dumped(tool.name) + ARGUMENTS)} {rules.arguments_of(tool)} "}}"'
 
     return calls_grammar(tools, JSON, call, [r"root ::= [ \t\r\n]* call", f"call ::= {literal(NAME)} chosen"])
 
 
-def calls_grammar(tools: Sequence[ToolSpec], style: Style, call: "Callable[[ToolSpec, Rules], str]", start: Sequence[str]) -> str:
+def calls_grammar(
+    tools: Sequence[ToolSpec], style: Style, call: "Callable[[ToolSpec, GrammarRules], str]", start: Sequence[str]
+) -> str:
     """GBNF whose rules `start` use `chosen`: what `call` makes of one of the tools."""
-    rules, calls = Rules({}, style), []
+    rules, calls = GrammarRules({}, style), []
     for tool in tools:
-        tried = Rules(dict(rules.names), style)
+        tried = GrammarRules(dict(rules.names), style)
         made = call(tool, tried)
         if len(tried.names) > MAX_RULES:  # such arguments are checked only where the tool runs
             made = call(ToolSpec(tool.name, tool.description, {"type": "object"}), rules)
@@ -134,7 +136,7 @@ def _resolve_reference(reference: Any, root: Any) -> Any:
     return root
 
 
-class Rules:
+class GrammarRules:
     """Grammar rules of shapes, as `simple` returns them; equal shapes share a rule."""
 
     def __init__(self, names: dict[str, str], style: Style = JSON) -> None:
@@ -257,7 +259,12 @@ class Sampler:
     """
 
     def __init__(
-        self, loaded: Loaded, temperature: float, seed: int, repeat_penalty: float = 0.0, marks: Mapping[str, int] | None = None
+        self,
+        loaded: LoadedModel,
+        temperature: float,
+        seed: int,
+        repeat_penalty: float = 0.0,
+        marks: Mapping[str, int] | None = None,
     ) -> None:
         """`marks` are control tokens that a call is written with, by their text: they count as that text."""
         import numpy
@@ -269,7 +276,7 @@ class Sampler:
         self._table: Any = numpy.zeros(loaded.vocabulary_size, dtype=numpy.dtype(kind, align=True))
         self._ids: Any = numpy.arange(loaded.vocabulary_size, dtype=numpy.intc)
         self._grammar: Grammar | None = None
-        self._place: Place | None = None
+        self._place: GrammarState | None = None
         self._marks = dict(marks or {})
         self._marked = {token: text.encode() for text, token in self._marks.items()}
         self._temperature, self._seed, self._repeat_penalty = temperature, seed, repeat_penalty
@@ -375,7 +382,7 @@ class Sampler:
     def _token_bytes(self, token: int) -> bytes:
         return self._marked.get(token) or self._loaded.piece(token)
 
-    def _place_after(self, token: int) -> Place | None:
+    def _place_after(self, token: int) -> GrammarState | None:
         piece = self._token_bytes(token)
         return self._grammar.walk(self._place, piece) if self._grammar is not None and piece else None
 

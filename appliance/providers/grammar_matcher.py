@@ -41,13 +41,13 @@ class Bytes(Struct, frozen=True, eq=False):
     bits: int
 
 
-class Row(Struct, frozen=True, eq=False):
+class GrammarRow(Struct, frozen=True, eq=False):
     """Parts one after the other."""
 
     parts: tuple[Any, ...]
 
 
-class Choice(Struct, frozen=True, eq=False):
+class GrammarChoice(Struct, frozen=True, eq=False):
     """One of several."""
 
     options: tuple[Any, ...]
@@ -61,7 +61,7 @@ class Times(Struct, frozen=True, eq=False):
     most: int
 
 
-class Rule(Struct, frozen=True, eq=False):
+class GrammarRule(Struct, frozen=True, eq=False):
     """Another rule, by name: rules may contain themselves."""
 
     name: str
@@ -72,12 +72,12 @@ Rest = tuple[Any, Any] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Place:
+class GrammarState:
     """Every way to go on from here, each begun by a set of bytes, and the places already seen from here."""
 
     ways: tuple[tuple[Bytes, Rest], ...]
     may_end: bool
-    seen: dict[int, "Place | None"]
+    seen: dict[int, "GrammarState | None"]
 
     @property
     def is_over(self) -> bool:
@@ -90,26 +90,26 @@ class Grammar:
 
     def __init__(self, gbnf: str, start: str = "root") -> None:
         lines = (line.partition("::=") for line in gbnf.split("\n") if "::=" in line)
-        self._rules = {name.strip(): _Reader(body).whole() for name, _, body in lines}
+        self._rules = {name.strip(): _RuleReader(body).whole() for name, _, body in lines}
         self._rests: dict[tuple[int, int], Rest] = {}
         self._times: dict[tuple[int, int, int], Times] = {}
-        self._places: dict[tuple[int, ...], Place] = {}
+        self._places: dict[tuple[int, ...], GrammarState] = {}
         self.begin = self._expand_rests([self._intern_rest(self._rules[start], None)])
 
-    def step(self, place: Place, byte: int) -> Place | None:
+    def step(self, place: GrammarState, byte: int) -> GrammarState | None:
         """The place after one more byte; None when the grammar forbids it."""
         if byte not in place.seen:
             rests = [rest for part, rest in place.ways if part.bits >> byte & 1]
             place.seen[byte] = self._expand_rests(rests) if rests else None
         return place.seen[byte]
 
-    def walk(self, place: Place | None, data: bytes) -> Place | None:
+    def walk(self, place: GrammarState | None, data: bytes) -> GrammarState | None:
         """The place after these bytes; None when the grammar forbids them."""
         for byte in data:
             place = self.step(place, byte) if place else None
         return place
 
-    def must(self, place: Place) -> tuple[bytes, Place]:
+    def must(self, place: GrammarState) -> tuple[bytes, GrammarState]:
         """The bytes that are the only way to go on, and the place after them."""
         found = bytearray()
         while place.ways and not place.may_end:
@@ -124,7 +124,7 @@ class Grammar:
     def _intern_rest(self, part: Any, after: Rest) -> Rest:
         return self._rests.setdefault((id(part), id(after)), (part, after))
 
-    def _expand_rests(self, rests: Iterable[Rest]) -> Place:
+    def _expand_rests(self, rests: Iterable[Rest]) -> GrammarState:
         """Replace what stands first by its parts until a set of bytes stands there."""
         todo, ways, may_end = list(rests), dict[int, Any](), False
         while todo:
@@ -135,14 +135,14 @@ class Grammar:
                 ways[id(rest)] = rest
             else:
                 todo += self._open_part(*rest)
-        return self._places.setdefault((may_end, *sorted(ways)), Place(tuple(ways.values()), may_end, {}))
+        return self._places.setdefault((may_end, *sorted(ways)), GrammarState(tuple(ways.values()), may_end, {}))
 
     def _open_part(self, part: Any, after: Rest) -> Iterator[Rest]:
-        if isinstance(part, Rule):
+        if isinstance(part, GrammarRule):
             yield self._intern_rest(self._rules[part.name], after)
-        elif isinstance(part, Row):
+        elif isinstance(part, GrammarRow):
             yield functools.reduce(lambda tail, one: self._intern_rest(one, tail), reversed(part.parts), after)
-        elif isinstance(part, Choice):
+        elif isinstance(part, GrammarChoice):
             yield from (self._intern_rest(option, after) for option in part.options)
         else:
             if part.least <= 0:
@@ -157,7 +157,7 @@ class Grammar:
         return self._times.setdefault((id(part.part), least, most), Times(part.part, least, most))
 
 
-class _Reader:
+class _RuleReader:
     """Parses the body of one rule."""
 
     def __init__(self, body: str) -> None:
@@ -169,7 +169,7 @@ class _Reader:
         options = [self._read_row()]
         while self._take_mark("|"):
             options.append(self._read_row())
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options[0] if len(options) == 1 else GrammarChoice(tuple(options))
 
     def _take_mark(self, mark: str) -> bool:
         is_there = self._at < len(self._symbols) and self._symbols[self._at] == ("mark", mark)
@@ -185,16 +185,16 @@ class _Reader:
                 parts[-1] = Times(parts[-1], *_parse_bounds(text))
             else:
                 parts.append(self._read_part(kind, text))
-        return parts[0] if len(parts) == 1 else Row(tuple(parts))
+        return parts[0] if len(parts) == 1 else GrammarRow(tuple(parts))
 
     def _read_part(self, kind: str, text: str) -> Any:
         if kind == "text":
             data = "".join(c for c, _ in _read_letters(text[1:-1])).encode("utf-8", "replace")
-            return Row(tuple(Bytes(1 << byte) for byte in data))
+            return GrammarRow(tuple(Bytes(1 << byte) for byte in data))
         if kind == "set":
             return _parse_set(text[1:-1])
         if kind == "name":
-            return Rule(text)
+            return GrammarRule(text)
         group = self.whole()
         self._take_mark(")")
         return group
@@ -230,5 +230,5 @@ def _parse_set(text: str) -> Any:
     if not is_negated:
         return Bytes(bits)
     more = Bytes(_bit_span(0x80, 0xBF))
-    wide = (Row((Bytes(_bit_span(a, b)), Bytes(_bit_span(c, d)), *[more] * n)) for a, b, c, d, n in WIDE)
-    return Choice((Bytes(ASCII & ~bits), *wide))
+    wide = (GrammarRow((Bytes(_bit_span(a, b)), Bytes(_bit_span(c, d)), *[more] * n)) for a, b, c, d, n in WIDE)
+    return GrammarChoice((Bytes(ASCII & ~bits), *wide))

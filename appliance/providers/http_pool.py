@@ -28,7 +28,7 @@ DRAIN_S = 0.2
 
 
 @dataclass(frozen=True)
-class Request:
+class ProviderRequest:
     """A request: `body` None means GET."""
 
     url: str
@@ -54,7 +54,7 @@ class Lines:
         is_far = not is_near(urlsplit(remote.base_url).hostname or "")
         self._client = HttpClient(authorities=file, only_these=file is not None, kept=KEPT_LINES, is_proxied=is_far)
 
-    def open(self, request: Request, deadline: Deadline) -> "Reply":
+    def open(self, request: ProviderRequest, deadline: Deadline) -> "HttpReply":
         """The answer from its first byte on; ProviderError for anything but success."""
         problem: OwlError
         try:
@@ -62,7 +62,7 @@ class Lines:
         except OwlError as error:
             problem = self._explain_failure(error, deadline)
         else:
-            reply = Reply(answer, self._remote, request)
+            reply = HttpReply(answer, self._remote, request)
             if 200 <= answer.status < 300:
                 return reply
             with reply:
@@ -71,7 +71,7 @@ class Lines:
         # Outside of the handler, so that no traceback leads to the request and its headers.
         raise problem
 
-    def read(self, request: Request, deadline: Deadline, most_bytes: int = 8_000_000) -> Any:
+    def read(self, request: ProviderRequest, deadline: Deadline, most_bytes: int = 8_000_000) -> Any:
         """The whole answer to a request as JSON."""
         with self.open(request, deadline) as reply:
             data = reply.whole(most_bytes)
@@ -111,17 +111,17 @@ class Lines:
         return ProviderError(f"{name} cannot be reached: {text}", hint=hint, outcome="provider_not_available", kind="network")
 
 
-class Reply:
+class HttpReply:
     """An answer while it comes. Closing it before its end closes the connection."""
 
-    def __init__(self, answer: Answer, remote: Remote, request: Request) -> None:
+    def __init__(self, answer: Answer, remote: Remote, request: ProviderRequest) -> None:
         self._answer = answer
         self._remote = remote
         self.media_type = answer.mime  # what the answer says it is, such as text/event-stream
         self.hidden = tuple(request.headers.values())  # what no message may show: the key among them
         self.close = answer.close
 
-    def __enter__(self) -> "Reply":
+    def __enter__(self) -> "HttpReply":
         return self
 
     def __exit__(self, *error: object) -> None:

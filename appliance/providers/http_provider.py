@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, ContextTooLong, OwlError, ProviderError
 from appliance.providers import conversation
-from appliance.providers.conversation import Names, Talk
+from appliance.providers.conversation import RequestTalk, ToolNames
 from appliance.providers.error_mapping import clean, window_in
-from appliance.providers.remote_settings import WINDOW, Listed, Remote
-from appliance.providers.response import Draft, parsed
-from appliance.providers.sse import Events, Sent
+from appliance.providers.remote_settings import WINDOW, ListedModel, Remote
+from appliance.providers.response import AnswerDraft, parsed
+from appliance.providers.sse import SseEvent, SseEvents
 from appliance.records import Ask, Cancel, Finish, Measure, Pause, Piece, Route
 from appliance.runtime.host_lookup import Deadline
 from appliance.text import tokens
 
 if TYPE_CHECKING:
-    from appliance.providers.http_pool import Lines, Reply, Request
+    from appliance.providers.http_pool import HttpReply, Lines, ProviderRequest
 
 LISTING_S = 30.0
 AFTER_S = 5.0  # how long the usage may come after the end of the answer
@@ -81,22 +81,22 @@ class Hosted(ABC):
         """Where an answer is asked for."""
 
     @abstractmethod
-    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: RequestTalk, names: ToolNames) -> dict[str, Any]:
         """The request."""
 
     @abstractmethod
-    def _read_event(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: AnswerDraft, sent: SseEvent) -> None:
         """Tell the draft what an event says."""
 
     @abstractmethod
-    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: AnswerDraft, body: dict[str, Any]) -> None:
         """Tell the draft what an answer says that came in one piece."""
 
     @abstractmethod
-    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+    def listing(self, cancel: Cancel | None = None) -> tuple[ListedModel, ...]:
         """The models that the provider offers (A-129)."""
 
-    def _build_talk(self, ask: Ask) -> Talk:
+    def _build_talk(self, ask: Ask) -> RequestTalk:
         return conversation.read(ask, has_images=self.remote.has_images)
 
     # -- a provider to the pool ----------------------------------------------------------------------------
@@ -145,8 +145,8 @@ class Hosted(ABC):
                 hint="choose another model for it; for plain answers this one will do",
                 outcome="model_not_supported",
             )
-        names = Names(ask)
-        draft = Draft(self.remote, ask, names)
+        names = ToolNames(ask)
+        draft = AnswerDraft(self.remote, ask, names)
         with self._ask_provider(ask, names, cancel) as reply:
             yield from self._read_pieces(reply, draft)
             finish = draft.finish(lambda: self.measure(route, ask).total, tokens.of_chars, self.remember)
@@ -182,7 +182,7 @@ class Hosted(ABC):
             return self._marks.get(id)
 
     @contextmanager
-    def _ask_provider(self, ask: Ask, names: Names, cancel: Cancel) -> Iterator["Reply"]:
+    def _ask_provider(self, ask: Ask, names: ToolNames, cancel: Cancel) -> Iterator["HttpReply"]:
         """The answer from its first byte on; a parameter that is refused is left out, and the question put again."""
         talk, deadline = self._build_talk(ask), self._deadline_for(cancel, ask.deadline_s)
         while True:
@@ -203,7 +203,7 @@ class Hosted(ABC):
                 yield reply
             return
 
-    def _read_pieces(self, reply: "Reply", draft: Draft) -> Iterator[Piece]:
+    def _read_pieces(self, reply: "HttpReply", draft: AnswerDraft) -> Iterator[Piece]:
         draft.hidden = reply.hidden
         draft.hide(self.remote.secrets(self._sent_keys))
         if reply.media_type in JSON_TYPES:
@@ -213,7 +213,7 @@ class Hosted(ABC):
         if reply.media_type.startswith("text/html"):
             said = clean(reply.whole(1_000_000).decode("utf-8", "replace"), draft.hidden)
             raise ProviderError(f"{self.name} ({self.model}) sent {said}", hint="is base_url right?", outcome="invalid_response")
-        events, chunks = Events(), reply.chunks()
+        events, chunks = SseEvents(), reply.chunks()
         while (data := self._next_bytes(chunks, draft)) is not None:
             for sent in events.feed(data):
                 self._read_event(draft, sent)
@@ -227,7 +227,7 @@ class Hosted(ABC):
         yield from draft.take()
 
     @staticmethod
-    def _next_bytes(chunks: Iterator[bytes], draft: Draft) -> bytes | None:
+    def _next_bytes(chunks: Iterator[bytes], draft: AnswerDraft) -> bytes | None:
         """The next bytes, None at the end: also where a server that had said why it ended breaks off behind that."""
         try:
             return next(chunks, None)
@@ -262,10 +262,10 @@ class Hosted(ABC):
                 self._lines = Lines(self.remote)
             return self._lines
 
-    def _build_request(self, url: str, body: dict[str, Any] | None) -> "Request":
-        from appliance.providers.http_pool import Request
+    def _build_request(self, url: str, body: dict[str, Any] | None) -> "ProviderRequest":
+        from appliance.providers.http_pool import ProviderRequest
 
-        return Request(url, self._build_headers(), body)
+        return ProviderRequest(url, self._build_headers(), body)
 
     def _deadline_for(self, cancel: Cancel | None, within_s: float) -> Deadline:
         return Deadline(monotonic_s() + within_s, f"asking {self.name} ({self.model})", cancel, self.remote.timeout_s)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from appliance.errors import Cancelled, TooLarge, Unavailable
 from appliance.providers import memory_room
-from appliance.providers.llama_library import BACKGROUND_BATCH, FULL, Loaded
+from appliance.providers.llama_library import BACKGROUND_BATCH, FULL, LoadedModel
 
 WORTH_SHARING = 8  # tokens: a template's first words are in every prompt
 FOR_BACKGROUND = 2  # sequences that only background work uses
@@ -27,7 +27,7 @@ Stop = Callable[[], bool]
 
 
 @dataclass
-class Held:
+class HeldSequence:
     """One sequence of the context: whose it is, and the tokens it holds in order.
 
     `is_active` while an answer is being made with it, paused or not. `aside` is its state when it had to
@@ -47,11 +47,11 @@ class Held:
 class Sequences:
     """Hands out sequences and keeps their books exact, also when an evaluation is stopped half-way."""
 
-    def __init__(self, loaded: Loaded, reserved: int) -> None:
+    def __init__(self, loaded: LoadedModel, reserved: int) -> None:
         """`reserved` sequences are for background work alone, the others for conversations."""
         self._loaded = loaded
         self._reserved = reserved
-        self._held = [Held(i) for i in range(loaded.sequences)]
+        self._held = [HeldSequence(i) for i in range(loaded.sequences)]
         self._ends: deque[tuple[list[int], bytes]] = deque()
         self._ticks = itertools.count(1)
 
@@ -63,7 +63,7 @@ class Sequences:
                 self._drop_tokens(held)
                 held.slot = None
 
-    def place(self, slot: str, prompt: Sequence[int], is_background: bool) -> Held:
+    def place(self, slot: str, prompt: Sequence[int], is_background: bool) -> HeldSequence:
         """The slot's sequence, holding the longest known beginning of `prompt` and nothing else.
 
         At least the last token is left to evaluate, since only evaluation yields the next one, unless that is known (`end_of`).
@@ -84,7 +84,7 @@ class Sequences:
         self.cut(own, min(keep, len(prompt) - (0 if end else 1)))
         return own
 
-    def end_of(self, held: Held, prompt: Sequence[int]) -> bytes:
+    def end_of(self, held: HeldSequence, prompt: Sequence[int]) -> bytes:
         """The numbers that the next token is drawn from, where a sequence holds all of a prompt that came before; else b""."""
         return self._known_end(prompt) if len(held.tokens) == len(prompt) else b""
 
@@ -99,12 +99,12 @@ class Sequences:
     def _known_end(self, prompt: Sequence[int]) -> bytes:
         return next((row for tokens, row in self._ends if tokens == prompt), b"")
 
-    def release(self, held: Held) -> None:
+    def release(self, held: HeldSequence) -> None:
         """The answer is over; the sequence stays until its place is needed."""
         held.is_active = False
         held.lost = []
 
-    def cut(self, held: Held, length: int) -> None:
+    def cut(self, held: HeldSequence, length: int) -> None:
         """Forget all but the first `length` tokens; a model that cannot forgets everything."""
         if length < len(held.tokens) or length == 0:
             if length and self._loaded.cut(held.id, length):
@@ -112,7 +112,7 @@ class Sequences:
             else:
                 self._drop_tokens(held)
 
-    def adopt(self, held: Held, tokens: Sequence[int], state: bytes | memoryview) -> bool:
+    def adopt(self, held: HeldSequence, tokens: Sequence[int], state: bytes | memoryview) -> bool:
         """Let a sequence hold a saved state; False when it has no room, or llama.cpp does not take it."""
         self._drop_tokens(held)
         while not self._loaded.restore(held.id, state):
@@ -122,15 +122,15 @@ class Sequences:
         held.tokens = list(tokens)
         return True
 
-    def size_bytes(self, held: Held) -> int:
+    def size_bytes(self, held: HeldSequence) -> int:
         """Size of what `snapshot` would return."""
         return self._loaded.state_bytes(held.id)
 
-    def snapshot(self, held: Held) -> bytes:
+    def snapshot(self, held: HeldSequence) -> bytes:
         """The state of a sequence, for `adopt`."""
         return self._loaded.save(held.id)
 
-    def extend(self, held: Held, tokens: Sequence[int], should_stop: Stop, rows: int = 1) -> None:
+    def extend(self, held: HeldSequence, tokens: Sequence[int], should_stop: Stop, rows: int = 1) -> None:
         """Evaluate more tokens; Cancelled between chunks or inside one, TooLarge when nothing can make room.
 
         The next token can be drawn behind each of the last `rows`, as far as they are in one chunk (see `chunk`).
@@ -142,11 +142,11 @@ class Sequences:
             part = tokens[i : i + chunk]
             self._evaluate_part(held, part, should_stop, rows if i + chunk >= len(tokens) else 0)
 
-    def chunk(self, held: Held) -> int:
+    def chunk(self, held: HeldSequence) -> int:
         """The number of tokens that are evaluated at once."""
         return min(BACKGROUND_BATCH, self._loaded.batch) if held.is_background else self._loaded.batch
 
-    def _evaluate_part(self, held: Held, part: Sequence[int], should_stop: Stop, rows: int) -> None:
+    def _evaluate_part(self, held: HeldSequence, part: Sequence[int], should_stop: Stop, rows: int) -> None:
         while True:
             if should_stop():
                 raise Cancelled("stopped before the answer was complete")
@@ -165,7 +165,7 @@ class Sequences:
             if code == FULL and not self._make_room(held):
                 raise TooLarge(f"the window of {self._loaded.window} tokens is full", hint="start a new conversation")
 
-    def _recover_lost(self, held: Held, should_stop: Stop) -> None:
+    def _recover_lost(self, held: HeldSequence, should_stop: Stop) -> None:
         """Bring back what others displaced while we rested."""
         if held.aside:
             self._bring_back(held, True)
@@ -173,7 +173,7 @@ class Sequences:
         for i in range(0, len(lost), BACKGROUND_BATCH):
             self._evaluate_part(held, lost[i : i + BACKGROUND_BATCH], should_stop, 0)
 
-    def _bring_back(self, held: Held, is_wanted: bool) -> None:
+    def _bring_back(self, held: HeldSequence, is_wanted: bool) -> None:
         state, tokens = held.aside, held.tokens
         held.aside = b""
         if not is_wanted or not self.adopt(held, tokens, state):
@@ -181,24 +181,24 @@ class Sequences:
             if held.is_active and is_wanted:
                 held.lost = tokens
 
-    def _remove_unfinished(self, held: Held) -> None:
+    def _remove_unfinished(self, held: HeldSequence) -> None:
         """Remove what an unfinished evaluation may have left behind our books."""
         if not self._loaded.cut(held.id, len(held.tokens)):
             lost = held.tokens
             self._drop_tokens(held)
             held.lost = lost
 
-    def _find_own(self, slot: str) -> Held | None:
+    def _find_own(self, slot: str) -> HeldSequence | None:
         return next((h for h in self._held if h.slot == slot and not h.is_active), None)
 
-    def _free_one(self, is_background: bool) -> Held:
+    def _free_one(self, is_background: bool) -> HeldSequence:
         others = len(self._held) - self._reserved
         mine = self._held[others:] if is_background else self._held[:others]
         victim = min((h for h in mine if not h.is_active), key=lambda h: (h.slot is not None, h.used))
         victim.slot, victim.lost = None, []  # its tokens stay: the new owner may share a beginning with it
         return victim
 
-    def _make_room(self, keeper: Held) -> bool:
+    def _make_room(self, keeper: HeldSequence) -> bool:
         """Take one other sequence out of the window; False when no other holds anything.
 
         Idle ones first, background before conversations, the longest unused first. Forgotten is only what
@@ -214,7 +214,7 @@ class Sequences:
             self._drop_tokens(victim)
         return True
 
-    def _put_aside(self, held: Held) -> None:
+    def _put_aside(self, held: HeldSequence) -> None:
         """Move a sequence's state out of the window, or note its tokens when memory is short."""
         tokens = held.tokens
         state = (
@@ -228,7 +228,7 @@ class Sequences:
         elif held.is_active:
             held.lost = tokens
 
-    def _drop_tokens(self, held: Held) -> None:
+    def _drop_tokens(self, held: HeldSequence) -> None:
         self._loaded.clear(held.id)
         held.tokens, held.aside = [], b""
 

@@ -25,7 +25,7 @@ from appliance.providers.chat_template import Template, spoken
 from appliance.providers.family import Family
 from appliance.providers.grammar import call_grammar
 from appliance.providers.kv_cache import FOR_BACKGROUND, LEAVE_FREE_BYTES, Sequences, common
-from appliance.providers.llama_library import Loaded
+from appliance.providers.llama_library import LoadedModel
 from appliance.providers.prefix_cache import States
 from appliance.providers.sampling import Writing
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Message, Pause, Piece, Route, ToolSpec
@@ -172,7 +172,7 @@ class Llama:
             turn.rest()
             return should_stop()
 
-        reading = Reading(ready, ask, prompt)
+        reading = PromptReading(ready, ask, prompt)
         writing: Writing | None = None
         try:
             # Only prefill is watched: one token is short, and the callback costs more than the check between two.
@@ -224,7 +224,7 @@ class Llama:
         self._refuse_too_large()
         gguf.read(self.path)  # it may have been replaced since; llama.cpp must not see a truncated file
         started_s = monotonic_s()
-        loaded = Loaded(self.path, self.window, self._options.threads, self._options.cache_type, cancel.is_set)
+        loaded = LoadedModel(self.path, self.window, self._options.threads, self._options.cache_type, cancel.is_set)
         try:
             loaded.touch()
             self._ready = Ready(loaded, self._build_template(loaded), self._build_states(loaded), self._second_bytes())
@@ -249,7 +249,7 @@ class Llama:
                 hint="choose a smaller model (owlbox model list), a smaller models.context, or stop other programs",
             )
 
-    def _build_states(self, loaded: Loaded) -> States:
+    def _build_states(self, loaded: LoadedModel) -> States:
         """The prefix states that this file, template, llama.cpp and cache type made: others mean something else."""
         template = hashlib.sha256(loaded.own_template().encode()).hexdigest()
         parts: tuple[str, ...] = (
@@ -263,7 +263,7 @@ class Llama:
             parts += (str(loaded.window),)
         return States(self.path.parent / "prefix", "\n".join(parts), self._options.prefix_mb * MB)
 
-    def _build_template(self, loaded: Loaded) -> Template:
+    def _build_template(self, loaded: LoadedModel) -> Template:
         api = loaded.api
         return Template(
             loaded.own_template(),
@@ -276,7 +276,7 @@ class Llama:
 class Ready:
     """What exists only while the model is in memory."""
 
-    def __init__(self, loaded: Loaded, template: Template, states: States, context_bytes: int) -> None:
+    def __init__(self, loaded: LoadedModel, template: Template, states: States, context_bytes: int) -> None:
         self.loaded = loaded
         self.template = template
         self.states = states
@@ -355,7 +355,7 @@ class Ready:
         return self._grammars[key]
 
 
-class Reading:
+class PromptReading:
     """The first half of a generation: the prompt into a sequence, from memory, from disk, or by evaluation."""
 
     def __init__(self, ready: Ready, ask: Ask, prompt: list[int]) -> None:

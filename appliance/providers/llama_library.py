@@ -80,7 +80,7 @@ def library() -> Library:
     return Library(api, complaints, forward)
 
 
-class Loaded:
+class LoadedModel:
     """A model in memory with a context of `window` tokens, shared by SEQUENCES sequences."""
 
     def __init__(self, path: Path, window: int, threads: int, cache_type: str, should_stop: Callable[[], bool]) -> None:
@@ -113,7 +113,7 @@ class Loaded:
             api.llama_model_free(self.model)
             raise
 
-    def beside(self) -> "Loaded":
+    def beside(self) -> "LoadedModel":
         """The same model with a second, empty context for background work; Unavailable when there is no memory.
 
         What is computed there never moves a token of a conversation: answers stay the same to the bit.

@@ -34,7 +34,7 @@ USED_AGAIN_MS = 3600 * 1000  # a file's time of use is not written again within 
 KEEP_FREE_BYTES = 200_000_000
 
 
-class Known(Struct, frozen=True):
+class CachedPrefix(Struct, frozen=True):
     """A saved state on disk: its file, and its tokens."""
 
     path: Path
@@ -53,7 +53,7 @@ class States:
         self._writers: list[threading.Thread] = []
         self._known = {path.name: found for path in self._list_files() if (found := self._read_header(path)) is not None}
 
-    def best(self, tokens: Sequence[int], window: int) -> tuple[Known | None, int]:
+    def best(self, tokens: Sequence[int], window: int) -> tuple[CachedPrefix | None, int]:
         """The state that shares the longest beginning with these tokens, and how many they share.
 
         Only of those that fit into the window: it may have been larger when they were made.
@@ -75,7 +75,7 @@ class States:
         """False for what is larger than all that may be kept."""
         return size_bytes <= self._limit_bytes
 
-    def read(self, known: Known) -> memoryview | None:
+    def read(self, known: CachedPrefix) -> memoryview | None:
         """The verified state, or None: a file that is damaged or gone is forgotten and will be made anew.
 
         It is in memory once: a state of 2,000 tokens has 46 MB, and each copy of it takes as long as a token.
@@ -125,7 +125,7 @@ class States:
     def _file_name(self, tokens: "array[int]") -> str:
         return hashlib.sha256(self._identity.encode() + tokens.tobytes()).hexdigest()[:40] + SUFFIX
 
-    def _read_header(self, path: Path) -> Known | None:
+    def _read_header(self, path: Path) -> CachedPrefix | None:
         """What a file says it is, without reading the state; None for damaged ones and other identities'."""
         try:
             with path.open("rb") as file:
@@ -144,9 +144,9 @@ class States:
             LOG.warning("prefix state is incomplete and will be made again", extra={"file": path.name})
             _remove_file(path)
             return None
-        return Known(path, tokens, size)
+        return CachedPrefix(path, tokens, size)
 
-    def _verify_payload(self, data: mmap.mmap, known: Known) -> memoryview | None:
+    def _verify_payload(self, data: mmap.mmap, known: CachedPrefix) -> memoryview | None:
         facts = _parse_facts(data[: len(MAGIC) + LONGEST_HEADER])
         if facts is None or facts.get("identity") != self._identity:
             return None
@@ -190,7 +190,7 @@ class States:
         finally:
             _remove_file(part)
         with self._guard:
-            self._known[path.name] = Known(path, tokens, size)
+            self._known[path.name] = CachedPrefix(path, tokens, size)
         LOG.info("prefix state kept", extra={"file": path.name, "tokens": len(tokens), "bytes": size})
 
     def _make_room(self, needed: int, path: Path) -> bool:
@@ -219,7 +219,7 @@ class States:
         except OSError:
             pass  # another process removed it: it is in our memory now
 
-    def _forget_state(self, known: Known, reason: str) -> None:
+    def _forget_state(self, known: CachedPrefix, reason: str) -> None:
         LOG.warning("prefix state cannot be used and will be made again: %s", reason, extra={"file": known.path.name})
         with self._guard:
             self._known.pop(known.path.name, None)

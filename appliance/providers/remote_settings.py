@@ -101,7 +101,7 @@ class Remote:
             )
 
 
-class Listed(Struct, frozen=True):
+class ListedModel(Struct, frozen=True):
     """A model that a provider offers; 0 where it does not say how much it reads and writes."""
 
     model: str

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from appliance.clock import new_id
 from appliance.errors import ProviderError
-from appliance.providers.conversation import Names
+from appliance.providers.conversation import ToolNames
 from appliance.providers.error_mapping import clean
 from appliance.providers.remote_settings import Remote
-from appliance.providers.token_stream import Answer, Mask
+from appliance.providers.token_stream import Mask, StreamedAnswer
 from appliance.records import Ask, Finish, Piece, ToolCall
 
 MAX_CALLS = 128
@@ -26,7 +26,7 @@ Reason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass
-class Usage:
+class AnswerUsage:
     """What an answer cost, as far as the provider says: -1 is not known. `prompt` counts all of it, cached or not."""
 
     prompt: int = -1
@@ -37,7 +37,7 @@ class Usage:
 
 
 @dataclass
-class Begun:
+class StartedCall:
     """A call as it grows; `mark` is what the provider wants to see again beside it."""
 
     id: str = ""
@@ -46,20 +46,20 @@ class Begun:
     mark: str = ""
 
 
-class Draft:
+class AnswerDraft:
     """One answer as it grows."""
 
-    def __init__(self, remote: Remote, ask: Ask, names: Names) -> None:
+    def __init__(self, remote: Remote, ask: Ask, names: ToolNames) -> None:
         self._remote = remote
         self._names = names
-        self._answer = Answer(ask.stop, may_call=False)
+        self._answer = StreamedAnswer(ask.stop, may_call=False)
         self._pieces: list[Piece] = []
         self._said_chars = 0
         self._thoughts: list[str] = []
-        self._calls: dict[Any, Begun] = {}
+        self._calls: dict[Any, StartedCall] = {}
         self.reason: Reason | None = None  # why the provider ended it; None until it says so
         self.model = ""
-        self.usage = Usage()
+        self.usage = AnswerUsage()
         self.is_over = False  # nothing more is worth waiting for
         self.is_refused = False
         self.hidden: tuple[str, ...] = ()  # what no message may show: keys
@@ -84,13 +84,13 @@ class Draft:
         if isinstance(text, str) and text and self._remote.has_reasoning:
             self._append_thought(self._thought_mask.feed(text))
 
-    def call(self, place: Any, *, id: Any = None, name: Any = None, text: Any = None, mark: Any = None) -> Begun:
+    def call(self, place: Any, *, id: Any = None, name: Any = None, text: Any = None, mark: Any = None) -> StartedCall:
         """A part of the call at a place; parts of one place belong together."""
         begun = self._calls.get(place)
         if begun is None:
             if len(self._calls) >= MAX_CALLS:
                 raise ProviderError(f"{self._remote.provider} sent more than {MAX_CALLS} calls", outcome="invalid_response")
-            begun = self._calls[place] = Begun()
+            begun = self._calls[place] = StartedCall()
         if isinstance(id, str) and id and not begun.id:
             begun.id = id
         if isinstance(name, str) and name and not begun.name:

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 from appliance.providers.call_signs import Signs
 from appliance.providers.family import Family
 from appliance.providers.grammar import Sampler, read_call
-from appliance.providers.kv_cache import Held, Sequences, common
-from appliance.providers.llama_library import Loaded
-from appliance.providers.token_stream import Answer
+from appliance.providers.kv_cache import HeldSequence, Sequences, common
+from appliance.providers.llama_library import LoadedModel
+from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import Ask, Piece, ToolCall, ToolSpec
 from appliance.text import model_marks
 
@@ -122,10 +122,10 @@ def _counts_repeat(words: list[str], length: int) -> bool:
     return same >= fewest and same >= length * (LONG_ROUNDS if length >= LONG else ROUNDS)
 
 
-class Ready(Protocol):
+class SamplerModel(Protocol):
     """What a writer needs of a model in memory."""
 
-    loaded: Loaded
+    loaded: LoadedModel
     sequences: Sequences
 
     def family(self, ask: Ask) -> Family | None: ...
@@ -144,9 +144,9 @@ class Writing:
 
     def __init__(
         self,
-        ready: Ready,
+        ready: SamplerModel,
         ask: Ask,
-        held: Held,
+        held: HeldSequence,
         seed: int | None,
         *,
         end: bytes = b"",
@@ -168,7 +168,7 @@ class Writing:
         self._sampler = Sampler(ready.loaded, ask.temperature, seed, ask.repeat_penalty, self._marks)
         self._sampler.end = end
         opened = "" if must_call else self._opened_thoughts(held.tokens)
-        self._answer = Answer(ask.stop, is_thinking=bool(opened), signs=signs)
+        self._answer = StreamedAnswer(ask.stop, is_thinking=bool(opened), signs=signs)
         self._answer.opened = opened or self._answer.opened
         self._most_thoughts = max(1, ask.max_tokens // 2)  # the other half is for the answer
         self._is_free = False  # what was said breaks the grammar: it is read as it is
@@ -321,7 +321,7 @@ class Writing:
         return [*loaded.tokens("\n"), *([known] if known >= 0 else loaded.tokens(mark)), *loaded.tokens("\n\n")]
 
 
-def _tokens_of(loaded: Loaded, marks: Sequence[str]) -> dict[str, int]:
+def _tokens_of(loaded: LoadedModel, marks: Sequence[str]) -> dict[str, int]:
     """Those marks that are a token of their own which says nothing as a piece."""
     found = {mark: loaded.token_of(mark) for mark in marks if mark}
     return {mark: token for mark, token in found.items() if token >= 0 and not loaded.piece(token)}

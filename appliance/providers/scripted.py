@@ -36,7 +36,7 @@ CHARS_PER_TOKEN = 2
 SENT = re.compile(r"\A\[\w+ \d{4}-\d\d-\d\d \d\d:\d\d [^\n]*\]\n")  # as `prompt.sections` writes it
 
 
-class Turn(Struct, frozen=True):
+class ScriptedTurn(Struct, frozen=True):
     """One scripted answer."""
 
     match: re.Pattern[str] | None = None
@@ -52,7 +52,7 @@ class Turn(Struct, frozen=True):
 class Script(Struct, frozen=True):
     """A whole file."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[ScriptedTurn, ...] = ()
     title: str = TITLE
     otherwise: str = OTHERWISE
 
@@ -122,15 +122,15 @@ class Scripted:
             output_tokens=-(-spoken // CHARS_PER_TOKEN),
         )
 
-    def _next_turn(self, ask: Ask) -> Turn:
+    def _next_turn(self, ask: Ask) -> ScriptedTurn:
         if ask.purpose not in ("turn", "bench"):
-            return Turn(chunks=(self._script.title,))
+            return ScriptedTurn(chunks=(self._script.title,))
         said = _last_of_user(ask.messages)
         with self._guard:
             turn = next((t for t in self._left if t.match and t.match.search(said)), None)
             turn = turn or next((t for t in self._left if t.match is None), None)
             if turn is None:
-                return Turn(chunks=(self._script.otherwise,))
+                return ScriptedTurn(chunks=(self._script.otherwise,))
             if not turn.repeat:
                 self._left = [t for t in self._left if t is not turn]
             return turn
@@ -212,7 +212,7 @@ class _Checked:
             self.fail(key, why)
 
 
-def _parse_turn(file: str, number: int, raw: Any) -> Turn:
+def _parse_turn(file: str, number: int, raw: Any) -> ScriptedTurn:
     table = _Checked(file, f"turn {number}", raw, KEYS)
     chunks, size = table.get("chunks", []), table.get("chunk_size", 0)
     table.require(all(isinstance(c, str) for c in chunks), "chunks", "must be a list of texts")
@@ -222,7 +222,7 @@ def _parse_turn(file: str, number: int, raw: Any) -> Turn:
         table.require(0 <= table.get(key, 0) <= 3600, key, "must be between 0 and 3600")
     error = table.get("error", "")
     table.require(not error or from_outcome(error, "").outcome == error, "error", f"{error!r} is not an outcome")
-    return Turn(
+    return ScriptedTurn(
         match=_parse_pattern(table),
         chunks=tuple(chunks) or _cut_text(table.get("text", ""), size),
         delay_s=table.get("delay_s", 0),

@@ -13,14 +13,14 @@ MAX_EVENT_BYTES = 16_000_000
 MARK = b"\xef\xbb\xbf"
 
 
-class Sent(Struct, frozen=True):
+class SseEvent(Struct, frozen=True):
     """One server-sent event: its name, "" for a plain message, and its data."""
 
     name: str
     data: str
 
 
-class Events:
+class SseEvents:
     """Reads one stream; ProviderError invalid_response when a line or an event is longer than any real one."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Events:
         self._is_first = True
         self._had_return = False
 
-    def feed(self, data: bytes) -> list[Sent]:
+    def feed(self, data: bytes) -> list[SseEvent]:
         """The events that are whole now."""
         if not data:
             return []
@@ -51,14 +51,14 @@ class Events:
         *lines, rest = whole.split(b"\n")
         if rest:
             self._keep_data(rest)
-        found: list[Sent] = []
+        found: list[SseEvent] = []
         for line in lines:
             self._take_line(line, found)
         return found
 
-    def close(self) -> list[Sent]:
+    def close(self) -> list[SseEvent]:
         """The last event, when the stream ended without the empty line behind it."""
-        found: list[Sent] = []
+        found: list[SseEvent] = []
         last = b"".join(self._parts)
         self._parts, self._waiting = [], 0
         if last:
@@ -72,12 +72,12 @@ class Events:
             raise ProviderError(f"a line of more than {MAX_LINE_BYTES} bytes is no answer", outcome="invalid_response")
         self._parts.append(data)
 
-    def _take_line(self, line: bytes, found: list[Sent]) -> None:
+    def _take_line(self, line: bytes, found: list[SseEvent]) -> None:
         if self._is_first:
             line, self._is_first = line.removeprefix(MARK), False
         if not line:
             if self._data:
-                found.append(Sent(self._name, b"\n".join(self._data).decode("utf-8", "replace")))
+                found.append(SseEvent(self._name, b"\n".join(self._data).decode("utf-8", "replace")))
             self._name, self._data, self._size = "", [], 0
             return
         field, _, value = line.partition(b":")

@@ -12,7 +12,7 @@ from appliance.providers.call_signs import Sign, Signs
 from appliance.text import model_marks
 
 
-class Answer:
+class StreamedAnswer:
     """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good; with `signs`, text of
     which they say so.
 

@@ -119,7 +119,7 @@ def _describe_argument(action: Any) -> str:
 
 def _write_tools() -> str:
     made = sorted(map(read_tool, tools.load()), key=lambda tool: (tool.mark.group, tool.mark.name))
-    shelf = tool_manuals.Shelf()
+    shelf = tool_manuals.ManualIndex()
     lines = ["# Tools\n", MADE]
     lines.append(
         "One definition each: the model's schema, the command, the socket method `tool.call`. "
@@ -254,7 +254,7 @@ def _write_names() -> str:
     lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
     lines.append("\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it.\n")
     lines.append("| ours | theirs | what it does |\n|---|---|---|")
-    shelf = tool_manuals.Shelf()
+    shelf = tool_manuals.ManualIndex()
     for one in sorted(map(read_tool, tools.load()), key=lambda tool: tool.mark.name):
         if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
             lines.append(f"| `{one.mark.name}` | {', '.join(map(str, theirs))} | {one.description} |")

@@ -60,7 +60,7 @@ KINDS = {
 SHELLS = ("bash", "zsh", "fish")
 
 
-class Place(NamedTuple):
+class CompletionPlace(NamedTuple):
     """What may follow the words of a command: actions with their lines of help, options, and values of both kinds of arguments.
 
     `options` are names, those that take a value with `=` behind them. `values` are words, or `@KIND`, by an option's name or by
@@ -72,12 +72,12 @@ class Place(NamedTuple):
     values: dict[str, str]
 
 
-def places(parser: argparse.ArgumentParser) -> dict[str, Place]:
+def places(parser: argparse.ArgumentParser) -> dict[str, CompletionPlace]:
     """Every place of the command line by the words that lead there, "" for none."""
     return dict(_walk(parser, ""))
 
 
-def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Place]]:
+def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, CompletionPlace]]:
     """A command and all below it."""
     words: dict[str, str] = {}
     options: list[str] = []
@@ -97,7 +97,7 @@ def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, Pla
             values["+" if action.nargs in ("*", "+") else str(number)] = given
         else:
             number += 1
-    yield path, Place(words, options, values)
+    yield path, CompletionPlace(words, options, values)
     for word, sub in below:
         yield from _walk(sub, f"{path} {word}".strip())
 
@@ -133,14 +133,14 @@ def _arrays(rows: Iterator[tuple[str, str]], name: str) -> str:
     return f"{name}=(\n" + "\n".join(lines) + "\n)"
 
 
-def _bash_tables(found: dict[str, Place]) -> str:
+def _bash_tables(found: dict[str, CompletionPlace]) -> str:
     words = _arrays(((path or ".", " ".join(one.words)) for path, one in found.items()), "declare -gA _owlbox_words")
     options = _arrays(((path or ".", " ".join(one.options)) for path, one in found.items()), "declare -gA _owlbox_options")
     rows = ((f"{path or '.'} {key}", given) for path, one in found.items() for key, given in one.values.items())
     return "\n".join([words, options, _arrays(rows, "declare -gA _owlbox_values")])
 
 
-def _zsh_tables(found: dict[str, Place]) -> str:
+def _zsh_tables(found: dict[str, CompletionPlace]) -> str:
     def pairs(name: str, rows: Iterator[tuple[str, str]]) -> str:
         lines = (f"  {_quoted(key)} {_quoted(value)}" for key, value in rows if value)
         return f"typeset -gA {name}\n{name}=(\n" + "\n".join(lines) + "\n)"
@@ -151,7 +151,7 @@ def _zsh_tables(found: dict[str, Place]) -> str:
     return "\n".join([pairs("_owlbox_words", told), pairs("_owlbox_options", options), pairs("_owlbox_values", rows)])
 
 
-def _fish_tables(found: dict[str, Place]) -> str:
+def _fish_tables(found: dict[str, CompletionPlace]) -> str:
     def quoted(text: str) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 

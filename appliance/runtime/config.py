@@ -41,7 +41,7 @@ def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) ->
     raw = _read_toml(path or home.config)
     _expand_variables(raw, "", environ)
     origins = _apply_overrides(raw, environ)
-    config = _Reader(origins).table(raw, Config(), "")
+    config = _SettingsReader(origins).table(raw, Config(), "")
     assert isinstance(config, Config)
     _check_config(config)
     return config
@@ -104,7 +104,7 @@ def servers(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, 
     """Servers of tools that are written elsewhere, read and checked as `tools.mcp` is; ConfigError says what is wrong."""
     whole: dict[str, Any] = {"tools": {"mcp": dict(raw)}}
     _expand_variables(whole, "", environ)
-    config = _Reader({}).table(whole, Config(), "")
+    config = _SettingsReader({}).table(whole, Config(), "")
     _check_tools(config)
     found: Mapping[str, McpServer] = config.tools.mcp
     return found
@@ -309,7 +309,7 @@ def _from_text(text: str, kind: Any, variable: str) -> Any:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _SettingsReader:
     """Turns the raw tree into settings; `origins` tells which keys came from which variable."""
 
     origins: Mapping[str, str]

@@ -17,7 +17,7 @@ from appliance.runtime.settings import Config
 
 
 @dataclass(frozen=True)
-class Table:
+class ConfigTable:
     """One table of the file: its name, what it is, its keys, and the entries that exist without a file."""
 
     name: str
@@ -65,7 +65,7 @@ def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
-def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
+def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[ConfigTable]:
     """Every table below a class, in the order of the file; entries named by people appear as NAME."""
     for item in fields(cls):
         kind: Any = item.type
@@ -74,14 +74,14 @@ def tables(cls: Any, prefix: str, above: About = About()) -> Iterator[Table]:
         is_list = get_origin(kind) is tuple
         known = about(item).within_table(above)
         if is_dataclass(kind):
-            yield Table(name, cleandoc(kind.__doc__ or ""), _plain_fields(kind), {}, known=known)
+            yield ConfigTable(name, cleandoc(kind.__doc__ or ""), _plain_fields(kind), {}, known=known)
             yield from tables(kind, f"{name}.", known)
         elif is_dataclass(inner):
             presets = {} if is_list else default_of(item)
             heading = name if is_list else f"{prefix}NAME" if known.is_rest else f"{name}.NAME"
-            yield Table(heading, cleandoc(inner.__doc__ or ""), _plain_fields(inner), presets, is_list, known)
+            yield ConfigTable(heading, cleandoc(inner.__doc__ or ""), _plain_fields(inner), presets, is_list, known)
         elif cls is Config:
-            yield Table(name, "Names chosen by you.", (item,), {}, known=known)
+            yield ConfigTable(name, "Names chosen by you.", (item,), {}, known=known)
 
 
 def _inner_type(kind: Any) -> Any:
@@ -104,7 +104,7 @@ def toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _format_row(table: Table, item: Field[Any]) -> str:
+def _format_row(table: ConfigTable, item: Field[Any]) -> str:
     known = about(item)
     name = f"{table.name}.NAME" if table.name == item.name or known.is_rest else f"{table.name}.{item.name}"
     meaning = known.doc + (" *Needed.*" if known.is_needed else "")

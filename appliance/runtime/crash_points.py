@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 
-class Step(StrEnum):
+class CrashPoint(StrEnum):
     """In the order of their lives."""
 
     # a message
@@ -36,8 +36,8 @@ class Step(StrEnum):
     DROP_REMOVED = "the file is gone"
 
 
-Passed = Callable[[Step], None]
+Passed = Callable[[CrashPoint], None]
 
 
-def nobody(step: Step) -> None:
+def nobody(step: CrashPoint) -> None:
     """Nobody wants to know."""

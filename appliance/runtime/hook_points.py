@@ -31,7 +31,7 @@ DISPATCHED, VERDICT, TURN_COMPLETED = "turn.dispatched", "verdict", "turn.comple
 VISIBLE, SUMMARIZED = "view.visible:", "view.summarized:"  # followed by the name of a scheme
 
 
-class Moment(Struct, frozen=True):
+class HookPoint(Struct, frozen=True):
     """One name: what it is, what is handed over (a filter's value first), and when."""
 
     name: str
@@ -40,7 +40,7 @@ class Moment(Struct, frozen=True):
     when: str
 
 
-def _list_moments() -> tuple[Moment, ...]:
+def _list_moments() -> tuple[HookPoint, ...]:
     run = "Run"
     rows: tuple[tuple[str, Kind, str, str], ...] = (
         (PROJECT_STARTING, "event", "home", "a core begins, before anything is mended or read"),
@@ -84,7 +84,7 @@ def _list_moments() -> tuple[Moment, ...]:
         (f"{VISIBLE}SCHEME", "filter", "text, Entry", "an entry of this scheme is shown whole"),
         (f"{SUMMARIZED}SCHEME", "filter", "text, Entry", "an entry of this scheme is shown as a line"),
     )
-    return tuple(Moment(*row) for row in rows)
+    return tuple(HookPoint(*row) for row in rows)
 
 
 MOMENTS = _list_moments()

@@ -27,7 +27,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection, ProxyConfig
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, HttpError, HttpStage, OwlError
 from appliance.runtime.host_lookup import Deadline, Resolve, addresses_of, look_up, proxy_of
-from appliance.runtime.watched_socket import Context, Watch, dial, trusting
+from appliance.runtime.watched_socket import ConnectionWatch, WatchedContext, dial, trusting
 from appliance.text import urls
 from appliance.text.urls import Target
 
@@ -70,8 +70,8 @@ class HttpClient:
         self._kept = kept
         self._is_proxied = is_proxied
         self._resolve = resolve
-        self._context: Context | None = None
-        self._idle: list[tuple[float, _Line]] = []
+        self._context: WatchedContext | None = None
+        self._idle: list[tuple[float, _WatchedConnection]] = []
         self._is_closed = False
         self._guard = threading.Lock()
 
@@ -99,7 +99,7 @@ class HttpClient:
         for _, line in idle:
             line.connection.close()
 
-    def keep(self, line: "_Line") -> None:
+    def keep(self, line: "_WatchedConnection") -> None:
         """Let a connection rest whose last answer was read to its end."""
         with self._guard:
             if not self._is_closed and len(self._idle) < self._kept and not line.connection.is_closed:
@@ -107,7 +107,7 @@ class HttpClient:
                 return
         line.connection.close()
 
-    def _take_idle(self, origin: str, deadline: Deadline) -> "_Line | None":
+    def _take_idle(self, origin: str, deadline: Deadline) -> "_WatchedConnection | None":
         """A connection that rested, if it is still good: nothing has come on it unasked."""
         oldest_s = monotonic_s() - KEPT_S
         while True:
@@ -122,14 +122,14 @@ class HttpClient:
                 return line
             line.connection.close()
 
-    def _connect_line(self, target: Target, deadline: Deadline, judge: Judge | None) -> "_Line":
+    def _connect_line(self, target: Target, deadline: Deadline, judge: Judge | None) -> "_WatchedConnection":
         """A new connection to the host itself or to its proxy, with TLS where it is wanted."""
         proxy = _Proxy.of(target) if self._is_proxied else None
         place = proxy.target if proxy else target
         found = addresses_of(place, self._resolve, deadline)
         if judge is not None and proxy is None:
             judge(found)
-        watch = Watch(deadline)
+        watch = ConnectionWatch(deadline)
         watch.allowed_bytes = HEADER_BYTES  # of a proxy
         is_secure = "https" in (target.scheme, place.scheme)
         context = self._trust_context() if is_secure else None
@@ -140,9 +140,9 @@ class HttpClient:
         except BaseException:
             connection.close()
             raise
-        return _Line(target.origin, connection, watch, proxy if target.scheme == "http" else None)
+        return _WatchedConnection(target.origin, connection, watch, proxy if target.scheme == "http" else None)
 
-    def _trust_context(self) -> "Context":
+    def _trust_context(self) -> "WatchedContext":
         with self._guard:
             if self._context is None:
                 self._context = trusting(self._authorities, only_these=self._only_these)
@@ -155,7 +155,7 @@ class Answer:
     Closing it before its end closes the connection.
     """
 
-    def __init__(self, client: HttpClient, line: "_Line", target: Target, response: urllib3.HTTPResponse) -> None:
+    def __init__(self, client: HttpClient, line: "_WatchedConnection", target: Target, response: urllib3.HTTPResponse) -> None:
         self._client = client
         self._line = line
         self._target = target
@@ -263,7 +263,7 @@ class _Proxy:
         return cls(found, urllib3.make_headers(proxy_basic_auth=who) if parts.username else {})
 
 
-def _build_connection(target: Target, place: Target, proxy: _Proxy | None, context: Context | None) -> _Http | _Https:
+def _build_connection(target: Target, place: Target, proxy: _Proxy | None, context: WatchedContext | None) -> _Http | _Https:
     """What speaks to `place`, through a tunnel where that is a proxy and the target wants TLS."""
     if context is None:
         return _Http(place.host, place.port)
@@ -276,12 +276,12 @@ def _build_connection(target: Target, place: Target, proxy: _Proxy | None, conte
 
 
 @dataclass
-class _Line:
+class _WatchedConnection:
     """A connection, whom it leads to, and what watches it; `proxy` is asked for whole URLs."""
 
     origin: str
     connection: _Http | _Https
-    watch: Watch
+    watch: ConnectionWatch
     proxy: _Proxy | None
 
     def exchange(self, request: Request) -> urllib3.HTTPResponse:

@@ -67,7 +67,7 @@ def correlated(value: str) -> Iterator[None]:
         _CORRELATION.reset(token)
 
 
-class Mark(Struct, frozen=True):
+class SecretMark(Struct, frozen=True):
     """Enough of a secret to find it in a text, and too little to know it: how it begins, how long it is, a salted digest."""
 
     head: str
@@ -86,11 +86,11 @@ class Mark(Struct, frozen=True):
         return text
 
 
-def marks(secret: str) -> list[Mark]:
+def marks(secret: str) -> list[SecretMark]:
     """What to find a secret by, as it is and as it would be quoted; nothing for one that is short enough to be guessed."""
     forms = _list_spellings(secret) if len(secret) >= MARKED else ()
     salted = [(form, os.urandom(16).hex()) for form in forms]
-    return [Mark(form[:HEAD], len(form), salt, _digest_text(salt, form)) for form, salt in salted]
+    return [SecretMark(form[:HEAD], len(form), salt, _digest_text(salt, form)) for form, salt in salted]
 
 
 def _digest_text(salt: str, text: str) -> str:
@@ -103,7 +103,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._guard = threading.Lock()
         self._secrets: tuple[str, ...] = ()
-        self._marks: tuple[Mark, ...] = ()
+        self._marks: tuple[SecretMark, ...] = ()
         self.add(*secrets)
 
     def add(self, *secrets: str) -> None:
@@ -112,7 +112,7 @@ class Redactor:
         with self._guard:
             self._secrets = tuple(sorted({*self._secrets, *spelled}, key=len, reverse=True))
 
-    def know(self, known: Iterable[Mark]) -> None:
+    def know(self, known: Iterable[SecretMark]) -> None:
         """Hide what these marks mean from now on, and what earlier ones meant no more."""
         self._marks = tuple(sorted(known, key=lambda mark: mark.chars, reverse=True))
 

@@ -30,7 +30,7 @@ Access = Literal["admin", "own", "all"]
 RESERVED = ("ping", "discover", "hello", "cancel")  # answered by the server of a connection, not by a service
 
 
-class Mark(NamedTuple):
+class MethodMark(NamedTuple):
     """What `@method` notes: the name, whether it streams for long, whether its calls are too many to be news in the log.
 
     `access` says who may call it where a server tells people apart: admins; everybody for what is theirs ("own"); everybody.
@@ -46,7 +46,7 @@ def method(name: str, *, access: Access = "admin", is_long: bool = False, is_qui
     """Mark a function as something the socket offers, under this name. Marks only; nothing is registered."""
 
     def mark(function: F) -> F:
-        function.rpc = Mark(name, is_long, is_quiet, access)  # type: ignore[attr-defined]
+        function.rpc = MethodMark(name, is_long, is_quiet, access)  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -107,7 +107,7 @@ class LocalCall:
 class Method:
     """One function that a socket offers."""
 
-    def __init__(self, mark: Mark, function: Callable[..., Any]) -> None:
+    def __init__(self, mark: MethodMark, function: Callable[..., Any]) -> None:
         self.mark = mark
         self.function = function
 
@@ -140,7 +140,7 @@ class Method:
         return self.run(call, self.signature.bind(params))
 
 
-Entitle = Callable[[Call, Mark, dict[str, Any]], AbstractContextManager[object]]
+Entitle = Callable[[Call, MethodMark, dict[str, Any]], AbstractContextManager[object]]
 
 
 class MethodTable:
@@ -171,7 +171,7 @@ class MethodTable:
             raise Conflict(f"method {name} is offered twice")
         self._methods[name] = found
 
-    def mark(self, name: str) -> Mark | None:
+    def mark(self, name: str) -> MethodMark | None:
         """The record of a method; None for an unknown name."""
         return self._methods[name].mark if name in self._methods else None
 
@@ -206,10 +206,10 @@ class MethodTable:
 
 
 @lru_cache(maxsize=256)  # each attribute of fifty classes is looked at, for every table of a process
-def find_marks(owner: type[Any]) -> Mapping[str, Mark]:
+def find_marks(owner: type[Any]) -> Mapping[str, MethodMark]:
     """The marks of a class, by the attribute that is marked."""
     marks = {name: getattr(getattr(owner, name), "rpc", None) for name in dir(owner)}
-    return {name: mark for name, mark in marks.items() if isinstance(mark, Mark)}
+    return {name: mark for name, mark in marks.items() if isinstance(mark, MethodMark)}
 
 
 def find_methods(*owners: object) -> dict[str, Method]:

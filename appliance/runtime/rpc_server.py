@@ -23,7 +23,7 @@ from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, no
 from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime import jsonrpc, log
 from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
-from appliance.runtime.methods import Mark, Method, MethodTable
+from appliance.runtime.methods import Method, MethodMark, MethodTable
 from appliance.runtime.rpc.call_log import FORGETTING, CallLog, CallRecord, caller_of
 from appliance.runtime.rpc.places import Places
 from appliance.store import disk_faults
@@ -50,10 +50,10 @@ PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNA
 Gate = Callable[[Peer, dict[str, Any]], Peer | None]  # who a caller works as from now on; None for as whom the kernel says
 
 
-class Call:
+class ServedCall:
     """One request being served: who asks, how to stream back, when to stop."""
 
-    def __init__(self, connection: "Connection", request_id: Any, correlation: str) -> None:
+    def __init__(self, connection: "RpcConnection", request_id: Any, correlation: str) -> None:
         self.connection = connection
         self.id = request_id
         self.correlation = correlation
@@ -117,7 +117,7 @@ class Call:
             self.cancel.set()
 
 
-class Connection:
+class RpcConnection:
     """One client: its wire, its name after hello, and the calls it has running."""
 
     def __init__(self, wire: Frames, peer: Peer) -> None:
@@ -126,10 +126,10 @@ class Connection:
         self.client = ""
         self.context = ""
         self.greeting_alarm = 0
-        self.calls: set[Call] = set()
+        self.calls: set[ServedCall] = set()
         self.served = threading.Semaphore(MAX_SERVED)
 
-    def find(self, request_id: object) -> Call | None:
+    def find(self, request_id: object) -> ServedCall | None:
         """The call with this id that is not answered yet; notifications have none and cannot be found."""
         return next((c for c in list(self.calls) if request_id is not None and c.id == request_id and not c.is_answered), None)
 
@@ -173,7 +173,7 @@ class Listener:
         self._zone = zone
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-call")
         self._guard = threading.Lock()
-        self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._connections: dict[RpcConnection, None] = {}  # in the order in which they came
         self._is_closing = False
         self._running = 0  # requests that are being served
         self._end: Callable[[], None] | None = None
@@ -185,7 +185,7 @@ class Listener:
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
-        self.table.add(name, Method(getattr(function, "rpc", Mark(name)), function))
+        self.table.add(name, Method(getattr(function, "rpc", MethodMark(name)), function))
 
     def offer(self, *owners: object) -> None:
         """Offer every function that the owners marked with `@method`."""
@@ -207,7 +207,7 @@ class Listener:
         """
         if not person:
             raise BadInput("a connection of nobody", hint="authenticate a person first")
-        connection = Connection(frames, Peer(0, NOBODY, NOBODY, person=person))
+        connection = RpcConnection(frames, Peer(0, NOBODY, NOBODY, person=person))
         try:
             if not self._is_closing and self._admit_connection(connection):
                 self._read_lines(connection)
@@ -277,7 +277,7 @@ class Listener:
                 continue
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, SEND_TIMEOUT_S.to_bytes(8, "little") + bytes(8))
             wire = Wire(sock)
-            connection = Connection(wire, wire.peer())
+            connection = RpcConnection(wire, wire.peer())
             is_admitted = self._admit_connection(connection)
             if not is_admitted and not self._refusing.acquire(blocking=False):
                 connection.wire.close()
@@ -292,7 +292,7 @@ class Listener:
                 if not is_admitted:
                     self._refusing.release()
 
-    def _admit_connection(self, connection: Connection) -> bool:
+    def _admit_connection(self, connection: RpcConnection) -> bool:
         """Give a caller a place, for a few seconds until it says hello; False when there is none."""
         uid, person = connection.peer.uid, connection.peer.person
         with self._guard:
@@ -308,18 +308,18 @@ class Listener:
             connection.greeting_alarm = self._alarms.after(GREETING_S, lambda: self._hang_up_on_silence(connection))
         return is_admitted
 
-    def _take_peer(self, connection: Connection, peer: Peer) -> None:
+    def _take_peer(self, connection: RpcConnection, peer: Peer) -> None:
         """A connection works as whoever it has named; Busy when they have too many already."""
         with self._guard:
             self._places.require_connection(peer, [one.peer for one in self._connections if one is not connection])
             connection.peer = peer
 
-    def _hang_up_on_silence(self, connection: Connection) -> None:
+    def _hang_up_on_silence(self, connection: RpcConnection) -> None:
         if not connection.client:
             self._log_request(connection, "?", "no hello")
             connection.wire.close()
 
-    def _forget_connection(self, connection: Connection) -> None:
+    def _forget_connection(self, connection: RpcConnection) -> None:
         self._alarms.cancel(connection.greeting_alarm)
         with self._guard:
             self._connections.pop(connection, None)
@@ -338,7 +338,7 @@ class Listener:
         wire.close()
         self._refusing.release()
 
-    def _read_lines(self, connection: Connection) -> None:
+    def _read_lines(self, connection: RpcConnection) -> None:
         try:
             for line in connection.wire.lines():
                 if isinstance(line, TooLarge):
@@ -354,7 +354,7 @@ class Listener:
                 call.cancel.set()
             connection.wire.close()
 
-    def _receive_line(self, connection: Connection, line: bytes) -> None:
+    def _receive_line(self, connection: RpcConnection, line: bytes) -> None:
         try:
             frame = jsonrpc.decode(line)
         except BadInput as error:
@@ -368,7 +368,7 @@ class Listener:
             self._log_request(connection, name if isinstance(name, str) else "?", bad.outcome)
             connection.wire.send(jsonrpc.error_frame(None, bad, jsonrpc.INVALID_REQUEST))
             return
-        call = Call(connection, request_id, _correlation_of(frame))
+        call = ServedCall(connection, request_id, _correlation_of(frame))
         if not isinstance(params, dict):
             self._decline_call(call, name, BadInput(f"params must be an object, got {type(params).__name__}"))
             return
@@ -395,7 +395,7 @@ class Listener:
             return
         self._submit_call(call, name, params, limit_s)
 
-    def _submit_call(self, call: Call, name: str, params: dict[str, Any], limit_s: float) -> None:
+    def _submit_call(self, call: ServedCall, name: str, params: dict[str, Any], limit_s: float) -> None:
         """Serve in the pool, or in its own thread; the deadline counts from now, so that one which waits its turn ends too."""
 
         def expire() -> None:
@@ -441,24 +441,24 @@ class Listener:
             why = "is shutting down" if self._is_closing else f"has no room: {error}"
             self._decline_call(call, name, Unavailable(f"{self.name} {why}", hint="try again in a moment"))
 
-    def _serve_long(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
+    def _serve_long(self, call: ServedCall, name: str, params: dict[str, Any], alarm: int) -> None:
         try:
             self._serve_call(call, name, params, alarm)
         finally:
             self._places.leave_long(call.peer)
 
-    def _serve_quick(self, call: Call, name: str, params: dict[str, Any], alarm: int) -> None:
+    def _serve_quick(self, call: ServedCall, name: str, params: dict[str, Any], alarm: int) -> None:
         try:
             self._serve_call(call, name, params, alarm)
         finally:
             for turns in self._turns_of(call):
                 turns.release()
 
-    def _turns_of(self, call: Call) -> list[threading.Semaphore]:
+    def _turns_of(self, call: ServedCall) -> list[threading.Semaphore]:
         """What a quick request waits for: one of its connection's turns, and those that others than owners share."""
         return [call.connection.served, *self._places.quick_turns(call.peer)]
 
-    def _wait_for_turn(self, call: Call) -> bool:
+    def _wait_for_turn(self, call: ServedCall) -> bool:
         """Read nothing more of this caller until the request can be served; False when we stop meanwhile."""
         taken: list[threading.Semaphore] = []
         for turns in self._turns_of(call):
@@ -470,7 +470,7 @@ class Listener:
             taken.append(turns)
         return True
 
-    def _decline_call(self, call: Call, name: str, error: OwlError) -> None:
+    def _decline_call(self, call: ServedCall, name: str, error: OwlError) -> None:
         """Answer a request that is not run, and log it like the others."""
         with log.correlated(call.correlation):
             self._log_request(call.connection, name, error.outcome, error=error.message)
@@ -478,7 +478,7 @@ class Listener:
 
     def _log_request(
         self,
-        connection: Connection,
+        connection: RpcConnection,
         name: str,
         outcome: str,
         ms: int = 0,
@@ -501,7 +501,7 @@ class Listener:
             record = CallRecord(now_ms(), sender, name, outcome, ms, log.correlation(), error[:MAX_ERROR])
             self._calls.note(caller_of(peer.person, peer.uid), record, params, result)
 
-    def _serve_call(self, call: Call, name: str, params: dict[str, Any], alarm: int | None) -> None:
+    def _serve_call(self, call: ServedCall, name: str, params: dict[str, Any], alarm: int | None) -> None:
         log.correlate(call.correlation)
         started_s, outcome, said, result = monotonic_s(), "ok", "", None
         try:
@@ -544,12 +544,12 @@ class Listener:
         if is_last and self._end is not None:
             self._end()
 
-    def _expire_call(self, call: Call, name: str, deadline_s: float) -> None:
+    def _expire_call(self, call: ServedCall, name: str, deadline_s: float) -> None:
         call.has_expired = True
         call.cancel.set()
         call.answer(error=DeadlineExceeded(f"{name} took longer than {deadline_s:g} s"))
 
-    def _run_method(self, call: Call, name: str, params: dict[str, Any]) -> Any:
+    def _run_method(self, call: ServedCall, name: str, params: dict[str, Any]) -> Any:
         if name == "ping":
             return {"pid": os.getpid(), "name": self.name}
         if name == "discover":

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
-from appliance.runtime.tool_settings import Audit, PolicyKeys, Sandbox, Skills, Tools
+from appliance.runtime.tool_settings import Audit, PolicyKeys, SandboxSettings, SkillSettings, ToolSettings
 from appliance.runtime.upkeep_settings import Backups, Metrics, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
@@ -38,7 +38,7 @@ class System(Keys):
         return "debug" if self.debug else self.log_level or "info"
 
 
-class Models(Keys):
+class ModelSettings(Keys):
     """The local model, and what every model call starts from."""
 
     default: str = setting(
@@ -76,7 +76,7 @@ class Models(Keys):
     )
 
 
-class Provider(Keys):
+class ProviderSettings(Keys):
     """A service that offers models over HTTP. Those built in need nothing but their `key`; without one they are never asked."""
 
     kind: str = setting("openai", "Wire format; most services speak `openai`.", seed="A providers", folder="providers/formats")
@@ -149,7 +149,7 @@ class Llm(Keys):
     max_backoff_ms: int = setting(30_000, "Longest pause between two tries.", seed="R max backoff", within=(0, DAY_MS))
 
 
-class Budget(Keys):
+class BudgetSettings(Keys):
     """What of a model's window may be used, and for what."""
 
     ceiling: float = setting(0.9, "Part of the window a prompt may fill.", seed="R budget ceiling", within=(0.1, 1))
@@ -165,7 +165,7 @@ class Budget(Keys):
     pruning: Pruning = setting("opening", "Which messages of a chat stay when not all fit.", seed="A pruning strategies")
 
 
-class Runs(Keys):
+class RunLifeSettings(Keys):
     """When a run ends by itself, and how long it is kept."""
 
     max_turns: int = setting(99, "Turns in one loop.", seed="R loop turns", within=(1, 100_000))
@@ -184,7 +184,7 @@ class Runs(Keys):
     copies: Copied = setting("entries", "Runs that keep what their model was sent: of entries, all, or none.", seed="R audit")
 
 
-class Agent(Keys):
+class RoleSettings(Keys):
     """One role. Any name may be used; those built in start from the values above."""
 
     model: str = setting("", "A route instead of a pool: name or `provider/model`.", seed="A agents.ROLE.model")
@@ -194,7 +194,7 @@ class Agent(Keys):
     timeout_s: float = setting(300, "Longest time of one run.", seed="A agents.ROLE.timeout", within=(1, DAY_S))
 
 
-class Delegation(Keys):
+class DelegationSettings(Keys):
     """Work that one run hands to another."""
 
     retry_s: float = setting(1, "Pause before the second try; twice as long each time.", seed="A initial delay", within=(0, 600))
@@ -274,7 +274,7 @@ class Slack(Workspace):
     workspaces: Mapping[str, Workspace] = setting({}, "More workspaces, each a channel `slack-NAME` of its own.")
 
 
-class Web(Keys):
+class WebSettings(Keys):
     """The web page and what else is asked by HTTP: docs/guides/web-page.md."""
 
     enabled: bool = setting(False, "Serve it.", seed="A channels.web.enabled", mark="restart")
@@ -304,18 +304,18 @@ class Channels(Keys):
     matrix: Matrix = setting(Matrix(), "")
     email: Email = setting(Email(), "")
     slack: Slack = setting(Slack(), "")
-    web: Web = setting(Web(), "")
+    web: WebSettings = setting(WebSettings(), "")
     programs: Programs = setting(Programs(), "")
     connectors: Mapping[str, Connector] = setting({}, "", mark="rest", folder="channels/connectors")
 
 
-class Plugins(Keys):
+class PluginSettings(Keys):
     """Python of your own in the core: docs/guides/plugins.md."""
 
     enabled: tuple[str, ...] = setting((), "Plugins that are loaded, by name; none is otherwise.", seed="R plugins")
 
 
-class Scheduler(Keys):
+class SchedulerSettings(Keys):
     """Work that starts at a time."""
 
     poll_ms: int = setting(60_000, "Pause between looks for due work.", seed="A scheduler; S 60 s", within=(100, DAY_MS))
@@ -329,7 +329,7 @@ class Scheduler(Keys):
     timeout_s: float = setting(300, "Longest time of one piece of work.", seed="A task timeout", within=(1, DAY_S))
 
 
-class Heartbeat(Keys):
+class HeartbeatSettings(Keys):
     """Looking around unasked."""
 
     enabled: bool = setting(True, "Do what HEARTBEAT.md says, unasked.", seed="S heartbeat.enabled", mark="shown")
@@ -362,7 +362,7 @@ class Notifications(Keys):
     digest: tuple[str, ...] = setting((), "Times of day, HH:MM, at which what came of schedules and tasks is told, all at once.")
 
 
-class Workers(Keys):
+class WorkerSettings(Keys):
     """Processes that work through the queue."""
 
     tick_interval_s: float = setting(
@@ -382,7 +382,7 @@ class Workers(Keys):
     )
 
 
-class Outbox(Keys):
+class OutboxSettings(Keys):
     """What people are to be told."""
 
     retry_s: float = setting(5, "Pause after a delivery that failed; twice as long each time.", within=(0.05, DAY_S))
@@ -399,7 +399,7 @@ class Archival(Keys):
     memory_extraction: bool = setting(True, "Write memories first.", seed="A memory_extraction")
 
 
-class Sessions(Keys):
+class SessionSettings(Keys):
     """Conversations."""
 
     archival: Archival = Archival()
@@ -413,13 +413,13 @@ class Api(Keys):
     )
 
 
-class Store(Keys):
+class StoreSettings(Keys):
     """The database."""
 
     mmap_mb: int = setting(0, "Part of the file mapped into memory; 0 maps none.", seed="R mmap", within=(0, 1_048_576))
 
 
-class Context(Keys):
+class ContextSettings(Keys):
     """What is kept, and how it is made findable."""
 
     chunker: Literal["structure", "model"] = setting(
@@ -428,7 +428,7 @@ class Context(Keys):
     describe: bool = setting(False, "Let the small model describe texts that have no description.", seed="B descriptions")
 
 
-class Prompt(Keys):
+class PromptSettings(Keys):
     """What models are told."""
 
     system_prompt_override: str = setting("", "Added to our instructions.", seed="B system_prompt_override")
@@ -441,7 +441,7 @@ class Alias(Keys):
     channel: str = setting("", "Channel it belongs to; empty means all.", seed="S owner.aliases.channel")
 
 
-class People(Keys):
+class PeopleSettings(Keys):
     """Who is who."""
 
     owner_aliases: tuple[Alias, ...] = setting((), "Addresses of the owner.", seed="S owner.aliases", mark="restart")
@@ -449,30 +449,30 @@ class People(Keys):
 
 # Priorities as the seed has them. A provider whose `fallback` names one without a key has none there.
 PROVIDERS = {
-    "anthropic": Provider("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
-    "openai": Provider("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
-    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com"),
-    "openrouter": Provider("openai", "https://openrouter.ai/api/v1"),
-    "groq": Provider("openai", "https://api.groq.com/openai/v1"),
-    "deepseek": Provider("openai", "https://api.deepseek.com/v1"),
-    "xai": Provider("openai", "https://api.x.ai/v1"),
-    "mistral": Provider("openai", "https://api.mistral.ai/v1"),
-    "ollama": Provider("openai", "http://localhost:11434/v1"),
-    "lmstudio": Provider("openai", "http://localhost:1234/v1"),
-    "vllm": Provider("openai", "http://localhost:8000/v1"),
-    "llamacpp": Provider("openai", "http://localhost:8080/v1"),
+    "anthropic": ProviderSettings("anthropic", "https://api.anthropic.com", priority=10, fallback=("openrouter",)),
+    "openai": ProviderSettings("openai", "https://api.openai.com/v1", priority=20, fallback=("openrouter",)),
+    "gemini": ProviderSettings("gemini", "https://generativelanguage.googleapis.com"),
+    "openrouter": ProviderSettings("openai", "https://openrouter.ai/api/v1"),
+    "groq": ProviderSettings("openai", "https://api.groq.com/openai/v1"),
+    "deepseek": ProviderSettings("openai", "https://api.deepseek.com/v1"),
+    "xai": ProviderSettings("openai", "https://api.x.ai/v1"),
+    "mistral": ProviderSettings("openai", "https://api.mistral.ai/v1"),
+    "ollama": ProviderSettings("openai", "http://localhost:11434/v1"),
+    "lmstudio": ProviderSettings("openai", "http://localhost:1234/v1"),
+    "vllm": ProviderSettings("openai", "http://localhost:8000/v1"),
+    "llamacpp": ProviderSettings("openai", "http://localhost:8080/v1"),
 }
 AGENTS = {
-    "assistant": Agent(max_iterations=20, temperature=0.7),
-    "worker": Agent(max_iterations=15),
-    "researcher": Agent(max_iterations=50, timeout_s=600),
-    "coder": Agent(max_iterations=30),
-    "memory": Agent(pool="small", max_iterations=10),
-    "heartbeat": Agent(pool="small", max_iterations=15),
+    "assistant": RoleSettings(max_iterations=20, temperature=0.7),
+    "worker": RoleSettings(max_iterations=15),
+    "researcher": RoleSettings(max_iterations=50, timeout_s=600),
+    "coder": RoleSettings(max_iterations=30),
+    "memory": RoleSettings(pool="small", max_iterations=10),
+    "heartbeat": RoleSettings(pool="small", max_iterations=15),
 }
 
 
-class Screen(Keys):
+class ScreenSettings(Keys):
     """The full screen in a terminal."""
 
     owl: bool = setting(True, "Show the owl, beside the input and in the corner.")
@@ -485,7 +485,7 @@ class Config(Keys):
     """The whole file."""
 
     system: System = System()
-    models: Models = Models()
+    models: ModelSettings = ModelSettings()
     pools: Mapping[str, tuple[str, ...]] = setting(
         {"default": (LOCAL,), "small": (LOCAL,)},
         "Routes in the order they are tried; `local` is the local model.",
@@ -493,39 +493,39 @@ class Config(Keys):
         mark="shown broker",
     )
     routes: Mapping[str, RouteTable] = setting({}, "Ways to reach models.", seed="S models", mark="broker")
-    providers: Mapping[str, Provider] = setting(
+    providers: Mapping[str, ProviderSettings] = setting(
         PROVIDERS, "Services that offer models.", seed="S providers; A providers", mark="broker"
     )
     prices: Mapping[str, Price] = setting({}, "What models cost, by their name or `provider/model`, in quotes.", mark="broker")
     spending: Spending = setting(Spending(), "", mark="broker")
     llm: Llm = Llm()
-    budget: Budget = Budget()
-    runs: Runs = Runs()
-    prompt: Prompt = Prompt()
-    agents: Mapping[str, Agent] = setting(AGENTS, "Roles, where their files in `box/roles/` do not say it.", seed="A agents")
-    delegation: Delegation = Delegation()
+    budget: BudgetSettings = BudgetSettings()
+    runs: RunLifeSettings = RunLifeSettings()
+    prompt: PromptSettings = PromptSettings()
+    agents: Mapping[str, RoleSettings] = setting(AGENTS, "Roles, where their files in `box/roles/` do not say it.", seed="A agents")
+    delegation: DelegationSettings = DelegationSettings()
     orchestrator: Orchestrator = Orchestrator()
-    sandbox: Sandbox = Sandbox()
+    sandbox: SandboxSettings = SandboxSettings()
     policy: PolicyKeys = PolicyKeys()
     audit: Audit = Audit()
-    tools: Tools = Tools()
+    tools: ToolSettings = ToolSettings()
     channels: Channels = Channels()
-    people: People = People()
-    skills: Skills = Skills()
-    plugins: Plugins = setting(Plugins(), "", mark="restart")
-    scheduler: Scheduler = Scheduler()
-    heartbeat: Heartbeat = Heartbeat()
+    people: PeopleSettings = PeopleSettings()
+    skills: SkillSettings = SkillSettings()
+    plugins: PluginSettings = setting(PluginSettings(), "", mark="restart")
+    scheduler: SchedulerSettings = SchedulerSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
     notifications: Notifications = Notifications()
-    workers: Workers = setting(Workers(), "")
-    outbox: Outbox = setting(Outbox(), "", mark="restart")
-    sessions: Sessions = Sessions()
+    workers: WorkerSettings = setting(WorkerSettings(), "")
+    outbox: OutboxSettings = setting(OutboxSettings(), "", mark="restart")
+    sessions: SessionSettings = SessionSettings()
     api: Api = Api()
-    store: Store = setting(Store(), "", mark="restart")
+    store: StoreSettings = setting(StoreSettings(), "", mark="restart")
     backups: Backups = Backups()
     updates: Updates = Updates()
     metrics: Metrics = setting(Metrics(), "", mark="restart")
-    context: Context = setting(Context(), "", mark="restart")
-    screen: Screen = Screen()
+    context: ContextSettings = setting(ContextSettings(), "", mark="restart")
+    screen: ScreenSettings = ScreenSettings()
 
 
 @dataclass(frozen=True)

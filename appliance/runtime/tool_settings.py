@@ -34,7 +34,7 @@ class Bounds(Keys):
     pids: int | None = setting(None, "Processes and threads.", seed="A resource_limits.pids", within=(1, 4_194_304))
 
 
-class Sandbox(Keys):
+class SandboxSettings(Keys):
     """What a call of a tool may use."""
 
     cpus: float = setting(1.0, "CPUs.", seed="A container.resource_limits.cpu", within=(0.01, 256))
@@ -79,7 +79,7 @@ class Audit(Keys):
     sync: bool = setting(True, "Each line of that file is on disk before the next step.", seed="A fsync per event")
 
 
-class Web(Keys):
+class WebToolSettings(Keys):
     """Fetching pages."""
 
     timeout_s: float = setting(
@@ -139,7 +139,7 @@ LIMITS = {
 }
 
 
-class Tools(Keys):
+class ToolSettings(Keys):
     """Which tools exist, and their limits."""
 
     deadline_s: float = setting(60, "Longest time of one call.", seed="A tools.default_timeout", within=(0.1, 3600))
@@ -155,7 +155,7 @@ class Tools(Keys):
     files: bool = setting(True, "Offer files.", seed="S tools.files.enabled")
     fetch_url: bool = setting(True, "Offer web pages.", seed="S tools.fetch_url.enabled")
     search_history: bool = setting(True, "Offer a search of earlier messages.", seed="S tools.search_history.enabled")
-    web: Web = Web()
+    web: WebToolSettings = WebToolSettings()
     web_search: WebSearch = setting(WebSearch(), "", mark="restart")
     mcp: Mapping[str, McpServer] = setting({}, "Servers whose tools are offered.", seed="S tools.mcp_servers")
     mcp_direct: int = setting(
@@ -179,7 +179,7 @@ class Tools(Keys):
         return self.deadlines_s.get(tool) or own_s or self.deadlines_s.get(group) or self.deadline_s
 
 
-def bounds_of(sandbox: Sandbox, tool: str, group: str, role: str = "") -> Sandbox:
+def bounds_of(sandbox: SandboxSettings, tool: str, group: str, role: str = "") -> SandboxSettings:
     """What one call may use: what is set for the tool, else for its group, else for the role, else for all."""
     chain = (sandbox.roles.get(role), LIMITS.get(group), LIMITS.get(tool))
     found = sandbox
@@ -189,7 +189,7 @@ def bounds_of(sandbox: Sandbox, tool: str, group: str, role: str = "") -> Sandbo
     return found
 
 
-class Skills(Keys):
+class SkillSettings(Keys):
     """Skills beside those in box/skills."""
 
     enabled: bool = setting(True, "Offer skills.", seed="A skills.enabled", mark="restart")

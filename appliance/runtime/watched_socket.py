@@ -27,7 +27,7 @@ PART_BYTES = 1 << 16
 T = TypeVar("T")
 
 
-class Watch:
+class ConnectionWatch:
     """What a connection may still do: its deadline, and how many bytes may come, None for any number."""
 
     def __init__(self, deadline: Deadline) -> None:
@@ -82,7 +82,7 @@ def _end_connection(sock: socket.socket) -> None:
 class Watched(socket.socket):
     """A socket whose every wait is watched, once there is a watch."""
 
-    watch: Watch | None = None
+    watch: ConnectionWatch | None = None
 
     def recv_into(self, buffer: Any, nbytes: int | None = 0, flags: int = 0) -> int:
         """Some bytes, 0 at the end."""
@@ -111,7 +111,7 @@ class WatchedTls(Watched, ssl.SSLSocket):
     """The same with TLS."""
 
 
-class Context(ssl.SSLContext):
+class WatchedContext(ssl.SSLContext):
     """What makes such sockets; the handshake is watched too."""
 
     sslsocket_class = WatchedTls
@@ -130,9 +130,9 @@ class Context(ssl.SSLContext):
         return made
 
 
-def trusting(authorities: Path | None, *, only_these: bool) -> Context:
+def trusting(authorities: Path | None, *, only_these: bool) -> WatchedContext:
     """Who may vouch for a server: the system's authorities, certifi's where it has none, and a file's."""
-    context = Context(ssl.PROTOCOL_TLS_CLIENT)  # which verifies certificates and names
+    context = WatchedContext(ssl.PROTOCOL_TLS_CLIENT)  # which verifies certificates and names
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not only_these:
         context.load_default_certs()
@@ -149,7 +149,7 @@ def trusting(authorities: Path | None, *, only_these: bool) -> Context:
     return context
 
 
-def dial(addresses: Sequence[str], port: int, watch: Watch) -> socket.socket:
+def dial(addresses: Sequence[str], port: int, watch: ConnectionWatch) -> socket.socket:
     """A connection to the first address that takes it; OSError of the last that did not."""
     failure = OSError("no address")
     for i, address in enumerate(addresses):

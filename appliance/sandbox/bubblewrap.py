@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from appliance.clock import new_id
 from appliance.errors import BadInput
 from appliance.sandbox import landlock, seccomp
-from appliance.sandbox.landlock import Ceiling, Place
+from appliance.sandbox.landlock import AllowedPath, Ceiling
 
 BWRAP = "/usr/bin/bwrap"
 WORK = "/work"
@@ -66,7 +66,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Order:
+class SandboxOrder:
     """One call: who asked, what to run, what it may see. `execution` is made when it is empty."""
 
     tool: str
@@ -102,7 +102,7 @@ class Execution:
     is_cut: bool = False
 
 
-def check(order: Order) -> None:
+def check(order: SandboxOrder) -> None:
     """BadInput unless the order can be carried out as it stands."""
     if not _NAME.fullmatch(order.tool):
         raise BadInput(f"tool name {order.tool!r} cannot be a label", hint="letters, digits, _ . -")
@@ -128,7 +128,7 @@ def check(order: Order) -> None:
         raise BadInput(f"limit {low[0]} must be more than 0")
 
 
-def _check_words(order: Order) -> None:
+def _check_words(order: SandboxOrder) -> None:
     words = [os.fsencode(word) for word in (*order.argv, *order.environ.values())]
     if any(b"\0" in word for word in words):
         raise BadInput("a NUL byte in the command or its environment")
@@ -142,7 +142,7 @@ def _check_source(path: Path) -> None:
         raise BadInput(f"{path} is not an absolute path")
 
 
-def _check_bind(order: Order, bind: Bind) -> None:
+def _check_bind(order: SandboxOrder, bind: Bind) -> None:
     _check_source(bind.source)
     inside = bind.inside
     if not inside.startswith("/") or os.path.normpath(inside) != inside or "\0" in inside:
@@ -164,7 +164,7 @@ def place_of_program(path: str) -> str:
     return f"{PROGRAMS}{path}" if path.startswith(f"{WORK}/") else path
 
 
-def options(order: Order) -> list[Word]:
+def options(order: SandboxOrder) -> list[Word]:
     """The command line of bubblewrap."""
     words = [*_namespace_words(), *_system_words(order), *_folder_words(order), *_environ_words(order)]
     program = seccomp.tool_filter(has_unix=order.profile == "exec")
@@ -174,12 +174,12 @@ def options(order: Order) -> list[Word]:
     return [*words, *closed, "--chdir", WORK, "--seccomp", program]
 
 
-def command(order: Order, ready_fd: int, abi: int) -> list[str]:
+def command(order: SandboxOrder, ready_fd: int, abi: int) -> list[str]:
     """What bubblewrap runs: the command behind its entry, which says on `ready_fd` that it begins."""
     return [*landlock.entry(_ceiling_of(order.limits), _writable_places(order), ready_fd, abi), *order.argv]
 
 
-def title(order: Order, core: str) -> str:
+def title(order: SandboxOrder, core: str) -> str:
     """How the sandbox's processes are called in the list of processes: label, product, session, execution, whose they are.
 
     Bubblewrap's first argument, because any process may read that and nothing inside depends on it.
@@ -200,7 +200,7 @@ def _namespace_words() -> Iterator[str]:
     yield from ("--die-with-parent", "--new-session", "--clearenv")
 
 
-def _system_words(order: Order) -> Iterator[Word]:
+def _system_words(order: SandboxOrder) -> Iterator[Word]:
     """The host's programs, and a small world around them."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in _LINKS:
@@ -225,7 +225,7 @@ def _system_words(order: Order) -> Iterator[Word]:
         yield from ("--perms", "1777", "--size", str(order.limits.tmp_bytes), "--tmpfs", name)
 
 
-def _folder_words(order: Order) -> Iterator[Word]:
+def _folder_words(order: SandboxOrder) -> Iterator[Word]:
     """The folders that this call sees besides, and may write to."""
     if order.folder is None:
         yield from ("--size", str(order.limits.tmp_bytes), "--tmpfs", WORK)
@@ -237,7 +237,7 @@ def _folder_words(order: Order) -> Iterator[Word]:
         yield from ("--perms", "0555", "--file", content, path)
 
 
-def _environ_words(order: Order) -> Iterator[str]:
+def _environ_words(order: SandboxOrder) -> Iterator[str]:
     # LANG is set by the entry, where it costs nothing.
     plain = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": WORK, "USER": "owl", "TMPDIR": "/tmp"}
     ours = {"TOOL_NAME": order.tool, "EXECUTION_ID": order.execution, "SESSION_ID": order.session}
@@ -251,13 +251,13 @@ def _ceiling_of(limits: Limits) -> Ceiling:
     return Ceiling(2 * limits.memory_bytes, limits.disk_bytes, cpu_s, limits.pids)
 
 
-def _writable_places(order: Order) -> Iterator[Place]:
+def _writable_places(order: SandboxOrder) -> Iterator[AllowedPath]:
     if order.is_writable or order.folder is None:
-        yield Place(WORK)
-    yield from (Place("/tmp"), Place("/dev/shm"))
+        yield AllowedPath(WORK)
+    yield from (AllowedPath("/tmp"), AllowedPath("/dev/shm"))
     for bind in order.binds:
         if bind.is_writable:
-            yield Place(bind.inside, bind.source.is_dir())
+            yield AllowedPath(bind.inside, bind.source.is_dir())
 
 
 def missing(bwrap: str = BWRAP) -> str:

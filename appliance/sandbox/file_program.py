@@ -57,7 +57,7 @@ class Fault(Exception):
         self.message = message
 
 
-class Place:
+class FilePlace:
     """A place in the sandbox, and how the caller calls it."""
 
     def __init__(self, order: Values) -> None:
@@ -111,7 +111,7 @@ class Place:
 # -- the verbs -----------------------------------------------------------------------------------------
 
 
-def read(path: Place, order: Values) -> Values:
+def read(path: FilePlace, order: Values) -> Values:
     """Lines of a file from `offset` on."""
     path.require("file")
     offset, limit = max(1, order.get("offset") or 1), order.get("limit")
@@ -140,7 +140,7 @@ def read(path: Place, order: Values) -> Values:
     return {"text": text, "first": offset, "lines": len(taken), "has_more": more or is_cut, "size_bytes": size_bytes}
 
 
-def hashed(path: Place, order: Values) -> Values:
+def hashed(path: FilePlace, order: Values) -> Values:
     """The SHA-256 of a file, "" for one that is not there yet: whether it is another one later."""
     if not os.path.isfile(path.real):
         return {"sha256": ""}
@@ -151,7 +151,7 @@ def hashed(path: Place, order: Values) -> Values:
     return {"sha256": digest.hexdigest()}
 
 
-def named(path: Place, order: Values) -> Values:
+def named(path: FilePlace, order: Values) -> Values:
     """The files that a command names by `words`, and those that these name in turn: their hash and size, and the text of a
     short one. A name is looked for from every folder that is named, and from that of the file which names it."""
     folders = [path.real]
@@ -211,7 +211,7 @@ def described_file(real: str) -> tuple[Values, str]:
 
 def begin(order: Values) -> None:
     """Become the command, unless a file that it names is another one than was approved."""
-    now = named(Place(order), order)["files"]
+    now = named(FilePlace(order), order)["files"]
     if differing := differences(order["approved"], {name: one["sha256"] for name, one in now.items()}):
         names = ", ".join(readable(name) for name in differing[:3])
         sys.stderr.write(f"not run: changed since it was approved: {names}\n")
@@ -226,7 +226,7 @@ def differences(approved: dict[str, str], now: dict[str, str]) -> list[str]:
     return sorted(name for name in {*approved, *now} if approved.get(name) != now.get(name))
 
 
-def write(path: Place, order: Values) -> Values:
+def write(path: FilePlace, order: Values) -> Values:
     """The whole file, and the folders above it."""
     if os.path.isdir(path.real):
         raise Fault("bad_input", path.shown + " is a directory")
@@ -241,7 +241,7 @@ def write(path: Place, order: Values) -> Values:
     return {"bytes": len(data), "is_new": is_new}
 
 
-def edit(path: Place, order: Values) -> Values:
+def edit(path: FilePlace, order: Values) -> Values:
     """Every place where the old text stands."""
     path.require("file")
     with path.opened() as file:
@@ -255,7 +255,7 @@ def edit(path: Place, order: Values) -> Values:
     return {"count": count, "bytes": len(made)}
 
 
-def listing(path: Place, order: Values) -> Values:
+def listing(path: FilePlace, order: Values) -> Values:
     """The content of a folder: folders first, then the rest, by name."""
     path.require("folder")
     found = []
@@ -278,7 +278,7 @@ def described(entry: os.DirEntry[str]) -> Values:
     return {"name": name, "type": kind, "size_bytes": info.st_size, "changed_s": int(info.st_mtime), "target": target}
 
 
-def grep(path: Place, order: Values) -> Values:
+def grep(path: FilePlace, order: Values) -> Values:
     """Lines that match a regular expression, in a file or in every file of a folder and below."""
     try:
         pattern = re.compile(order["pattern"], re.IGNORECASE if order.get("ignore_case") else 0)
@@ -322,7 +322,7 @@ def matching(name: str, pattern: re.Pattern[str], most: int) -> list[tuple[int, 
     return found
 
 
-def find(path: Place, order: Values) -> Values:
+def find(path: FilePlace, order: Values) -> Values:
     """Names in a folder and below that a glob means; one with a slash means paths from there."""
     path.require("folder")
     pattern = order["pattern"]
@@ -375,7 +375,7 @@ def translated(pattern: str) -> str:
     return text + r"\Z"
 
 
-def replace(path: Place, data: bytes) -> None:
+def replace(path: FilePlace, data: bytes) -> None:
     """Put these bytes in the place of a file, at once: whoever reads meanwhile has the old ones or the new ones."""
     above, name = os.path.split(path.real)
     folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -427,7 +427,7 @@ def answer(order: Values) -> Values:
     """Execute an order; an error is an answer, too."""
     shown = str(order.get("shown", ""))
     try:
-        return {"done": VERBS[order["verb"]](Place(order), order)}
+        return {"done": VERBS[order["verb"]](FilePlace(order), order)}
     except Fault as fault:
         return {"error": fault.kind, "message": fault.message}
     except PermissionError:

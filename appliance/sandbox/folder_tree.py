@@ -14,7 +14,7 @@ _FILE_BYTES = 4096  # an empty file costs the disk something, too
 
 
 @dataclass(frozen=True)
-class Size:
+class FolderSize:
     """Bytes below a folder that could be seen, and whether that is all of them."""
 
     seen_bytes: int
@@ -24,7 +24,7 @@ class Size:
 Visit = Callable[[int, "os.DirEntry[str]", os.stat_result], bool]  # folder, entry; False for one that is gone now
 
 
-def measure(folder: Path, enough: int, *, is_opening: bool = False, visit: Visit | None = None) -> Size:
+def measure(folder: Path, enough: int, *, is_opening: bool = False, visit: Visit | None = None) -> FolderSize:
     """What everything below a folder takes on the disk; stops counting above `enough`.
 
     Not whole where a folder is shut to us, or was moved while we were in it. `is_opening`: folders of ours that are shut
@@ -34,9 +34,9 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False, visit: Visit
     try:
         handle = os.open(folder, _FOLDER)
     except FileNotFoundError:
-        return Size(0, True)
+        return FolderSize(0, True)
     except OSError:
-        return Size(0, False)
+        return FolderSize(0, False)
     # Of each folder on the way down to the one that is open: which it is, and which of its folders are not looked at yet.
     way: list[tuple[tuple[int, int], list[str]]] = []
     try:
@@ -61,19 +61,19 @@ def measure(folder: Path, enough: int, *, is_opening: bool = False, visit: Visit
                     continue
                 way.pop()
                 if not way:
-                    return Size(total, is_whole)
+                    return FolderSize(total, is_whole)
                 above = os.open("..", _FOLDER, dir_fd=handle)
                 os.close(handle)
                 handle = above
                 if identity_of(os.fstat(handle)) != way[-1][0]:
-                    return Size(total, False)
+                    return FolderSize(total, False)
             os.close(handle)
             handle = inner
     except OSError:
-        return Size(total, False)
+        return FolderSize(total, False)
     finally:
         os.close(handle)
-    return Size(total, is_whole)
+    return FolderSize(total, is_whole)
 
 
 def remove(folder: Path) -> int:

@@ -28,7 +28,7 @@ GATE = "gate"  # the file whose lock is held while the others are looked at
 Found = TypeVar("Found")
 
 
-class Use(Struct, frozen=True):
+class FolderUse(Struct, frozen=True):
     """The folders that a call is shown, those of them that its command may write to, and whether something in them must stay
     as it was found: because it is hidden, or because it was approved."""
 
@@ -36,7 +36,7 @@ class Use(Struct, frozen=True):
     written: tuple[str, ...] = ()
     is_strict: bool = False
 
-    def conflicts(self, other: "Use") -> bool:
+    def conflicts(self, other: "FolderUse") -> bool:
         """Whether one of the two could change what must stay for the other. Two that only read never do."""
         if not (self.is_strict or other.is_strict):
             return False
@@ -68,7 +68,7 @@ class FolderTurns:
             yield scan()
             return
         end_s = monotonic_s() + wait_s
-        while (begun := self._try_begin(Use(tuple(tops), tuple(written), is_strict), scan)) is None:
+        while (begun := self._try_begin(FolderUse(tuple(tops), tuple(written), is_strict), scan)) is None:
             if cancel.wait(LOOK_S):
                 raise Cancelled("cancelled while it waited for another command")
             if monotonic_s() >= end_s:
@@ -83,7 +83,7 @@ class FolderTurns:
             path.unlink(missing_ok=True)
             os.close(handle)
 
-    def _try_begin(self, wanted: Use, scan: Callable[[], tuple[Found, ...]]) -> tuple[tuple[Found, ...], Path, int] | None:
+    def _try_begin(self, wanted: FolderUse, scan: Callable[[], tuple[Found, ...]]) -> tuple[tuple[Found, ...], Path, int] | None:
         """What is hidden, and the locked file that says so; None while another call is in the way."""
         assert self._folder is not None
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class FolderTurns:
             if any(wanted.conflicts(other) for other in others):
                 return None  # without looking: what a running command renames may not be found at all
             found = scan()
-            use = Use(wanted.tops, wanted.written, wanted.is_strict or bool(found))
+            use = FolderUse(wanted.tops, wanted.written, wanted.is_strict or bool(found))
             if any(use.conflicts(other) for other in others):
                 return None
             path = self._folder / new_id()
@@ -101,7 +101,7 @@ class FolderTurns:
             os.write(handle, json.dumps(to_plain(use)).encode())
             return found, path, handle
 
-    def _read_others(self) -> Iterator[Use]:
+    def _read_others(self) -> Iterator[FolderUse]:
         """What the calls that run said of themselves; files of those whose process has ended are removed."""
         assert self._folder is not None
         for path in self._folder.iterdir():
@@ -112,7 +112,7 @@ class FolderTurns:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     said = json.loads(file.read())
-                    yield Use(tuple(said["tops"]), tuple(said["written"]), said["is_strict"])
+                    yield FolderUse(tuple(said["tops"]), tuple(said["written"]), said["is_strict"])
                 else:
                     path.unlink()
 

@@ -68,7 +68,7 @@ exit($why == 2 ? 127 : 126);
 
 
 @dataclass(frozen=True)
-class Place:
+class AllowedPath:
     """A path inside the sandbox; everything not named may be read where it is mounted, and written nowhere."""
 
     path: str
@@ -97,7 +97,7 @@ def version() -> int:
     return max(0, int(libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 
-def entry(ceiling: Ceiling, writable: Iterable[Place], ready_fd: int, abi: int, *, has_network: bool = False) -> list[str]:
+def entry(ceiling: Ceiling, writable: Iterable[AllowedPath], ready_fd: int, abi: int, *, has_network: bool = False) -> list[str]:
     """The words to put before a command, so that it runs under these limits and writes below these places only.
 
     A byte on `ready_fd` says that everything is in force and the command comes next. `has_network`: TCP is allowed.
@@ -142,7 +142,7 @@ def _handled_bits(abi: int) -> int:
     return (1 << bits) - 1
 
 
-def _list_rules(abi: int, writable: Iterable[Place]) -> Iterable[tuple[int, str]]:
+def _list_rules(abi: int, writable: Iterable[AllowedPath]) -> Iterable[tuple[int, str]]:
     handled = _handled_bits(abi)
     yield _READING, "/"
     yield handled & (_WRITE_FILE | _TRUNCATE | _IOCTL_DEV), "/dev"

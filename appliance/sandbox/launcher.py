@@ -22,11 +22,11 @@ from appliance.clock import monotonic_s, new_id
 from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.records import Cancel
 from appliance.sandbox import bubblewrap, landlock, runner, tool_unit
-from appliance.sandbox.bubblewrap import Bind, Execution, Limits, Order, Profile, Status
+from appliance.sandbox.bubblewrap import Bind, Execution, Limits, Profile, SandboxOrder, Status
 from appliance.sandbox.folder_turns import FolderTurns
 from appliance.sandbox.slots import LOOK_S, Slots
 
-__all__ = ["Bind", "Execution", "Limits", "Order", "Plan", "Profile", "Sandbox", "Status"]
+__all__ = ["Bind", "Execution", "Limits", "Plan", "Profile", "Sandbox", "SandboxOrder", "Status"]
 LOG = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 
@@ -53,13 +53,13 @@ class Sandbox:
         self.folders = FolderTurns(self._plan.slots / "folders" if self._plan.slots is not None else None)
         self._means = runner.Means(this_core(), landlock.version(), self._plan.bwrap, self._plan.start_s)
         self._guard = threading.Lock()
-        self._running: dict[str, tuple[Order, threading.Event]] = {}
+        self._running: dict[str, tuple[SandboxOrder, threading.Event]] = {}
         self._has_worked = False
         self._failures = 0
         self._reason = ""
         self._pause_end_s = 0.0
 
-    def run(self, order: Order, cancel: Cancel, show: Show | None = None) -> Execution:
+    def run(self, order: SandboxOrder, cancel: Cancel, show: Show | None = None) -> Execution:
         """Carry out one order; whatever becomes of the command is in the result.
 
         BadInput for an order that cannot be carried out as it stands; Unavailable when there is no sandbox,
@@ -97,7 +97,7 @@ class Sandbox:
             raise NotFound(f"no execution {execution} is running")
         found[1].set()
 
-    def listing(self) -> list[Order]:
+    def listing(self) -> list[SandboxOrder]:
         """The orders that run or wait in this process, oldest first."""
         with self._guard:
             return [order for order, _ in self._running.values()]
@@ -108,7 +108,7 @@ class Sandbox:
         if reason or self._plan.unit is not None or self._has_worked:
             return reason
         try:
-            runner.run(Order("trial", "", ("true",)), self._means, threading.Event())
+            runner.run(SandboxOrder("trial", "", ("true",)), self._means, threading.Event())
         except Unavailable as error:
             return f"{error.message.replace(': ', ', ')}: {error.hint}"
         self._has_worked = True
@@ -154,7 +154,7 @@ class Sandbox:
             "seccomp": os.uname().machine,
         }
 
-    def _try_twice(self, order: Order, cancel: Cancel, show: Show | None) -> Execution:
+    def _try_twice(self, order: SandboxOrder, cancel: Cancel, show: Show | None) -> Execution:
         """Try again once when no sandbox could be made (A-011); the command has not begun then."""
         for attempt in (1, 2):
             try:
@@ -171,12 +171,12 @@ class Sandbox:
                 return done
         raise AssertionError("unreachable")
 
-    def _carry_out(self, order: Order, cancel: Cancel, show: Show | None) -> Execution:
+    def _carry_out(self, order: SandboxOrder, cancel: Cancel, show: Show | None) -> Execution:
         if self._plan.unit is not None:
             return tool_unit.send(self._plan.unit, order, self._means.core, cancel, show)
         return runner.run(order, self._means, cancel, show)
 
-    def _log_failure(self, order: Order, attempt: int, error: Unavailable) -> None:
+    def _log_failure(self, order: SandboxOrder, attempt: int, error: Unavailable) -> None:
         """Say everything that is known; after the second time others wait before they try (A-018)."""
         told = {
             "tool": order.tool,

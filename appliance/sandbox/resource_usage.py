@@ -46,7 +46,7 @@ class Use:
     table_bytes: int = 0
 
 
-class Watch:
+class UsageWatch:
     """Looks at one sandbox now and then and says which limit it has passed."""
 
     def __init__(self, init: int, folder: Path | None, memory_bytes: int, pids: int, disk_bytes: int) -> None:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import Unavailable
 from appliance.sandbox import bubblewrap
-from appliance.sandbox.bubblewrap import Execution, Order, Status
+from appliance.sandbox.bubblewrap import Execution, SandboxOrder, Status
 from appliance.sandbox.descriptors import Descriptors
-from appliance.sandbox.resource_usage import MEMORY_S, Watch
+from appliance.sandbox.resource_usage import MEMORY_S, UsageWatch
 
 if TYPE_CHECKING:
     from appliance.records import Cancel  # brings msgspec, which the tool unit would load for every call
@@ -48,7 +48,7 @@ class Means:
     start_s: float = 10.0
 
 
-def run(order: Order, means: Means, cancel: "Cancel", show: Show | None = None) -> Execution:
+def run(order: SandboxOrder, means: Means, cancel: "Cancel", show: Show | None = None) -> Execution:
     """Carry out an order to its end, whatever end.
 
     Unavailable with outcome not_started when no sandbox could be made and so nothing of the command has run.
@@ -84,7 +84,9 @@ class _Stream:
 class _Cell:
     """One sandbox while it exists."""
 
-    def __init__(self, order: Order, means: Means, cancel: "Cancel", show: Show | None, closing: contextlib.ExitStack) -> None:
+    def __init__(
+        self, order: SandboxOrder, means: Means, cancel: "Cancel", show: Show | None, closing: contextlib.ExitStack
+    ) -> None:
         self._order = order
         self._means = means
         self._cancel = cancel
@@ -93,7 +95,7 @@ class _Cell:
         self._open: dict[int, int] = {}  # what we still read from: descriptor, what it is for
         self._info = b""
         self._init = self._init_handle = -1
-        self._watch: Watch | None = None
+        self._watch: UsageWatch | None = None
         self._look_due_s = 0.0
         self._is_ready = self._is_over = False
         self._left = ""  # what could not be ended
@@ -213,7 +215,7 @@ class _Cell:
         if self._is_ready and self._init_handle >= 0 and self._watch is None:
             limits = self._order.limits
             self._look_due_s = monotonic_s() + MEMORY_S
-            self._watch = Watch(self._init, self._order.folder, limits.memory_bytes, limits.pids, limits.disk_bytes)
+            self._watch = UsageWatch(self._init, self._order.folder, limits.memory_bytes, limits.pids, limits.disk_bytes)
 
     # -- the end ---------------------------------------------------------------------------------
 

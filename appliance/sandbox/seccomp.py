@@ -174,7 +174,7 @@ _LATER = ("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_sel
 _JUDGED = ("clone", "personality", "ioctl", "fcntl", "socket", "socketpair", "fallocate", *_MODES)
 
 
-class Rule(NamedTuple):
+class SyscallRule(NamedTuple):
     """One call and when it fails with `error`: always, or depending on the low 32 bits of one argument."""
 
     call: str
@@ -192,18 +192,20 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
     `has_network` is for a program that shares this machine's network: there AF_UNIX is for pairs alone, because sockets
     with abstract names belong to a network and not to a folder.
     """
-    rules = [Rule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in (*_JUDGED, *_LATER)]
-    rules += [
-        Rule("fallocate", errno.EOPNOTSUPP),  # the C library then writes, as on disks that do not know it
-        Rule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
-        Rule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
-        Rule("ioctl", errno.EPERM, 1, "among", _TERMINAL),
-        Rule("fcntl", errno.EPERM, 1, "among", _OUTSIDE),
+    rules = [
+        SyscallRule(name, errno.ENOSYS if name in _ABSENT else errno.EPERM) for name in _NUMBERS if name not in (*_JUDGED, *_LATER)
     ]
-    rules += [Rule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
+    rules += [
+        SyscallRule("fallocate", errno.EOPNOTSUPP),  # the C library then writes, as on disks that do not know it
+        SyscallRule("clone", errno.EPERM, 0, "bits", (_CLONE_NEW,)),
+        SyscallRule("personality", errno.EPERM, 0, "unless", _PERSONALITIES),
+        SyscallRule("ioctl", errno.EPERM, 1, "among", _TERMINAL),
+        SyscallRule("fcntl", errno.EPERM, 1, "among", _OUTSIDE),
+    ]
+    rules += [SyscallRule(name, errno.EPERM, mode, "bits", (_SET_ID,), flags) for name, (mode, flags) in _MODES.items()]
     if has_network:
         allowed = {"socket": _AF_INTERNET, "socketpair": (_AF_UNIX,)}
-        held = [Rule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name, families in allowed.items()]
+        held = [SyscallRule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name, families in allowed.items()]
         return compile_rules([*rules, *held], machine)
     return compile_rules([*rules, *_socket_rules((_AF_UNIX,) if has_unix else ())], machine)
 
@@ -211,20 +213,20 @@ def tool_filter(machine: str = "", *, has_unix: bool = True, has_network: bool =
 @lru_cache(maxsize=4)
 def no_more_rules(machine: str = "") -> bytes:
     """The program for a tool that comes on top when its Landlock rules are in force: it makes none of its own."""
-    return compile_rules([Rule(name, errno.ENOSYS) for name in _LATER], machine)
+    return compile_rules([SyscallRule(name, errno.ENOSYS) for name in _LATER], machine)
 
 
 def no_network(machine: str = "") -> bytes:
     """The program for a process of ours that must not reach a network: sockets are AF_UNIX only, and no io_uring."""
-    rings = [Rule(name, errno.ENOSYS) for name in _NUMBERS if name.startswith("io_uring_")]
+    rings = [SyscallRule(name, errno.ENOSYS) for name in _NUMBERS if name.startswith("io_uring_")]
     return compile_rules([*rings, *_socket_rules((_AF_UNIX,))], machine)
 
 
-def _socket_rules(families: tuple[int, ...]) -> list[Rule]:
-    return [Rule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name in ("socket", "socketpair")]
+def _socket_rules(families: tuple[int, ...]) -> list[SyscallRule]:
+    return [SyscallRule(name, errno.EAFNOSUPPORT, 0, "unless", families) for name in ("socket", "socketpair")]
 
 
-def compile_rules(rules: list[Rule], machine: str = "") -> bytes:
+def compile_rules(rules: list[SyscallRule], machine: str = "") -> bytes:
     """The rules as the kernel reads them, for this machine unless another is named."""
     machine = machine or this_machine()
     column = list(_ARCHITECTURES).index(machine)
@@ -250,7 +252,7 @@ def _build_tree(blocks: list[tuple[int, list[bytes]]]) -> list[bytes]:
     return [_jump_instruction(_AT_LEAST, blocks[half][0], 0, 1), struct.pack("=HBBI", _GO, 0, 0, len(lower)), *lower, *upper]
 
 
-def _build_block(rule: Rule) -> list[bytes]:
+def _build_block(rule: SyscallRule) -> list[bytes]:
     """What is asked once the number is known to be this call's; always ends in a verdict."""
     no = _return_instruction(_ERRNO | rule.error)
     if rule.test == "always":

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, OwlError, Refused, Unavailable, from_outcome
 from appliance.sandbox import bubblewrap, landlock, runner
-from appliance.sandbox.bubblewrap import Bind, Execution, Limits, Order
+from appliance.sandbox.bubblewrap import Bind, Execution, Limits, SandboxOrder
 
 if TYPE_CHECKING:
     from appliance.records import Cancel  # brings msgspec, which the tool unit would load for every call
@@ -39,7 +39,7 @@ USER = "owlbox-tool"
 # -- the core's end ---------------------------------------------------------------------------------
 
 
-def send(path: Path, order: Order, core: str, cancel: "Cancel", show: Show | None = None) -> Execution:
+def send(path: Path, order: SandboxOrder, core: str, cancel: "Cancel", show: Show | None = None) -> Execution:
     """Have the tool unit carry out an order; Unavailable with outcome not_started when it never took it."""
     if order.folder is not None:
         _share_folder(order.folder)
@@ -58,7 +58,7 @@ def send(path: Path, order: Order, core: str, cancel: "Cancel", show: Show | Non
 class _Reply:
     """The response to one order."""
 
-    def __init__(self, sock: socket.socket, order: Order, began_s: float, show: Show | None) -> None:
+    def __init__(self, sock: socket.socket, order: SandboxOrder, began_s: float, show: Show | None) -> None:
         self._sock = sock
         self._order = order
         self._began_s = began_s
@@ -153,7 +153,7 @@ def main() -> int:
     return 0
 
 
-def _carry_out(sock: socket.socket, order: Order, core: str) -> dict[str, Any]:
+def _carry_out(sock: socket.socket, order: SandboxOrder, core: str) -> dict[str, Any]:
     sock.sendall(_json_line({"taken": order.execution}))
     caller = _Caller(sock)
     done = asdict(runner.run(order, runner.Means(core, landlock.version()), caller, caller.show))
@@ -197,7 +197,7 @@ def check_peer(sock: socket.socket, user: str) -> None:
         raise Refused(f"user {uid} may not have tools run")
 
 
-def _receive_order(sock: socket.socket) -> tuple[Order, str]:
+def _receive_order(sock: socket.socket) -> tuple[SandboxOrder, str]:
     sock.settimeout(TAKE_S)
     data = bytearray()
     while not data.endswith(b"\n"):
@@ -215,7 +215,7 @@ def _receive_order(sock: socket.socket) -> tuple[Order, str]:
 # -- what both know -------------------------------------------------------------------------------
 
 
-def _pack_order(order: Order) -> dict[str, Any]:
+def _pack_order(order: SandboxOrder) -> dict[str, Any]:
     raw = asdict(order)
     raw["stdin"] = base64.b64encode(order.stdin).decode()
     raw["files"] = {path: base64.b64encode(content).decode() for path, content in order.files.items()}
@@ -225,8 +225,8 @@ def _pack_order(order: Order) -> dict[str, Any]:
     return raw
 
 
-def _unpack_order(raw: dict[str, Any]) -> Order:
-    return Order(
+def _unpack_order(raw: dict[str, Any]) -> SandboxOrder:
+    return SandboxOrder(
         **{
             **raw,
             "argv": tuple(raw["argv"]),

@@ -25,13 +25,13 @@ from appliance.policy import mounts, shell_parser
 from appliance.policy.audit_log import Ledger, Severity
 from appliance.policy.gate import Gate
 from appliance.policy.mounts import Who
-from appliance.policy.rules import Judgement, Policy, Request, Runtime, Usage, Wanted
+from appliance.policy.rules import Judgement, Policy, PolicyRequest, Runtime, Usage, WantedFolder
 from appliance.records import Cancel, Terms
 from appliance.runtime import tool_settings
 from appliance.runtime.settings import Config
 from appliance.runtime.users import user_name
 from appliance.sandbox import folder_tree, skill_scripts
-from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Order, Profile
+from appliance.sandbox.bubblewrap import SCRIPTS, WORK, Bind, Execution, Limits, Profile, SandboxOrder
 from appliance.sandbox.launcher import Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts
 from appliance.store.disk_room import DiskRoom
@@ -56,7 +56,7 @@ Show = Callable[[int, bytes], None]
 Masks = Literal["none", "near", "all"]  # whether what has to be hidden is looked for: not, in the folder itself, or below too
 
 
-class Job(Struct, frozen=True):
+class WorkspaceJob(Struct, frozen=True):
     """A call of a tool: which tool of which group, for whom, on what terms, and until when."""
 
     tool: str
@@ -68,7 +68,7 @@ class Job(Struct, frozen=True):
     timeout_s: float = 60.0
 
 
-class Shown(Struct, frozen=True):
+class ShownFolder(Struct, frozen=True):
     """A folder that a tool sees, and where."""
 
     source: Path
@@ -76,12 +76,12 @@ class Shown(Struct, frozen=True):
     is_writable: bool
 
 
-class Place(Struct, frozen=True):
+class WorkspacePath(Struct, frozen=True):
     """A path as the sandbox sees it; `folders` are those it is shown for it."""
 
     inside: str
     shown: str
-    folders: tuple[Shown, ...] = ()
+    folders: tuple[ShownFolder, ...] = ()
     is_writable: bool = True  # as far as entries below the folder say
 
 
@@ -119,7 +119,7 @@ class Workbench:
         """The longest time of a call, as configured now; `own_s` is what the tool says of itself."""
         return self._settings().tools.deadline_of(tool, group, own_s)
 
-    def touch(self, job: Job, verb: str, path: str, **given: Any) -> dict[str, Any]:
+    def touch(self, job: WorkspaceJob, verb: str, path: str, **given: Any) -> dict[str, Any]:
         """What one verb of `inside` did to a path: its answer, or an error of the tree."""
         is_writing = verb in ("write", "edit")
         place = self.place(job, path)
@@ -146,18 +146,18 @@ class Workbench:
         )
         return self._parse_answer(job, done)
 
-    def judge(self, job: Job, command: str, *, is_read_only: bool = False) -> Judgement:
+    def judge(self, job: WorkspaceJob, command: str, *, is_read_only: bool = False) -> Judgement:
         """What the policy says to a command; Refused when it may not run. Nothing is started."""
         return self._judge_folders(job, self._listed_folders(job), _runtime_of(SHELL), command=command, is_writing=not is_read_only)
 
-    def judge_write(self, job: Job, path: str) -> None:
+    def judge_write(self, job: WorkspaceJob, path: str) -> None:
         """Refused when a file may not be changed here. Nothing is started."""
         place = self.place(job, path)
         judgement = self._judge_folders(job, place.folders, self._files)
         if not place.is_writable or not all(one.is_writable for one in judgement.mounts if one.kind == "bind"):
             raise Refused(f"{place.shown} is read-only", hint="write into the working folder")
 
-    def prepared(self, job: Job, command: str, *, is_read_only: bool = False) -> Order:
+    def prepared(self, job: WorkspaceJob, command: str, *, is_read_only: bool = False) -> SandboxOrder:
         """A command line as the sandbox takes it, judged; `is_read_only` writes to /tmp alone."""
         folders = self._listed_folders(job)
         order, _ = self._build_order(job, folders, _runtime_of(SHELL), command=command, is_writing=not is_read_only)
@@ -168,7 +168,7 @@ class Workbench:
         argv = (SHELL, "-c", command)
         return replace(order, argv=argv, is_writable=not is_read_only, files=files, binds=binds, environ=environ)
 
-    def named_files(self, job: Job, command: str, *, is_read_only: bool = False) -> dict[str, dict[str, Any]]:
+    def named_files(self, job: WorkspaceJob, command: str, *, is_read_only: bool = False) -> dict[str, dict[str, Any]]:
         """The files that a command names, and those that these name, by how they are called in the working folder.
 
         Each has `sha256` and `size_bytes`, those that the command itself names also `text`. What a command finds by itself,
@@ -181,7 +181,7 @@ class Workbench:
         done = self._run_order(job, looking)
         return dict(self._parse_answer(job, done)["files"])
 
-    def bound(self, order: Order, command: str, approved: Mapping[str, str]) -> Order:
+    def bound(self, order: SandboxOrder, command: str, approved: Mapping[str, str]) -> SandboxOrder:
         """The same order, which begins only while the files that the command names have these hashes."""
         if not approved:
             return order
@@ -192,7 +192,7 @@ class Workbench:
         """The command line that runs the program for files."""
         return (PYTHON, "-I", "-S", "-B", "-c", self._program)
 
-    def carry_out(self, job: Job, command: str, order: Order, show: Show | None = None) -> Execution:
+    def carry_out(self, job: WorkspaceJob, command: str, order: SandboxOrder, show: Show | None = None) -> Execution:
         """Run what was prepared; whatever becomes of it is in the result, and in the audit."""
         done = self._run_order(job, order, show, is_writing=order.is_writable, is_command=True)
         detail = {"command": command, "execution": done.id, "status": done.status, "exit_code": done.exit_code}
@@ -201,11 +201,11 @@ class Workbench:
         self._ledger.note("exec", severity=severity, session=job.session, run=job.run, actor=job.tool, detail=detail)
         return done
 
-    def has_project(self, job: Job) -> bool:
+    def has_project(self, job: WorkspaceJob) -> bool:
         """Whether a command of this caller could change more than the conversation's own folder."""
         return self._workspace_folder is not None or any(one.is_writable for one in self._listed_folders(job))
 
-    def is_own(self, job: Job, path: str) -> bool:
+    def is_own(self, job: WorkspaceJob, path: str) -> bool:
         """Whether a path lies in the conversation's own folder and nowhere else."""
         return self._workspace_folder is None and not self.place(job, path).folders
 
@@ -232,7 +232,7 @@ class Workbench:
             )
         return self._workspace_folder
 
-    def place(self, job: Job, path: str) -> Place:
+    def place(self, job: WorkspaceJob, path: str) -> WorkspacePath:
         """Where a path that a tool was given leads; Refused when it leads out of everything the tool is shown."""
         if not path:
             raise BadInput("the path is empty", hint="name a file", outcome="invalid_arguments")
@@ -256,24 +256,24 @@ class Workbench:
         if mounts.contains(root, lexical) and mounts.contains(root, real) and (inner is None or root not in inner.source.parents):
             found = mounts.within(root, os.path.relpath(lexical, root))
             is_writable = self._require_unmasked(job, str(root), str(found))
-            return Place(_inside_path(WORK, root, found), _trim_path(path), is_writable=is_writable)
+            return WorkspacePath(_inside_path(WORK, root, found), _trim_path(path), is_writable=is_writable)
         if inner is not None:
             is_writable = self._require_unmasked(job, str(inner.source), real)
-            return Place(_inside_path(inner.inside, inner.source, Path(real)), _trim_path(path), (inner,), is_writable)
+            return WorkspacePath(_inside_path(inner.inside, inner.source, Path(real)), _trim_path(path), (inner,), is_writable)
         if is_restricted or not lexical.startswith("/"):
             raise Refused(f"path is outside workspace: {path}", hint="use a path relative to the working folder")
         return self._place_anywhere(path, Path(real))
 
-    def _place_anywhere(self, path: str, real: Path) -> Place:
+    def _place_anywhere(self, path: str, real: Path) -> WorkspacePath:
         """A place that nobody listed, read-only; its folder is shown, or itself when it is one."""
         if not real.exists():
             raise NotFound(f"{path} does not exist")
         if name := mounts.blocked(str(real)):
             raise Refused(f"{name} is never shown to a tool", hint="do without it")
         inside = posixpath.normpath(f"{DISK}{real}")
-        return Place(inside, _trim_path(path), (Shown(real, inside, False),))
+        return WorkspacePath(inside, _trim_path(path), (ShownFolder(real, inside, False),))
 
-    def _require_unmasked(self, job: Job, top: str, real: str) -> bool:
+    def _require_unmasked(self, job: WorkspaceJob, top: str, real: str) -> bool:
         """Whether entries below a folder that is shown let a path in it be written; Refused for what is never shown or denied."""
         allowlist, who = self._policy_of(job).allowlist, self._caller_of(job)
         below = os.path.relpath(real, top)
@@ -286,34 +286,34 @@ class Workbench:
                 raise Refused(f"{path} is never shown to a tool", hint="do without it")
         return is_own or not (_is_run_by_git(below) or allowlist.is_readonly_below(top, real, who))
 
-    def _listed_folders(self, job: Job) -> tuple[Shown, ...]:
+    def _listed_folders(self, job: WorkspaceJob) -> tuple[ShownFolder, ...]:
         """The folders that this caller is shown beside the working folder."""
         policy, who = self._policy_of(job), self._caller_of(job)
         if not policy.has_binds:
             return ()
-        found: dict[str, Shown] = {}
+        found: dict[str, ShownFolder] = {}
         for one in policy.allowlist.visible(who):
             if not mounts.listed(one.path, policy.mounts.allow, policy.mounts.deny):
                 continue
             name = os.path.basename(one.path) or "root"
             number = next(n for n in range(1, 1000) if _number_name(name, n) not in found)
             inside = f"{PROJECT}/{_number_name(name, number)}"
-            found[_number_name(name, number)] = Shown(Path(one.path), inside, one.mode == "readwrite")
+            found[_number_name(name, number)] = ShownFolder(Path(one.path), inside, one.mode == "readwrite")
         return tuple(found.values())
 
     # -- one call -----------------------------------------------------------------------------------
 
     def _judge_folders(
-        self, job: Job, folders: Iterable[Shown], runtime: Runtime, *, command: str = "", is_writing: bool = True
+        self, job: WorkspaceJob, folders: Iterable[ShownFolder], runtime: Runtime, *, command: str = "", is_writing: bool = True
     ) -> Judgement:
         limits = self._limits_of(job)
         usage = Usage(limits.cpus, limits.memory_bytes, 0, limits.pids, limits.tmp_bytes, limits.disk_bytes)
-        wanted = [Wanted(str(self.root(job.session)), WORK, is_writing, "volume"), Wanted("", "/tmp", True, "tmpfs")]
-        wanted += [Wanted(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
+        wanted = [WantedFolder(str(self.root(job.session)), WORK, is_writing, "volume"), WantedFolder("", "/tmp", True, "tmpfs")]
+        wanted += [WantedFolder(str(one.source), one.inside, is_writing and one.is_writable) for one in folders]
         for name, scripts in self._find_scripts(command).items():
-            wanted.append(Wanted(str(scripts.folder), skill_scripts.place_of(name), False, "volume"))
-            wanted += [Wanted(str(bind.source), bind.inside, False, "volume") for bind in scripts.binds()]
-        request = Request(
+            wanted.append(WantedFolder(str(scripts.folder), skill_scripts.place_of(name), False, "volume"))
+            wanted += [WantedFolder(str(bind.source), bind.inside, False, "volume") for bind in scripts.binds()]
+        request = PolicyRequest(
             job.tool,
             self._caller_of(job),
             job.session,
@@ -327,17 +327,19 @@ class Workbench:
 
     def _build_order(
         self,
-        job: Job,
-        folders: tuple[Shown, ...],
+        job: WorkspaceJob,
+        folders: tuple[ShownFolder, ...],
         runtime: Runtime,
         *,
         command: str = "",
         is_writing: bool = True,
-    ) -> tuple[Order, tuple[Shown, ...]]:
+    ) -> tuple[SandboxOrder, tuple[ShownFolder, ...]]:
         """An order without words, judged; the folders that were granted, which may be less than was asked for."""
         judgement = self._judge_folders(job, folders, runtime, command=command, is_writing=is_writing)
-        granted = tuple(Shown(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind")
-        order = Order(
+        granted = tuple(
+            ShownFolder(Path(one.source), one.inside, one.is_writable) for one in judgement.mounts if one.kind == "bind"
+        )
+        order = SandboxOrder(
             job.tool,
             label(job.session),
             ("true",),
@@ -349,8 +351,8 @@ class Workbench:
 
     def _run_order(
         self,
-        job: Job,
-        order: Order,
+        job: WorkspaceJob,
+        order: SandboxOrder,
         show: Show | None = None,
         *,
         masks: Masks = "all",
@@ -366,10 +368,12 @@ class Workbench:
         if masks == "none":
             return sandbox.run(order, job.cancel, show)
         tops = [
-            Shown(bind.source, bind.inside, bind.is_writable) for bind in order.binds if bind.source.is_dir() and not bind.is_own
+            ShownFolder(bind.source, bind.inside, bind.is_writable)
+            for bind in order.binds
+            if bind.source.is_dir() and not bind.is_own
         ]
         if self._workspace_folder is not None:
-            tops.append(Shown(self._workspace_folder, WORK, is_writing))
+            tops.append(ShownFolder(self._workspace_folder, WORK, is_writing))
         used = [(str(top.source), top.is_writable) for top in tops]
         if order.folder is not None:
             used.append((str(order.folder), order.is_writable))
@@ -384,7 +388,7 @@ class Workbench:
             repositories, programs = self._guard_repositories(tops)
             return sandbox.run(replace(order, binds=(*order.binds, *repositories, *narrowed, *programs)), job.cancel, show)
 
-    def _parse_answer(self, job: Job, done: Execution) -> dict[str, Any]:
+    def _parse_answer(self, job: WorkspaceJob, done: Execution) -> dict[str, Any]:
         """Parse the output of the program inside the sandbox."""
         if done.status == "timeout":
             raise DeadlineExceeded(f"{job.tool} took longer than {job.timeout_s:g} s and was stopped", hint="ask for less at once")
@@ -402,7 +406,7 @@ class Workbench:
         found: dict[str, Any] = said["done"]
         return found
 
-    def _narrow_binds(self, job: Job, tops: Sequence[Shown], *, is_deep: bool) -> tuple[Bind, ...]:
+    def _narrow_binds(self, job: WorkspaceJob, tops: Sequence[ShownFolder], *, is_deep: bool) -> tuple[Bind, ...]:
         """What is shown less than the folder around it: an empty folder or /dev/null hides it, or it is mounted read-only."""
         allowlist, who = self._policy_of(job).allowlist, self._caller_of(job)
         found: list[Bind] = []
@@ -425,7 +429,7 @@ class Workbench:
         # First the folders, outer ones before inner ones: each would uncover what was hidden in it before.
         return (*(pins[inside] for inside in sorted(pins)), *found)
 
-    def _guard_repositories(self, tops: Sequence[Shown]) -> tuple[list[Bind], list[Bind]]:
+    def _guard_repositories(self, tops: Sequence[ShownFolder]) -> tuple[list[Bind], list[Bind]]:
         """The git folders of writable repositories, which then cannot be renamed, and read-only what git runs by itself in them.
 
         A hook, or a program that the configuration names, would run outside with the rights of the person who uses git there.
@@ -446,7 +450,7 @@ class Workbench:
                     programs.append(Bind(config, f"{inside}/config"))
         return pins, programs
 
-    def _limits_of(self, job: Job) -> Limits:
+    def _limits_of(self, job: WorkspaceJob) -> Limits:
         settings = self._settings()
         found = tool_settings.bounds_of(settings.sandbox, job.tool, job.group, job.terms.role)
         return Limits(
@@ -457,7 +461,7 @@ class Workbench:
             timeout_s=job.timeout_s,
         )
 
-    def _caller_of(self, job: Job) -> Who:
+    def _caller_of(self, job: WorkspaceJob) -> Who:
         """On whose behalf it is; whoever talks on this machine itself is its admin, unless the configuration names admins."""
         user = self._person(job.session) if job.session else ""
         admins = self._settings().system.admin_users
@@ -481,7 +485,7 @@ class Workbench:
                 raise Refused(f"the skill {name} needs the variable {variable}", hint=hint) from None
         return found
 
-    def _policy_of(self, job: Job) -> Policy:
+    def _policy_of(self, job: WorkspaceJob) -> Policy:
         return self._gate.of(job.session)
 
     @property
@@ -514,7 +518,7 @@ def _inside_path(inside: str, top: Path, path: Path) -> str:
     return posixpath.normpath(posixpath.join(inside, os.path.relpath(path, top)))
 
 
-def _pin_folders(top: Shown, path: Path) -> list[Bind]:
+def _pin_folders(top: ShownFolder, path: Path) -> list[Bind]:
     """The folders above a hidden path, each mounted on itself: what is hidden by its path would be found by the next call
     if a command gave one of them another name, and nobody renames a mount."""
     above = [folder for folder in path.parents if top.source in folder.parents]
@@ -535,7 +539,7 @@ def _number_name(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _search_request(order: Order, command: str) -> dict[str, Any]:
+def _search_request(order: SandboxOrder, command: str) -> dict[str, Any]:
     """What the program for files needs to look for the names in a command."""
     tops = [WORK, *(bind.inside for bind in order.binds if bind.inside.startswith(f"{PROJECT}/")), SCRIPTS]
     return {"path": WORK, "tops": tops, "words": words_of(command)}

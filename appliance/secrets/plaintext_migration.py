@@ -35,7 +35,7 @@ Place = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class PlainSecret:
     """A value in plain: where in the configuration it counts, and the name to keep it under."""
 
     place: Place
@@ -49,20 +49,20 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedSecrets:
     """What was done: a line for each key, and the environment to go on with."""
 
     notices: tuple[str, ...]
     environ: dict[str, str]
 
 
-def found(home: Home, environ: Mapping[str, str]) -> list[Found]:
+def found(home: Home, environ: Mapping[str, str]) -> list[PlainSecret]:
     """Every plain secret of a configuration, wherever it comes from; nothing for one that cannot be read."""
     try:
         settings = config.load(home, environ)
     except ConfigError:
         return []  # whoever needs it says so
-    return [Found(place, f"{kind}/{UNFIT.sub('_', name)[:64]}", value) for place, kind, name, value in _find_plain(settings)]
+    return [PlainSecret(place, f"{kind}/{UNFIT.sub('_', name)[:64]}", value) for place, kind, name, value in _find_plain(settings)]
 
 
 def spare(home: Home, environ: Mapping[str, str]) -> list[str]:
@@ -77,7 +77,7 @@ def spare(home: Home, environ: Mapping[str, str]) -> list[str]:
     return names
 
 
-def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]) -> Moved:
+def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]) -> MovedSecrets:
     """Put what is found into the vault with `put` and blank it; ConfigError when that cannot be done in the file."""
     finds = found(home, environ)
     _check_distinct(finds)
@@ -95,12 +95,12 @@ def move(home: Home, environ: Mapping[str, str], put: Callable[[str, str], bool]
     config.load(home, left)  # a variable that is needed for something else too must stay
     unused = spare(home, left)
     notices += [f"not handed on: {', '.join(unused)}"] if unused else []
-    return Moved(tuple(notices), {name: value for name, value in left.items() if name not in unused})
+    return MovedSecrets(tuple(notices), {name: value for name, value in left.items() if name not in unused})
 
 
-def _check_distinct(finds: list[Found]) -> None:
+def _check_distinct(finds: list[PlainSecret]) -> None:
     """ConfigError for two values that would be kept under one name: the first of them would be lost."""
-    first: dict[str, Found] = {}
+    first: dict[str, PlainSecret] = {}
     for find in finds:
         other = first.setdefault(find.name, find)
         if other.value != find.value:
@@ -150,7 +150,7 @@ def _name_secret(place: Place, settings: Config) -> tuple[str, str]:
 # -- the environment --------------------------------------------------------------------------------
 
 
-def _blank_variable(name: str, value: str, finds: list[Found]) -> str:
+def _blank_variable(name: str, value: str, finds: list[PlainSecret]) -> str:
     """A variable without the values found: named in ours, the variable of others no longer as it was."""
     for find in sorted(finds, key=lambda find: len(find.value), reverse=True):
         given = json.dumps(find.value, ensure_ascii=False)[1:-1]  # as it stands in a table given as JSON
@@ -164,7 +164,7 @@ def _blank_variable(name: str, value: str, finds: list[Found]) -> str:
 # -- the file ---------------------------------------------------------------------------------------
 
 
-def _blank_values(home: Home, environ: Mapping[str, str], finds: list[Found]) -> None:
+def _blank_values(home: Home, environ: Mapping[str, str], finds: list[PlainSecret]) -> None:
     """Write the names in place of the values; comments with a value in them lose it too."""
     path = home.config.resolve()
     whole = path.read_bytes().decode("utf-8")
@@ -182,7 +182,7 @@ def _blank_values(home: Home, environ: Mapping[str, str], finds: list[Found]) ->
         config_edit.replace(home, environ, path, whole[: len(whole) - len(old)] + text)
 
 
-def _scrub_copies(text: str, find: Found) -> str:
+def _scrub_copies(text: str, find: PlainSecret) -> str:
     """The file without further copies of a value, where they mean nothing, as in comments."""
     new = text.replace(find.value, PREFIX + find.name) if len(find.value) >= LONG else text
     return new if new != text and config_edit.reads_as(new, tomllib.loads(text)) else text

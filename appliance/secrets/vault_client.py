@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from appliance.errors import OwlError, Refused
 from appliance.records import from_plain
-from appliance.runtime.log import HIDDEN, Mark, Redactor
+from appliance.runtime.log import HIDDEN, Redactor, SecretMark
 from appliance.runtime.methods import Call, method
 from appliance.runtime.paths import Home
 from appliance.runtime.signatures import Range
@@ -105,7 +105,7 @@ class VaultClient:
         sealed = post(self._call("secret.address", {}), value, f"set {name}")
         return bool(self._forward_call("secret.set", name=name, sealed=sealed)["is_changed"])
 
-    def settle(self, home: Home, environ: Mapping[str, str]) -> plaintext_migration.Moved | None:
+    def settle(self, home: Home, environ: Mapping[str, str]) -> plaintext_migration.MovedSecrets | None:
         """Move plain keys of a configuration into the vault; None when there are none, or when it could not be done."""
         if not plaintext_migration.found(home, environ):
             return None
@@ -133,6 +133,6 @@ class VaultClient:
     def learn(self, call: Callable[[str, dict[str, Any]], Any]) -> None:
         """Take up what the vault's secrets can be found by, so that the core hides those too that it does not know (A-204)."""
         try:
-            self._redactor.know(from_plain(Mark, mark) for mark in call("secret.marks", {}))
+            self._redactor.know(from_plain(SecretMark, mark) for mark in call("secret.marks", {}))
         except OwlError as error:
             LOG.warning("secrets of the vault are not hidden here: %s", error)

@@ -14,21 +14,21 @@ from appliance.errors import DeadlineExceeded, OwlError
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
-from appliance.service.broker_process import Keeper
+from appliance.service.broker_process import BrokerHandle
 
 LOG = logging.getLogger(__name__)
 CALL_S = 10.0
 
 
-class Lender:
+class SharedBroker:
     """Keeper of a broker that may be somebody else's; `make` makes one of our own."""
 
-    def __init__(self, home: Home, environ: Mapping[str, str], make: Callable[[], Keeper]) -> None:
+    def __init__(self, home: Home, environ: Mapping[str, str], make: Callable[[], BrokerHandle]) -> None:
         self._home = home
         self._environ = environ
         self._make = make
         self._guard = threading.Lock()
-        self._own: Keeper | None = None
+        self._own: BrokerHandle | None = None
         self._lent: tuple[Path, str] | None = None
         self.restarts = 0
         self.last_end = ""  # the core's says its own
@@ -102,7 +102,7 @@ class Lender:
             return None
         return Path(told["socket"]), str(told["token"])
 
-    def _mine(self) -> Keeper:
+    def _mine(self) -> BrokerHandle:
         with self._guard:
             if self._own is None:
                 self._own = self._make()

@@ -33,7 +33,7 @@ ENDING_S = 1.0
 QUICK_ENDS = 3  # so many ends right after the start mean that the next start would end the same way
 
 
-class Keeper(Protocol):
+class BrokerHandle(Protocol):
     """Keeps a broker: names its socket and token, restarts it when it is sick."""
 
     @property

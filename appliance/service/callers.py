@@ -16,7 +16,7 @@ from typing import Any
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.policy.audit_log import Ledger
 from appliance.runtime.jsonrpc import Peer
-from appliance.runtime.methods import Call, Mark
+from appliance.runtime.methods import Call, MethodMark
 from appliance.runtime.users import user_name
 from appliance.sessions.people import DEACTIVATED, LOCAL, People
 from appliance.sessions.runs import Runs
@@ -41,7 +41,7 @@ class Callers:
         return self._people.resolve(LOCAL, peer.person or user_name(peer.uid))
 
     @contextmanager
-    def entitled(self, call: Call, mark: Mark, arguments: dict[str, Any]) -> Iterator[None]:
+    def entitled(self, call: Call, mark: MethodMark, arguments: dict[str, Any]) -> Iterator[None]:
         """For as long as a call lasts: restrict what it is shown; Refused when this caller may not make it."""
         admins, user = tuple(self._admins()), call.person or user_name(call.uid)
         name = self._people.resolve(LOCAL, user)
@@ -88,7 +88,7 @@ class Callers:
         with visibility.asked_by(person, context or f"user:{person}", contexts):
             yield person
 
-    def _require_own(self, name: str, mark: Mark, arguments: dict[str, Any]) -> None:
+    def _require_own(self, name: str, mark: MethodMark, arguments: dict[str, Any]) -> None:
         """Refused or NotFound when an argument names what is somebody else's."""
         for key in RUNS:
             if given := arguments.get(key):

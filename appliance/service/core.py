@@ -76,7 +76,7 @@ from appliance.upkeep.checks.unworkable import require_workable
 from appliance.work.briefing import Briefing
 from appliance.work.tick import TickParts
 from appliance.work.work_events import WorkStarting
-from appliance.work.worker import Post, Shift
+from appliance.work.worker import WorkerLoop, WorkerOptions
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
@@ -291,7 +291,7 @@ class Core:
 
     # -- the queue ----------------------------------------------------------------------------------
 
-    def shift(self, post: Post, phases: Phases, *, is_scheduling: bool = True) -> Shift:
+    def shift(self, post: WorkerOptions, phases: Phases, *, is_scheduling: bool = True) -> WorkerLoop:
         """A worker made of these parts; run it from the main thread of a process of its own."""
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = TickParts(

@@ -118,7 +118,7 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         _settle(core)
         listener = open_listener(core, given)
         lease = core.leases.begin("core")
-        servers: dict[Path, Server] = {place: listener}
+        servers: dict[Path, SocketServer] = {place: listener}
         heap = HeapCare(core.store)
         core.shutdown.before("heap", heap.stop)
         watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
@@ -276,7 +276,7 @@ def open_listener(core: Core, given: socket.socket | None) -> Listener:
     )
 
 
-class Server(Protocol):
+class SocketServer(Protocol):
     """What accepts at a socket, and can do so at another one."""
 
     def accept_at(self, sock: socket.socket) -> None: ...
@@ -285,7 +285,7 @@ class Server(Protocol):
 class SocketWatch:
     """Binds the sockets of servers again when their names are gone, then calls `bound`."""
 
-    def __init__(self, core: Core, servers: Mapping[Path, Server], bound: Callable[[], None]) -> None:
+    def __init__(self, core: Core, servers: Mapping[Path, SocketServer], bound: Callable[[], None]) -> None:
         self._core = core
         self._servers = servers
         self._bound = bound

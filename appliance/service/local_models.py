@@ -98,7 +98,7 @@ def settle(expected: Tier, calls: Calls) -> Tier:
     return TIERS[TIERS.index(expected) + 1] if calls.rate >= GOOD else expected
 
 
-def suggest_next(found: dict[str, Any], known: list[catalogue.Model]) -> str:
+def suggest_next(found: dict[str, Any], known: list[catalogue.CatalogueModel]) -> str:
     """What to try next, by name: models of one family of formats are about as fast as they are small."""
     mine = next((m for m in known if m.file == f"{found['model']}.gguf"), None)
     others = [m for m in known if m.kind == "chat" and m.fits == "yes" and not m.problem and m.size_bytes]
@@ -123,6 +123,6 @@ def suggest_next(found: dict[str, Any], known: list[catalogue.Model]) -> str:
     return _suggest_model(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
 
 
-def _suggest_model(model: catalogue.Model, why: str) -> str:
+def _suggest_model(model: catalogue.CatalogueModel, why: str) -> str:
     fetch = "" if model.is_installed else f"owlbox model add {model.name}, then "
     return f"Next: {model.name} {why}: {fetch}owlbox model bench {model.name}"

@@ -8,17 +8,17 @@ from appliance.knowledge.entries import Entries
 from appliance.runtime import settings
 from appliance.runtime.paths import Home
 from appliance.runtime.periodic import Rounds
-from appliance.runtime.tool_settings import Skills as SkillKeys
-from appliance.skills.catalog import Skills
+from appliance.runtime.tool_settings import SkillSettings as SkillKeys
+from appliance.skills.catalog import SkillCatalog
 from appliance.skills.skill_records import SkillRecords
 from appliance.store.database import Store
 
 LOG = logging.getLogger(__name__)
 
 
-def build_skills(home: Home, chosen: SkillKeys, store: Store, entries: Entries, environ: Mapping[str, str]) -> Skills:
+def build_skills(home: Home, chosen: SkillKeys, store: Store, entries: Entries, environ: Mapping[str, str]) -> SkillCatalog:
     """The skills as the configuration says where they lie and which are trusted; nothing is read yet."""
-    return Skills(
+    return SkillCatalog(
         home.box,
         entries,
         SkillRecords(store),
@@ -37,7 +37,7 @@ def environments_folder(home: Home) -> Path:
 class SkillRescan:
     """Looks at the folders of skills outside of the box every `skills.rescan_s`; without such folders there is no thread."""
 
-    def __init__(self, skills: Skills, configured: Callable[[], settings.Config]) -> None:
+    def __init__(self, skills: SkillCatalog, configured: Callable[[], settings.Config]) -> None:
         self._skills = skills
         self._configured = configured
         self._rounds = Rounds("skills", self._look, "skills outside of box/", LOG)

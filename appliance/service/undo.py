@@ -26,8 +26,8 @@ from appliance.runtime.users import caller_name
 from appliance.sessions.runs import Run, Runs
 from appliance.store.database import Clash, Store
 from appliance.work.jobs import Jobs
-from appliance.work.schedules import Schedule, Schedules
-from appliance.work.tasks import Task, Tasks
+from appliance.work.schedules import Schedule, ScheduleRows
+from appliance.work.tasks import Task, TaskRows
 from appliance.work.work_events import ScheduleChanged
 
 NAMED = 10  # entries and tasks that an error names
@@ -35,7 +35,7 @@ OF_TASKS = ("tasks", "task_deps")
 BESIDE = (*OF_TASKS, "schedules")  # what is no entry
 
 
-class Restored(Struct, frozen=True):
+class UndoneChange(Struct, frozen=True):
     """An entry or a task that an undo changed: `how` is gone, back, changed or moved; `path` is where it is, or was."""
 
     path: str
@@ -44,7 +44,7 @@ class Restored(Struct, frozen=True):
     kind: str = "entry"
 
 
-class Later(Struct, frozen=True):
+class UndoObstacle(Struct, frozen=True):
     """What stands in the way of an undo: an entry or task that is not as the run left it, and who changed it last."""
 
     path: str
@@ -72,8 +72,8 @@ class Undone(Struct, frozen=True):
     run: str
     by: str = ""
     is_dry_run: bool = False
-    changes: tuple[Restored, ...] = ()
-    later: tuple[Later, ...] = ()
+    changes: tuple[UndoneChange, ...] = ()
+    later: tuple[UndoObstacle, ...] = ()
     helpers: tuple[str, ...] = ()
 
 
@@ -97,8 +97,8 @@ class Undo:
         self._runs = runs
         self._files = files
         self._changes = Changes(store)
-        self._tasks = Tasks(store)
-        self._schedules = Schedules(store)
+        self._tasks = TaskRows(store)
+        self._schedules = ScheduleRows(store)
         self._jobs = Jobs(store, "")
         self._events = events or Events()
 
@@ -207,14 +207,14 @@ class Undo:
         found = {number: self._schedules.find(number) for number in numbers}
         return {number: one for number, one in found.items() if one is not None}
 
-    def _how(self, old: Entry | None, entry: Entry) -> Restored:
+    def _how(self, old: Entry | None, entry: Entry) -> UndoneChange:
         if old is None:
             how = "back"
         elif old is entry:
             how = "gone"
         else:
             how = "changed" if old.path == entry.path else "moved"
-        return Restored(entry.path, entry.scope, how)
+        return UndoneChange(entry.path, entry.scope, how)
 
     def _record(self, run: Run, done: Undone, sender: str) -> None:
         """The undo as a run of the same person, ended at once."""
@@ -224,22 +224,22 @@ class Undo:
         self._runs.append(Event(done.by, "status_change", "system", said, sender_id=sender))
         self._runs.end(done.by, "done")
 
-    def _named(self, family: Sequence[str], clashes: Sequence[Clash], before: dict[int, Entry]) -> tuple[Later, ...]:
+    def _named(self, family: Sequence[str], clashes: Sequence[Clash], before: dict[int, Entry]) -> tuple[UndoObstacle, ...]:
         """Who changed what, one for each entry, by path."""
-        found: dict[tuple[str, str], Later] = {}
+        found: dict[tuple[str, str], UndoObstacle] = {}
         known = {clash.key for clash in clashes if clash.table == "entries"}
         for clash in clashes:
             if clash.table == "entries" or (clash.table and clash.key not in known):  # bytes tell less than their entry
                 later = self._later(family, clash, before.get(clash.key))
                 found.setdefault((later.scope, later.path), later)
-        return tuple(found[key] for key in sorted(found)) or (Later("the database", "", "changed"),)
+        return tuple(found[key] for key in sorted(found)) or (UndoObstacle("the database", "", "changed"),)
 
-    def _later(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> Later:
+    def _later(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> UndoObstacle:
         scope, path = self._place(family, clash, entry)
         last = next((c for c in self._changes.changes_of(scope, path, 1) if c.run not in family), None)
         if last is None:
-            return Later(path, scope, clash.reason)
-        return Later(path, scope, clash.reason, last.verb, last.writer, last.run, last.at_ms)
+            return UndoObstacle(path, scope, clash.reason)
+        return UndoObstacle(path, scope, clash.reason, last.verb, last.writer, last.run, last.at_ms)
 
     def _place(self, family: Sequence[str], clash: Clash, entry: Entry | None) -> tuple[str, str]:
         """Scope and path of the entry that is not as it was."""
@@ -253,7 +253,7 @@ class Undo:
         return next((place for place in left if place), ("", f"entry {clash.key}, which is gone"))
 
 
-def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[Later, ...]:
+def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[UndoObstacle, ...]:
     """How the tasks stand that are not as they were, by number."""
     reasons: dict[int, str] = {}
     for clash in clashes:
@@ -263,15 +263,15 @@ def _named_tasks(clashes: Sequence[Clash], planned: dict[int, Task]) -> tuple[La
     for number, reason in sorted(reasons.items()):
         task = planned.get(number)
         if task is None:
-            found.append(Later(f"task {number}", "", reason, kind="task"))
+            found.append(UndoObstacle(f"task {number}", "", reason, kind="task"))
         else:
             how = task.status.replace("_", " ") if reason == "changed" else reason
             at_ms = task.updated_ms
-            found.append(Later(_titled(task), "", how, writer=task.claimed_by or "", at_ms=at_ms, kind="task"))
+            found.append(UndoObstacle(_titled(task), "", how, writer=task.claimed_by or "", at_ms=at_ms, kind="task"))
     return tuple(found)
 
 
-def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[Restored, ...]:
+def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[UndoneChange, ...]:
     """The result for each task, by number."""
     found = []
     for number in sorted({*before, *after}):
@@ -279,25 +279,25 @@ def _tasks_changed(before: dict[int, Task], after: dict[int, Task]) -> tuple[Res
         how = "gone" if new is None else "back" if old is None else "changed"
         task = new or old
         if task is not None and old != new:
-            found.append(Restored(_titled(task), "", how, kind="task"))
+            found.append(UndoneChange(_titled(task), "", how, kind="task"))
     return tuple(found)
 
 
-def _named_schedule(clash: Clash, known: Schedule | None) -> Later:
+def _named_schedule(clash: Clash, known: Schedule | None) -> UndoObstacle:
     """How a schedule stands that is not as it was."""
     if known is None:
-        return Later(f"schedule {clash.key:08x}", "", clash.reason, kind="schedule")
-    return Later(f"schedule {known.ref}: {known.name}", "", clash.reason, at_ms=known.updated_ms, kind="schedule")
+        return UndoObstacle(f"schedule {clash.key:08x}", "", clash.reason, kind="schedule")
+    return UndoObstacle(f"schedule {known.ref}: {known.name}", "", clash.reason, at_ms=known.updated_ms, kind="schedule")
 
 
-def _schedules_changed(before: dict[int, Schedule], after: dict[int, Schedule]) -> tuple[Restored, ...]:
+def _schedules_changed(before: dict[int, Schedule], after: dict[int, Schedule]) -> tuple[UndoneChange, ...]:
     """The result for each schedule."""
     found = []
     for number in sorted({*before, *after}):
         old, new = before.get(number), after.get(number)
         how = "gone" if new is None else "back" if old is None else "changed"
         if (one := new or old) is not None and old != new:
-            found.append(Restored(f"schedule {one.ref}: {one.name}", "", how, kind="schedule"))
+            found.append(UndoneChange(f"schedule {one.ref}: {one.name}", "", how, kind="schedule"))
     return tuple(found)
 
 
@@ -305,7 +305,7 @@ def _titled(task: Task) -> str:
     return f"task {task.id}: {task.name}"
 
 
-def _counted(changes: Sequence[Restored | Later]) -> str:
+def _counted(changes: Sequence[UndoneChange | UndoObstacle]) -> str:
     """The numbers of entries and tasks, in words."""
     kinds = [one.kind for one in changes]
     words = {"entry": ("entry", "entries"), "task": ("task", "tasks"), "schedule": ("schedule", "schedules")}
@@ -313,7 +313,7 @@ def _counted(changes: Sequence[Restored | Later]) -> str:
     return " and ".join(said)
 
 
-def _refusal(run: Run, later: Sequence[Later]) -> Conflict:
+def _refusal(run: Run, later: Sequence[UndoObstacle]) -> Conflict:
     named = ", ".join(str(one) for one in later[:NAMED])
     more = f" and {len(later) - NAMED} more" if len(later) > NAMED else ""
     return Conflict(

@@ -37,7 +37,7 @@ PATH = (
 )
 
 
-class Events:
+class EventRows:
     """Reads and writes events."""
 
     def __init__(self, store: Store) -> None:

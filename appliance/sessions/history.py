@@ -30,7 +30,7 @@ MESSAGES = (
 )
 
 
-class Told(Struct, frozen=True):
+class HistoryRecord(Struct, frozen=True):
     """One record: who said what where, in which run; `seq` is the number of its event, `label` what it is shown with."""
 
     run: str
@@ -46,9 +46,9 @@ class Told(Struct, frozen=True):
 class Mention(Struct, frozen=True):
     """A message that holds what was looked for, with its neighbours in the thread."""
 
-    told: Told
-    before: Told | None = None
-    after: Told | None = None
+    told: HistoryRecord
+    before: HistoryRecord | None = None
+    after: HistoryRecord | None = None
 
 
 class Owner(Struct, frozen=True):
@@ -65,7 +65,7 @@ class History:
         self._store = store
         self.owners = tuple(owners)
 
-    def last(self, context: str, count: int) -> list[Told]:
+    def last(self, context: str, count: int) -> list[HistoryRecord]:
         """The last `count` records of a person or group, oldest first; none for 0 or less."""
         if count <= 0:
             return []
@@ -80,14 +80,14 @@ class History:
             "ORDER BY l.id DESC LIMIT ?2",
             (context, -(-count // 2)),
         )
-        told: list[Told] = []
+        told: list[HistoryRecord] = []
         for run, seq, text, channel, sender, at_ms, answer_seq, answer, answered_ms in reversed(rows):
             asked, answered = (label(channel, who, self.owners) for who in (sender, ASSISTANT))
-            told.append(Told(run, seq, "user", text, channel, sender, at_ms, asked))
-            told.append(Told(run, answer_seq, "assistant", answer, channel, ASSISTANT, answered_ms, answered))
+            told.append(HistoryRecord(run, seq, "user", text, channel, sender, at_ms, asked))
+            told.append(HistoryRecord(run, answer_seq, "assistant", answer, channel, ASSISTANT, answered_ms, answered))
         return told[-count:]
 
-    def elsewhere(self, session: str, person: str, count: int) -> list[Told]:
+    def elsewhere(self, session: str, person: str, count: int) -> list[HistoryRecord]:
         """The last `count` records of the same person or group on other channels, since something was said in this session."""
         found = self._store.row("SELECT context, last_active_ms FROM sessions WHERE id = ?", (session,))
         context, since_ms = (str(found[0]), int(found[1])) if found is not None else (f"user:{person}", 0)
@@ -116,14 +116,14 @@ class History:
             last = rows[-1][0]
         return found
 
-    def _message_beside(self, told: Told, side: str, order: str) -> Told | None:
+    def _message_beside(self, told: HistoryRecord, side: str, order: str) -> HistoryRecord | None:
         row = self._store.row(f"{MESSAGES} AND e.run = ? AND e.seq {side} ? ORDER BY e.seq {order} LIMIT 1", (told.run, told.seq))
         return None if row is None else _message_from_row(row[1:])
 
 
-def _message_from_row(row: Sequence[Any]) -> Told:
+def _message_from_row(row: Sequence[Any]) -> HistoryRecord:
     run, seq, role, text, channel, sender, at_ms = row
-    return Told(run, seq, role, text, channel, ASSISTANT if role == "assistant" else sender, at_ms)
+    return HistoryRecord(run, seq, role, text, channel, ASSISTANT if role == "assistant" else sender, at_ms)
 
 
 class Recall:

@@ -69,7 +69,7 @@ class LoginsEnded(Struct, frozen=True):
     ids: tuple[str, ...]
 
 
-class Begun(Struct, frozen=True):
+class StartedLogin(Struct, frozen=True):
     """A session that has just begun; `token` is told here and nowhere else."""
 
     person: str
@@ -123,7 +123,7 @@ class Logins:
     @method("login.redeem", access="all")
     def redeem_invite(
         self, invite: Annotated[str, Range(1, 128), "as it was sent"], agent: Agent = "", address: Where = "", *, call: Call
-    ) -> Begun:
+    ) -> StartedLogin:
         """Begin a session with an invite, which holds no longer then."""
         address = self._address_of(call, address)
         attempt = self._attempts.begin([("invite", network_of(address))])
@@ -145,7 +145,7 @@ class Logins:
         address: Where = "",
         *,
         call: Call,
-    ) -> Begun:
+    ) -> StartedLogin:
         """Begin a session with a password."""
         person, address = name, self._address_of(call, address)
         where = network_of(address)
@@ -216,7 +216,7 @@ class Logins:
         person: Annotated[str, Range(0, 128), "the person it works for; default: you"] = "",
         *,
         call: Call,
-    ) -> Begun:
+    ) -> StartedLogin:
         """A token for a program, which holds until it is ended as a login is: whoever has it is that person."""
         who, now, token = self._named(person, call), now_ms(), f"{PROGRAM_PREFIX}{secrets.token_urlsafe(32)}"
         with self._store.write(durable=True) as execute:
@@ -225,7 +225,7 @@ class Logins:
             values = (new_id(), who, _hash_token(token), f"program: {name}", "", now, now, now + TOKEN_DAYS * DAY_MS)
             execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._ledger.note("token_made", actor=f"user:{caller_name(call)}", detail={"person": who, "program": name})
-        return Begun(who, token, now + TOKEN_DAYS * DAY_MS)
+        return StartedLogin(who, token, now + TOKEN_DAYS * DAY_MS)
 
     @method("login.set_password", access="own")
     def set_password(
@@ -295,7 +295,7 @@ class Logins:
             self._events.publish(LoginsEnded(ids))
         return ids
 
-    def _begin(self, person: str, agent: str, address: str) -> Begun:
+    def _begin(self, person: str, agent: str, address: str) -> StartedLogin:
         """A new session; call inside a write."""
         now, token = now_ms(), secrets.token_urlsafe(32)
         expires_ms = now + round(self._validity().session_days * DAY_MS)
@@ -304,7 +304,7 @@ class Logins:
             values = (new_id(), person, _hash_token(token), agent, address, now, now, expires_ms)
             execute("INSERT INTO logins VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         self._ledger.note("login", actor=f"user:{person}", detail={"address": address, "agent": agent})
-        return Begun(person, token, expires_ms)
+        return StartedLogin(person, token, expires_ms)
 
     def _is_logged_in(self, person: str, network: str) -> bool:
         rows = self._store.rows("SELECT DISTINCT address FROM logins WHERE person = ? AND expires_ms > ?", (person, now_ms()))
@@ -323,7 +323,7 @@ class Logins:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class LoginAttempt:
     """One that is counted, for each of its keys, until it is taken back or the window is over."""
 
     keys: tuple[tuple[str, str], ...]
@@ -337,9 +337,9 @@ class AttemptLimit:
         self._counted: dict[str, dict[str, deque[float]]] = {kind: {} for kind, _ in MAX_FAILED}
         self._guard = threading.Lock()
 
-    def begin(self, keys: list[tuple[str, str]]) -> Attempt:
+    def begin(self, keys: list[tuple[str, str]]) -> LoginAttempt:
         """Count an attempt for each of these; Exhausted, and nothing counted, when too many have failed for one of them."""
-        most, attempt = dict(MAX_FAILED), Attempt(tuple(keys), monotonic_s())
+        most, attempt = dict(MAX_FAILED), LoginAttempt(tuple(keys), monotonic_s())
         with self._guard:
             for kind, name in keys:
                 counted = self._counted[kind]
@@ -356,7 +356,7 @@ class AttemptLimit:
                 self._counted[kind].setdefault(name, deque()).append(attempt.at_s)
         return attempt
 
-    def take_back(self, attempt: Attempt) -> None:
+    def take_back(self, attempt: LoginAttempt) -> None:
         """Remove an attempt from the counts, because it did not fail."""
         with self._guard:
             for kind, name in attempt.keys:

@@ -84,7 +84,7 @@ class Address(Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Patience(Struct, frozen=True):
+class DeliveryPatience(Struct, frozen=True):
     """How long it is tried, how much may wait, and how long what has ended is kept."""
 
     retry_s: float = 5
@@ -110,11 +110,11 @@ class OutboxFilled(Struct, frozen=True):
 class Outbox:
     """Reads and writes notifications. `OutboxFilled` is published within a transaction in which there is something new to send."""
 
-    def __init__(self, store: Store, process: str, patience: Patience | None = None, events: Events | None = None) -> None:
+    def __init__(self, store: Store, process: str, patience: DeliveryPatience | None = None, events: Events | None = None) -> None:
         self._store = store
         self._marks = Marks(store)
         self.process = process
-        self.patience = patience or Patience()
+        self.patience = patience or DeliveryPatience()
         self.events = events or Events()
 
     # -- putting ------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ NO_DOOR = "task"  # the channel of sessions that the queue opens: they do not co
 IDLE_S = 600.0  # silence after which a session is idle (A-223)
 
 
-class Rules(Struct, frozen=True):
+class SessionRules(Struct, frozen=True):
     """The limits of silence and of open sessions; 0 for none."""
 
     archive_s: float = 24 * 3600
@@ -68,7 +68,7 @@ class Session(Struct, frozen=True):
         return self.context.partition(":")[0]
 
 
-class Wanted(Struct, frozen=True):
+class SessionFilter(Struct, frozen=True):
     """Which sessions a listing shows; what is empty does not matter."""
 
     person: str = ""
@@ -117,7 +117,9 @@ ALL_APART = AllApart()
 class Sessions:
     """Reads and writes sessions."""
 
-    def __init__(self, store: Store, process: str, rules: Callable[[], Rules] = Rules, identities: Identities = ALL_APART) -> None:
+    def __init__(
+        self, store: Store, process: str, rules: Callable[[], SessionRules] = SessionRules, identities: Identities = ALL_APART
+    ) -> None:
         self._store = store
         self._process = process
         self._rules = rules
@@ -142,7 +144,9 @@ class Sessions:
             raise NotFound(f"no session {session}", hint="owlbox session list shows them")
         return self._session_from_row(rows[0], now_ms())
 
-    def list_sessions(self, wanted: Wanted = Wanted(), *, limit: int = 100, offset: int = 0, now: int = 0) -> list[Session]:
+    def list_sessions(
+        self, wanted: SessionFilter = SessionFilter(), *, limit: int = 100, offset: int = 0, now: int = 0
+    ) -> list[Session]:
         """Sessions, the newest activity first, by what they are now."""
         rows = self._store.rows(
             f"SELECT {COLUMNS} FROM sessions WHERE ?1 IN ('', person) AND ?2 IN ('', context) "

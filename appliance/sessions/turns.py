@@ -17,8 +17,8 @@ from appliance.clock import is_alive, now_ms
 from appliance.errors import Busy, Conflict, NotFound
 from appliance.records import Event, Mode
 from appliance.runtime.events import Events as PartEvents
-from appliance.sessions.events import Events
-from appliance.sessions.sessions import ALL_APART, Identities, Rules, Sessions
+from appliance.sessions.events import EventRows
+from appliance.sessions.sessions import ALL_APART, Identities, SessionRules, Sessions
 from appliance.sessions.uploads import UploadFiles
 from appliance.store.database import Row, Store
 
@@ -86,7 +86,7 @@ class Turns:
         self,
         store: Store,
         process: str,
-        rules: Callable[[], Rules] = Rules,
+        rules: Callable[[], SessionRules] = SessionRules,
         events: PartEvents | None = None,
         identities: Identities = ALL_APART,
         uploads: UploadFiles | None = None,
@@ -98,7 +98,7 @@ class Turns:
         """
         self._store = store
         self.process = process
-        self.record = Events(store)
+        self.record = EventRows(store)
         self._uploads = uploads
         self.people = Sessions(store, process, rules, identities)
         self.news = events or PartEvents()

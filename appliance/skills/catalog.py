@@ -138,7 +138,7 @@ def hash_skill(skill: Skill) -> str:
     return digest.hexdigest()
 
 
-class Skills:
+class SkillCatalog:
     """The skills of a home, as the context sees them for which the thread works."""
 
     def __init__(

@@ -26,11 +26,11 @@ from appliance.records import Cancel
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
-from appliance.sandbox.bubblewrap import Limits, Order, place_of_program
+from appliance.sandbox.bubblewrap import Limits, SandboxOrder, place_of_program
 from appliance.sandbox.launcher import Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts, environment_variables
-from appliance.skills.catalog import FoundSkill, Skills
-from appliance.skills.skill_file import Package
+from appliance.skills.catalog import FoundSkill, SkillCatalog
+from appliance.skills.skill_file import PackageNeed
 from appliance.store import visibility
 
 MARK = ".prepared"  # written last
@@ -68,19 +68,19 @@ class Prepared(TypedDict):
     variables: list[str]
 
 
-def hash_packages(packages: Sequence[Package]) -> str:
+def hash_packages(packages: Sequence[PackageNeed]) -> str:
     """The name of the folder for these packages; "" when they need none."""
     wanted = sorted(f"{one.source} {one.name}" for one in packages if one.source in INSTALLED)
     return hashlib.sha256("\n".join(wanted).encode()).hexdigest()[:24] if wanted else ""
 
 
-def find_environment(folder: Path, packages: Sequence[Package]) -> Path | None:
+def find_environment(folder: Path, packages: Sequence[PackageNeed]) -> Path | None:
     """Where these packages are installed, None when they are not."""
     name = hash_packages(packages)
     return folder / name if name and (folder / name / MARK).is_file() else None
 
 
-def remove_unused(folder: Path, skills: Skills) -> list[str]:
+def remove_unused(folder: Path, skills: SkillCatalog) -> list[str]:
     """Remove the environments whose packages no skill of anybody declares; gives their names."""
     wanted = {hash_packages(skill.packages) for skill in skills.everybodys()}
     existing = [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
@@ -93,7 +93,7 @@ def remove_unused(folder: Path, skills: Skills) -> list[str]:
 class SkillEnvironments:
     """Installs and verifies the packages of trusted skills."""
 
-    def __init__(self, folder: Path, skills: Skills, sandbox: Sandbox, environ: Mapping[str, str], ledger: Ledger) -> None:
+    def __init__(self, folder: Path, skills: SkillCatalog, sandbox: Sandbox, environ: Mapping[str, str], ledger: Ledger) -> None:
         """`environ` is what the core was started with; a part of it reaches pip and npm, such as what names a proxy."""
         self._folder = folder
         self._skills = skills
@@ -143,7 +143,7 @@ class SkillEnvironments:
             states = [self._verify(package, folder, cancel) for package in skill.packages]
         return Prepared(name=skill.name, folder=str(folder or ""), packages=states, variables=list(skill.script_env))
 
-    def _installed_folder(self, packages: Sequence[Package], cancel: Cancel) -> Path | None:
+    def _installed_folder(self, packages: Sequence[PackageNeed], cancel: Cancel) -> Path | None:
         name = hash_packages(packages)
         if not name or (found := find_environment(self._folder, packages)):
             return found if name else None
@@ -159,7 +159,7 @@ class SkillEnvironments:
             raise
         return folder
 
-    def _install(self, folder: Path, packages: Sequence[Package], cancel: Cancel) -> None:
+    def _install(self, folder: Path, packages: Sequence[PackageNeed], cancel: Cancel) -> None:
         deadline_s = monotonic_s() + INSTALL_S
         if names := [one.name for one in packages if one.source == "pip"]:
             self._run([PYTHON, "-I", "-m", "venv", "--without-pip", str(folder)], cancel, deadline_s)
@@ -201,13 +201,13 @@ class SkillEnvironments:
             hint = "check the network and the names of the packages; pip takes wheels only, npm runs no scripts"
             raise Unavailable(f"{program} did not install the packages: {' '.join(last.split())}", hint=hint)
 
-    def _verify(self, package: Package, folder: Path | None, cancel: Cancel) -> PackageState:
+    def _verify(self, package: PackageNeed, folder: Path | None, cancel: Cancel) -> PackageState:
         """Whether a package is there, as its `verify` says in the sandbox."""
         is_ours = package.source in INSTALLED
         if not package.verify:
             return PackageState(package.name, package.source, "installed" if is_ours else "unverified")
         scripts = {"": SkillScripts(self._folder, folder if is_ours else None)}
-        order = Order(
+        order = SandboxOrder(
             "skill_verify",
             "skills",
             ("/bin/bash", "-c", package.verify),
@@ -230,7 +230,7 @@ def name_python(folder: Path) -> None:
             program.write_bytes(data.replace(f"{folder}/bin/".encode(), f"{inside}/bin/".encode()))
 
 
-def _check_name(package: Package) -> None:
+def _check_name(package: PackageNeed) -> None:
     """BadInput for what is no plain name of a registry."""
     pattern = NAMES.get(package.source)
     if pattern is not None and not pattern.fullmatch(package.name):

@@ -34,7 +34,7 @@ class PackageFile(msgspec.Struct, frozen=True):
 Files = dict[str, PackageFile]
 
 
-class Package(msgspec.Struct, frozen=True):
+class SkillPackage(msgspec.Struct, frozen=True):
     """A skill's folder in memory: its files by their path in it, and where it came from."""
 
     name: str  # of the folder
@@ -47,7 +47,7 @@ class Package(msgspec.Struct, frozen=True):
         return next(path for path in sorted(self.files) if path.lower() == FILE)
 
 
-def read_package(source: Path, inner: str = "") -> Package:
+def read_package(source: Path, inner: str = "") -> SkillPackage:
     """The skill in a local folder, file or archive; `inner` names the folder in it where there are several."""
     try:
         info = source.stat()
@@ -66,11 +66,11 @@ def read_package(source: Path, inner: str = "") -> Package:
     return read_data(data, source, inner, str(source))
 
 
-def read_data(data: bytes, place: PurePath, inner: str, source: str) -> Package:
+def read_data(data: bytes, place: PurePath, inner: str, source: str) -> SkillPackage:
     """The skill in what was read from a file at `place`: its Markdown, or an archive."""
     if place.suffix.lower() == ".md":
         name = place.parent.name if place.name.lower() == FILE else place.stem
-        return Package(name, {"SKILL.md": PackageFile(data)}, source)
+        return SkillPackage(name, {"SKILL.md": PackageFile(data)}, source)
     return choose(read_archive(data, place.name), place.name.split(".")[0], inner, source)
 
 
@@ -84,7 +84,7 @@ def read_archive(data: bytes, name: str) -> Files:
         raise BadInput(f"{name} is not a zip or tar archive that can be read: {error}") from None
 
 
-def choose(files: Files, name: str, inner: str, source: str) -> Package:
+def choose(files: Files, name: str, inner: str, source: str) -> SkillPackage:
     """The one skill among files: in the folder `inner`, at the top, or in the only folder that holds one."""
     files = {path: file for path, file in files.items() if not LEFT_OUT & set(path.split("/"))}
     homes = sorted({str(PurePosixPath(path).parent) for path in files if PurePosixPath(path).name.lower() == FILE})
@@ -103,7 +103,7 @@ def choose(files: Files, name: str, inner: str, source: str) -> Package:
     kept = {path[len(home) :]: file for path, file in files.items() if path.startswith(home)}
     if not any(path.lower() == FILE for path in kept):
         raise NotFound(f"{source} holds no SKILL.md")
-    return Package(PurePosixPath(home.rstrip("/")).name or name, kept, source)
+    return SkillPackage(PurePosixPath(home.rstrip("/")).name or name, kept, source)
 
 
 def check_files(files: Files) -> Files:

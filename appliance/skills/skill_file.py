@@ -54,7 +54,7 @@ class Argument(msgspec.Struct, frozen=True):
     default: str | None = None
 
 
-class Package(msgspec.Struct, frozen=True):
+class PackageNeed(msgspec.Struct, frozen=True):
     """A package that a skill's scripts need. `verify` is a command that succeeds once it is installed."""
 
     name: str
@@ -73,7 +73,7 @@ class Skill(msgspec.Struct, frozen=True):
     bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     arguments: tuple[Argument, ...] = ()
-    packages: tuple[Package, ...] = ()
+    packages: tuple[PackageNeed, ...] = ()
     script_env: tuple[str, ...] = ()
     license: str = ""
     agents: tuple[str, ...] = ()
@@ -303,11 +303,11 @@ def _arguments(value: object) -> tuple[Argument, ...]:
     return tuple(found.values())
 
 
-def _packages(addons: Mapping[str, Any]) -> tuple[Package, ...]:
+def _packages(addons: Mapping[str, Any]) -> tuple[PackageNeed, ...]:
     value: Sequence[object] = addons.get("packages") or []
     found = []
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str) or item.get("source") not in SOURCES:
             raise BadInput(f"addons.packages needs name and source ({', '.join(SOURCES)}), not {item!r}", outcome="invalid_skill")
-        found.append(Package(item["name"], item["source"], str(item.get("verify") or "")))
+        found.append(PackageNeed(item["name"], item["source"], str(item.get("verify") or "")))
     return tuple(found)

@@ -22,10 +22,10 @@ from appliance.runtime.users import caller_name
 from appliance.sandbox import folder_tree
 from appliance.skills import editing, front_matter
 from appliance.skills.arguments import has_placeholders, render, short_form, usage_of
-from appliance.skills.catalog import FoundSkill, SkillLine, Skills, hash_skill
+from appliance.skills.catalog import FoundSkill, SkillCatalog, SkillLine, hash_skill
 from appliance.skills.environments import remove_unused
-from appliance.skills.package import Package, PackageFile, check_files, choose
-from appliance.skills.review import Finding, review
+from appliance.skills.package import PackageFile, SkillPackage, check_files, choose
+from appliance.skills.review import ReviewFinding, review
 from appliance.skills.skill_file import RESERVED, Argument, Skill, find_field_faults, name_of, parse_skill
 from appliance.store import visibility
 from appliance.text.edits import LinePatch
@@ -77,7 +77,7 @@ class Reviewed(TypedDict):
 
     name: str
     description: str
-    findings: list[Finding]
+    findings: list[ReviewFinding]
     files: dict[str, int]
     replaces: str
 
@@ -85,7 +85,7 @@ class Reviewed(TypedDict):
 class SkillService:
     """Skills for people and models."""
 
-    def __init__(self, skills: Skills, ledger: Ledger, people: Callable[[], int], environments: Path) -> None:
+    def __init__(self, skills: SkillCatalog, ledger: Ledger, people: Callable[[], int], environments: Path) -> None:
         """`people` says how many people and groups talk here; `environments` is where packages of skills are installed."""
         self._skills = skills
         self._ledger = ledger
@@ -333,14 +333,14 @@ def _files_of(one: FoundSkill) -> list[str]:
     return [str(path.relative_to(folder)) for path in found[:200]]
 
 
-def encode_files(package: Package) -> dict[str, str]:
+def encode_files(package: SkillPackage) -> dict[str, str]:
     """A package's files as `skill.review` and `skill.install` take them."""
     return {
         f"{path}!" if file.is_executable else path: base64.b64encode(file.data).decode() for path, file in package.files.items()
     }
 
 
-def _package(files: Mapping[str, str], folder: str, inner: str) -> Package:
+def _package(files: Mapping[str, str], folder: str, inner: str) -> SkillPackage:
     found = {}
     for path, text in files.items():
         try:
@@ -351,7 +351,7 @@ def _package(files: Mapping[str, str], folder: str, inner: str) -> Package:
     return choose(check_files(found), folder, inner, folder)
 
 
-def _skill_of(package: Package) -> Skill:
+def _skill_of(package: SkillPackage) -> Skill:
     """The skill of a package, under the name that its front matter gives."""
     try:
         text = package.files[package.entry].data.decode("utf-8-sig").replace("\r\n", "\n")
@@ -367,7 +367,7 @@ def _skill_of(package: Package) -> Skill:
     return skill
 
 
-def _put(root: Path, name: str, package: Package, place: str) -> None:
+def _put(root: Path, name: str, package: SkillPackage, place: str) -> None:
     """Write a package's files as the skill `name` of a folder, in place of what lies at `place`; whole or not at all."""
     root.mkdir(parents=True, exist_ok=True)
     mark = os.urandom(4).hex()

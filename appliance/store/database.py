@@ -283,7 +283,7 @@ class Store:
 
     def query(
         self, sql: str, *, limit: int, deadline_s: float, is_stopped: Callable[[], bool] = lambda: False
-    ) -> sql_console.Answer:
+    ) -> sql_console.QueryAnswer:
         """What one query that somebody typed says, at most `limit` rows of it; BadInput for anything that would change something.
 
         On a connection of its own that can only read, with every SQL function of ours.

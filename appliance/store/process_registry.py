@@ -156,7 +156,7 @@ class Pulse:
         os.close(self._fd)
 
 
-class Roster:
+class ProcessRegistry:
     """Reads and writes the list of workers; `folder` is where their signs of life are."""
 
     def __init__(self, store: Store, leases: Leases, folder: Path) -> None:

@@ -37,7 +37,7 @@ DESCRIBING = (
 TELLING = "user_version application_id page_count page_size freelist_count journal_mode encoding".split()
 
 
-class Answer(Struct, frozen=True):
+class QueryAnswer(Struct, frozen=True):
     """The result of a query; `has_more` when there were more rows than wanted."""
 
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ class Answer(Struct, frozen=True):
     has_more: bool
 
 
-def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped: Callable[[], bool]) -> Answer:
+def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped: Callable[[], bool]) -> QueryAnswer:
     """At most `limit` rows of one query; BadInput for one that is wrong or would change something.
 
     DeadlineExceeded when it takes too long, Cancelled when it is stopped.
@@ -82,7 +82,7 @@ def ask(db: apsw.Connection, sql: str, limit: int, deadline_s: float, is_stopped
         raise BadInput("the query or its result holds text that is not UTF-8", hint="select hex() of it") from None
     if not heads:
         raise BadInput("there is no query in it", hint=HINT)
-    return Answer(heads[0], tuple(rows[:limit]), len(rows) > limit)
+    return QueryAnswer(heads[0], tuple(rows[:limit]), len(rows) > limit)
 
 
 def _make_read_only(db: apsw.Connection) -> None:

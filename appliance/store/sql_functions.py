@@ -29,7 +29,7 @@ from appliance.store.visibility import asked_for, seen
 # that checks it for msgspec.
 if TYPE_CHECKING:
     from appliance.text.edits import Sed
-    from appliance.text.patterns import Found
+    from appliance.text.patterns import PatternHit
 
 Value = int | float | str | bytes | None
 
@@ -162,26 +162,26 @@ def _decode_text(value: Value) -> str | None:
     return None if value is None else str(value)
 
 
-def _search_pattern(pattern: str, subject: str) -> "Found | None":
+def _search_pattern(pattern: str, subject: str) -> "PatternHit | None":
     from appliance.text import edits, patterns
 
     seds = edits.parse_sed(pattern)
     return patterns.compiled(pattern).search(subject) if seds is None else _search_sed(seds, subject)
 
 
-def _search_sed(seds: "Sequence[Sed]", subject: str) -> "Found | None":
+def _search_sed(seds: "Sequence[Sed]", subject: str) -> "PatternHit | None":
     """Where the first command would change something: the place of a mark that it puts there."""
     from msgspec.structs import replace
 
     from appliance.text import edits
-    from appliance.text.patterns import Found
+    from appliance.text.patterns import PatternHit
 
     mark = next((char for char in map(chr, range(0xE000, 0xF900)) if char not in subject), "\0")
     marked = edits.apply_sed(subject, [replace(seds[0], replacement=mark, is_global=False)])
     if marked is None:
         return None
     index = marked.index(mark)
-    return Found(subject[index : index + len(subject) - len(marked) + 1], index)
+    return PatternHit(subject[index : index + len(subject) - len(marked) + 1], index)
 
 
 def _replace_surrogates(text: str) -> str:

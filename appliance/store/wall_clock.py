@@ -31,7 +31,7 @@ class Leap(Struct, frozen=True):
     until_ms: int
 
 
-class Seen(Struct, frozen=True):
+class SeenClock(Struct, frozen=True):
     """The row: the machine's start, by its id and by the wall clock, and until when after it the clock is not believed yet."""
 
     boot: str
@@ -40,10 +40,10 @@ class Seen(Struct, frozen=True):
     aged_ms: int
 
 
-def read(store: Store) -> Seen:
+def read(store: Store) -> SeenClock:
     """The recorded state of the clock; a fresh one when none is recorded."""
     row = store.row("SELECT boot, start_ms, held_until_ms, aged_ms FROM wall_clock")
-    return Seen(*row) if row is not None else Seen("", 0, 0, now_ms())
+    return SeenClock(*row) if row is not None else SeenClock("", 0, 0, now_ms())
 
 
 def has_leapt(store: Store, now: int, up_ms: int) -> bool:

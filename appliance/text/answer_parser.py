@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from appliance.records import ToolCall, ToolSpec
 from appliance.text import code_regions, model_marks, tool_call_formats
 from appliance.text.scanner import CONTAINER, Source
-from appliance.text.tool_call_formats import Found, Written
+from appliance.text.tool_call_formats import FoundCalls, Written
 from appliance.text.word_hashes import letters_of
 from appliance.text.xml_tags import Close, Tag, Tags, pattern
 
@@ -65,7 +65,7 @@ INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 TRUTHS = {"true": True, "yes": True, "1": True, "": True, "false": False, "no": False, "0": False}
 
 
-class Answer(Struct, frozen=True):
+class ParsedAnswer(Struct, frozen=True):
     """What a model said and what it wants done; `warnings` name everything that was left out or mended.
 
     `is_malformed` when it meant to call a tool and no call of it can be run: not a final answer.
@@ -86,14 +86,14 @@ def read(
     is_cut: bool = False,
     others: Collection[str] = (),
     data: Sequence[str] = (),
-) -> Answer:
+) -> ParsedAnswer:
     """Commands of an answer, at most `limit`. `calls` are the provider's own; with any, none is taken from the text.
 
     With `is_cut` the model was stopped: a tag whose body it never finished is not run. `others` are names of tools that it was
     not offered: their tags are no words for a person, and no commands either. `data` are the texts that it was shown as
     information: a call that stands in one of them is not run when it comes as text, or behind words.
     """
-    names, bare = Names(tools, others), replace_surrogates(text or "").strip()
+    names, bare = KnownToolNames(tools, others), replace_surrogates(text or "").strip()
     reader = Reader(bare, names, limit=limit, is_cut=is_cut, shown=Quotable(data))
     reader.read()
     warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
@@ -111,7 +111,7 @@ def read(
     if count > limit:
         warnings.append(f"{count} calls in one answer: only the first {limit} are run")
     is_malformed = not made and (reader.is_malformed or bool(calls))
-    return Answer(reader.text(), tuple(made[:limit]), tuple(dict.fromkeys(warnings)), is_malformed)
+    return ParsedAnswer(reader.text(), tuple(made[:limit]), tuple(dict.fromkeys(warnings)), is_malformed)
 
 
 def refusal(call: ToolCall) -> str:
@@ -128,7 +128,7 @@ def refusal(call: ToolCall) -> str:
     return ""
 
 
-class Names:
+class KnownToolNames:
     """The tools by every name that means one of them."""
 
     def __init__(self, tools: Iterable[ToolSpec], others: Collection[str] = ()) -> None:
@@ -211,7 +211,7 @@ class Reader:
     def __init__(
         self,
         text: str,
-        names: Names,
+        names: KnownToolNames,
         *,
         limit: int = 99,
         is_inner: bool = False,
@@ -250,7 +250,7 @@ class Reader:
                 self._take_calls(found)
         rest = text[self._kept_to :]
         if (start := self._cut_mark(rest)) < len(rest):
-            self._take_calls(Found(len(text), problems=(tool_call_formats.UNREADABLE,)))
+            self._take_calls(FoundCalls(len(text), problems=(tool_call_formats.UNREADABLE,)))
         self._kept.append(rest[:start])
 
     def _cut_mark(self, rest: str) -> int:
@@ -260,7 +260,7 @@ class Reader:
         is_mark = start >= 0 and len(tail) > 1 and any(mark.startswith(tail) for mark in self._names.starts)
         return start if is_mark else len(rest)
 
-    def _spoken(self, match: re.Match[str], found: Found) -> Found:
+    def _spoken(self, match: re.Match[str], found: FoundCalls) -> FoundCalls:
         """What was found where the model itself speaks; elsewhere prose, or a problem where it may have been meant."""
         self._is_unclosed |= found.is_unclosed
         if found.is_prose or not (found.calls or found.problems or found.inner is not None):
@@ -269,11 +269,11 @@ class Reader:
         tag = self._tags.at(start)
         ends = (found.end, tag.end) if isinstance(tag, Tag) else (found.end,)
         if end := code_regions.shown_end(self._source, self._kept_to, start, ends):
-            return Found(end, is_prose=True)
+            return FoundCalls(end, is_prose=True)
         if not found.problems and self._is_unclosed:
-            return Found(found.end, problems=(tool_call_formats.IN_THOUGHTS,))
+            return FoundCalls(found.end, problems=(tool_call_formats.IN_THOUGHTS,))
         if not found.problems and code_regions.is_beside_words(self._source, self._kept_to, start):
-            return Found(found.end, problems=(tool_call_formats.BESIDE_WORDS,))
+            return FoundCalls(found.end, problems=(tool_call_formats.BESIDE_WORDS,))
         return found
 
     def text(self) -> str:
@@ -287,7 +287,7 @@ class Reader:
             whole += part
         return whole.strip()
 
-    def at(self, match: re.Match[str]) -> Found:
+    def at(self, match: re.Match[str]) -> FoundCalls:
         """What stands where something may begin."""
         token, at, source = match.group().lstrip(" \t"), match.start(), self._source
         if token[-1] in "`~":
@@ -303,45 +303,47 @@ class Reader:
                 return found
             is_element = self._names.element.match(source.text, at)
             end = code_regions.element_end(source, at, is_cut=self._is_cut) if is_element else at + 1
-            return Found(end, is_prose=True)
+            return FoundCalls(end, is_prose=True)
         if self._names.find(tag.name) is None:
             return self._refuse_tag(tag)
-        return self._read_tag(tag) if isinstance(tag, Tag) else Found(tag.end, notes=(f"a stray end of {tag.name} was left out",))
+        return (
+            self._read_tag(tag) if isinstance(tag, Tag) else FoundCalls(tag.end, notes=(f"a stray end of {tag.name} was left out",))
+        )
 
-    def _read_code(self, at: int, length: int) -> Found:
+    def _read_code(self, at: int, length: int) -> FoundCalls:
         """A code span or a fenced block: prose, unless the block is a call by itself."""
         block = code_regions.fence(self._source, at) if length >= 3 else None
         if block is None:
-            return Found(code_regions.span_end(self._source, at, length), is_prose=True)
+            return FoundCalls(code_regions.span_end(self._source, at, length), is_prose=True)
         live = None
         if not self._is_inner and block.stands == "line" and block.is_sure:
             is_alone = not "".join((*self._kept, self._source.text[self._kept_to : at])).strip()
             live = tool_call_formats.fenced(self._source, block, is_alone)
-        return live or Found(block.end, is_prose=True)
+        return live or FoundCalls(block.end, is_prose=True)
 
-    def _read_tag(self, tag: Tag) -> Found:
+    def _read_tag(self, tag: Tag) -> FoundCalls:
         spec = self._names.find(tag.name)
         if tag.is_cut or spec is None:
-            return Found(tag.end, problems=(f"the tag {tag.name} was cut off",))
+            return FoundCalls(tag.end, problems=(f"the tag {tag.name} was cut off",))
         names = [_find_key(spec, key, tag.attributes) or key for key in tag.attributes]
         filled = _argument_of_body(spec, names)
         is_filter = filled == "body" and spec.name in FILTERED
         body = self._tags.body(tag, filled is not None and not is_filter and "replace" not in names)
         if self._is_cut and body.text is not None and body.notes and body.end == len(self._source.text):
-            return Found(body.end, problems=(f"the tag {tag.name} was cut off",))
+            return FoundCalls(body.end, problems=(f"the tag {tag.name} was cut off",))
         call = Written(spec.name, dict(tag.attributes), body.text, is_text=True)
-        return Found(body.end, (call,), notes=(*tag.notes, *body.notes), is_tag=True)
+        return FoundCalls(body.end, (call,), notes=(*tag.notes, *body.notes), is_tag=True)
 
-    def _refuse_tag(self, tag: Tag | Close) -> Found:
+    def _refuse_tag(self, tag: Tag | Close) -> FoundCalls:
         """The tag of a tool that was not offered; prose when it has neither an end nor anything that it would be given."""
         if isinstance(tag, Close) or tag.is_cut:
-            return Found(tag.start + 1, is_prose=True)
+            return FoundCalls(tag.start + 1, is_prose=True)
         body = self._tags.body(tag, is_wanted=False)
         if not tag.is_closed and not tag.attributes and body.notes:
-            return Found(tag.end, is_prose=True)
-        return Found(body.end, problems=(f"the tool {tag.name} is not offered",))
+            return FoundCalls(tag.end, is_prose=True)
+        return FoundCalls(body.end, problems=(f"the tool {tag.name} is not offered",))
 
-    def _take_calls(self, found: Found) -> None:
+    def _take_calls(self, found: FoundCalls) -> None:
         for call in found.calls:
             spec = self._names.find(call.name)
             if spec is None:

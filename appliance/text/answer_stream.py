@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from appliance.records import ToolSpec
 from appliance.text import code_regions, model_marks, tool_call_formats
-from appliance.text.answer_parser import PATTERN_OF_MARKS, Names, replace_surrogates
+from appliance.text.answer_parser import PATTERN_OF_MARKS, KnownToolNames, replace_surrogates
 from appliance.text.scanner import CONTAINER, Source
 
 FEW_TILDES = re.compile(rf"{CONTAINER}~{{1,2}}\Z")
@@ -23,7 +23,7 @@ class Showing:
 
     def __init__(self, tools: Iterable[ToolSpec], others: Collection[str] = ()) -> None:
         self.said = ""
-        self._names = Names(tools, others)
+        self._names = KnownToolNames(tools, others)
         self._starts = (*self._names.starts, "<!--", *(f"<{name}" for name in code_regions.ELEMENTS))
         self._text = ""
         self._base = 0  # everything before is decided

@@ -67,7 +67,7 @@ def parse_markers(body: str) -> list[Operation]:
 
     BadInput for an opener without its closer, a SEARCH without its REPLACE, an empty DELETE.
     """
-    found = _Reader(body).read()
+    found = _EditReader(body).read()
     if found is not None:
         return found
     if parse_sed(body) is not None:
@@ -86,7 +86,7 @@ def is_marked(body: str) -> bool:
 # -- markers and blocks -----------------------------------------------------------------------------
 
 
-class _Reader:
+class _EditReader:
     """Reads one body from left to right."""
 
     def __init__(self, body: str) -> None:

@@ -15,14 +15,14 @@ from msgspec import Struct
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, TooLarge
 from appliance.text.diffs import apply, diff, merge_view
 from appliance.text.edit_blocks import MAX_OPERATIONS, Operation, Sed, is_marked, parse_markers, parse_sed
-from appliance.text.fuzzy_match import MAX_CHARS, Edited, bounded, fuzzy, not_found, remove, shown
+from appliance.text.fuzzy_match import MAX_CHARS, EditedText, bounded, fuzzy, not_found, remove, shown
 
 # Imported where it is used: 8 ms that only an edit by a regular expression needs.
 if TYPE_CHECKING:
     import regex
 
 __all__ = [
-    "Edited",
+    "EditedText",
     "LinePatch",
     "Operation",
     "Sed",
@@ -95,7 +95,7 @@ def _in_order(patches: Sequence[LinePatch], total: int) -> list[tuple[int, int, 
     return [(first, end, patch) for first, end, _, patch in ordered]
 
 
-def exact(text: str, old: str, new: str, *, is_all: bool = True) -> Edited:
+def exact(text: str, old: str, new: str, *, is_all: bool = True) -> EditedText:
     """Replace `old`, as it is, everywhere, or only its first occurrence; Conflict when it does not occur."""
     for part in (text, old, new):
         bounded(part)
@@ -107,7 +107,7 @@ def exact(text: str, old: str, new: str, *, is_all: bool = True) -> Edited:
     warnings = () if is_all or count == 1 else (f"the text to replace occurs {count} times; the first one was edited",)
     done = count if is_all else 1
     _check_size(len(text) + done * (len(new) - len(old)))
-    return Edited(text.replace(old, new, done), warnings, done)
+    return EditedText(text.replace(old, new, done), warnings, done)
 
 
 def _check_size(size: int) -> None:
@@ -118,7 +118,7 @@ def _check_size(size: int) -> None:
 # -- markers ------------------------------------------------------------------------------------------
 
 
-def apply_markers(text: str | None, operations: Sequence[Operation]) -> Edited:
+def apply_markers(text: str | None, operations: Sequence[Operation]) -> EditedText:
     """Carry out operations in order, each on what the ones before it left; `text` is None when there is none yet.
 
     Conflict when a text to change is not there; then nothing has changed.
@@ -132,18 +132,18 @@ def apply_markers(text: str | None, operations: Sequence[Operation]) -> Edited:
         text = edited.text
         count += edited.count
         warnings += edited.warnings
-    return Edited(text or "", tuple(warnings), count)
+    return EditedText(text or "", tuple(warnings), count)
 
 
-def _apply_operation(text: str | None, operation: Operation) -> Edited:
+def _apply_operation(text: str | None, operation: Operation) -> EditedText:
     kind, part, search = operation.kind, operation.text, operation.search
     if kind in ("new", "replace") or (kind == "search_replace" and search is None):
-        return Edited(bounded(part), (), 1)
+        return EditedText(bounded(part), (), 1)
     if kind == "append" or (kind == "search_replace" and not (search or "").strip()):
         return fuzzy(text or "", "", part)
     if kind == "prepend":
         gap = "\n" if text and not part.endswith("\n") else ""
-        return Edited(bounded(part + gap + (text or "")), (), 1)
+        return EditedText(bounded(part + gap + (text or "")), (), 1)
     if text is None:
         raise Conflict(f"there is no text yet to look for {shown(search or part)}", hint="create it first, or use <<NEW")
     if kind == "delete":
@@ -153,7 +153,7 @@ def _apply_operation(text: str | None, operation: Operation) -> Edited:
     return fuzzy(text, search or "", part)
 
 
-def _by_sed(text: str, commands: str) -> Edited:
+def _by_sed(text: str, commands: str) -> EditedText:
     seds = parse_sed(commands)
     if seds is None:
         raise BadInput(f"these are no sed commands: {shown(commands)}", hint="write s/old/new/")
@@ -162,7 +162,7 @@ def _by_sed(text: str, commands: str) -> Edited:
         if edited is None:
             raise _no_match(text, sed)
         text = edited
-    return Edited(text, (), len(seds))
+    return EditedText(text, (), len(seds))
 
 
 def _no_match(text: str, sed: Sed) -> Conflict:

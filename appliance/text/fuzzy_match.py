@@ -15,7 +15,7 @@ MAX_CHARS = 4 * 1024 * 1024  # of a text before or after an edit; a stored body 
 SPACES_OF_A_TAB = 4  # where neither text shows how deep its author indents
 
 
-class Edited(Struct, frozen=True):
+class EditedText(Struct, frozen=True):
     """A text after an edit: in how many places it changed, and what the author should know about it."""
 
     text: str
@@ -37,7 +37,7 @@ def bounded(text: str) -> str:
     return text
 
 
-def fuzzy(text: str, search: str, replacement: str) -> Edited:
+def fuzzy(text: str, search: str, replacement: str) -> EditedText:
     """Replace what `search` quotes (the last of several, with a warning); an empty search appends.
 
     Whole lines are replaced as lines: a missing final newline in either quote does not matter, and an
@@ -47,7 +47,7 @@ def fuzzy(text: str, search: str, replacement: str) -> Edited:
         bounded(part)
     if not search.strip():
         gap = "\n" if text and not text.endswith("\n") else ""
-        return Edited(bounded(text + gap + replacement), (), 1)
+        return EditedText(bounded(text + gap + replacement), (), 1)
     edited = (
         _as_lines(text, search, replacement)
         or _as_spaced_lines(text, search, replacement, _collapse_blanks)
@@ -60,7 +60,7 @@ def fuzzy(text: str, search: str, replacement: str) -> Edited:
     return edited
 
 
-def remove(text: str, region: str) -> Edited:
+def remove(text: str, region: str) -> EditedText:
     """The text without this region (the last of several, with a warning); Conflict when it is not there literally."""
     for part in (text, region):
         bounded(part)
@@ -89,7 +89,7 @@ def shown(text: str) -> str:
 # -- the three ways to find -----------------------------------------------------------------------
 
 
-def _as_lines(text: str, search: str, replacement: str) -> Edited | None:
+def _as_lines(text: str, search: str, replacement: str) -> EditedText | None:
     core = search.removesuffix("\n")
     hits = _find_hits(f"\n{text}\n", f"\n{core}\n", step=len(core) + 1)
     if hits is None:
@@ -101,19 +101,19 @@ def _as_lines(text: str, search: str, replacement: str) -> Edited | None:
         edited = text[:start] + text[end + 1 :]
     else:
         edited = text[: max(0, start - 1)]
-    return Edited(edited, _note_ambiguity(hits, _line_at(text, start)), 1)
+    return EditedText(edited, _note_ambiguity(hits, _line_at(text, start)), 1)
 
 
-def _inside_a_line(text: str, search: str, replacement: str) -> Edited | None:
+def _inside_a_line(text: str, search: str, replacement: str) -> EditedText | None:
     core = search.removesuffix("\n")
     hits = _find_hits(text, core, step=len(core))
     if hits is None:
         return None
     edited = text[: hits.last] + replacement.removesuffix("\n") + text[hits.last + len(core) :]
-    return Edited(edited, _note_ambiguity(hits, _line_at(text, hits.last)), 1)
+    return EditedText(edited, _note_ambiguity(hits, _line_at(text, hits.last)), 1)
 
 
-def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[str], str]) -> Edited | None:
+def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[str], str]) -> EditedText | None:
     lines, asked = text.split("\n"), [line for line in search.split("\n") if line.strip()]
     full = [(at, key(line)) for at, line in enumerate(lines) if line.strip()]
     # A key has no newline in it, so that one search in the joined keys finds all lines at once.
@@ -133,7 +133,7 @@ def _as_spaced_lines(text: str, search: str, replacement: str, key: Callable[[st
     if key is _remove_blanks:
         warnings += ("the text to replace differs in white space inside its lines",)
     fitted = _with_line_ends(fitted, asked[0], lines[first], lines[last])
-    return Edited("\n".join([*lines[:first], *fitted, *lines[last + 1 :]]), warnings, 1)
+    return EditedText("\n".join([*lines[:first], *fitted, *lines[last + 1 :]]), warnings, 1)
 
 
 def _find_hits(text: str, needle: str, step: int) -> Hits | None:

@@ -18,12 +18,12 @@ from jsonpath.parse import Parser
 from jsonpath.path import JSONPath
 
 from appliance.errors import BadInput, TooLarge
-from appliance.text.pattern_limits import DEPTH_LIMIT, Watch, bounded, short
+from appliance.text.pattern_limits import DEPTH_LIMIT, PatternWatch, bounded, short
 
 TEXT_LIMIT = 1_000_000  # characters
 
 
-class Selector:
+class JsonPathSelector:
     """A JSONPath compiled once; BadInput when it is not valid."""
 
     name = "JSONPath"
@@ -35,7 +35,7 @@ class Selector:
         except (jsonpath.JSONPathError, ValueError, OverflowError) as error:
             raise BadInput(f"the pattern {short(text)} is not valid JSONPath: {_first_line(error)}", hint="see RFC 9535") from None
 
-    def values(self, subject: str, watch: Watch) -> Iterator[str]:
+    def values(self, subject: str, watch: PatternWatch) -> Iterator[str]:
         """The selected values, strings as they are and all else as JSON; none when the subject is not JSON."""
         data = _read_json(subject)
         if data is None:
@@ -68,8 +68,8 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-class _Node(jsonpath.JSONPathMatch):
-    def new_child(self, obj: object, key: int | str) -> "_Node":
+class _JsonNode(jsonpath.JSONPathMatch):
+    def new_child(self, obj: object, key: int | str) -> "_JsonNode":
         self._filter_context["watch"].check()
         return _build_root(obj, self.root, self._filter_context)
 
@@ -77,8 +77,8 @@ class _Node(jsonpath.JSONPathMatch):
         pass
 
 
-def _build_root(obj: object, root: Any, context: Any) -> _Node:
-    return _Node(filter_context=context, obj=obj, parent=None, path="", parts=(), root=root)
+def _build_root(obj: object, root: Any, context: Any) -> _JsonNode:
+    return _JsonNode(filter_context=context, obj=obj, parent=None, path="", parts=(), root=root)
 
 
 class _Path(JSONPath):
@@ -100,7 +100,7 @@ class _Call(FunctionExtension):
     def evaluate(self, context: Any) -> object:
         if self.name not in ("match", "search"):
             return super().evaluate(context)
-        watch: Watch = context.extra_context["watch"]
+        watch: PatternWatch = context.extra_context["watch"]
         function = context.env.function_extensions[self.name]
         value, expression = self._unpack_node_lists(function, [arg.evaluate(context) for arg in self.args])
         if not isinstance(value, str) or not isinstance(expression, str):
@@ -115,7 +115,7 @@ class _Call(FunctionExtension):
             raise watch.over() from None
 
 
-class _Parser(Parser):
+class _JsonPathParser(Parser):
     def parse_relative_query(self, stream: Any) -> Any:
         return _Relative(self._watch_query(super().parse_relative_query(stream)))
 
@@ -131,7 +131,7 @@ class _Parser(Parser):
 
 
 class _Environment(jsonpath.JSONPathEnvironment):
-    parser_class = _Parser
+    parser_class = _JsonPathParser
     max_recursion_depth = DEPTH_LIMIT
 
     def compile(self, path: str) -> _Path:

@@ -11,7 +11,7 @@ VISIT_LIMIT = 500_000  # nodes that one evaluation may look at: what it keeps of
 DEPTH_LIMIT = 100  # elements or containers inside each other
 
 
-class Watch:
+class PatternWatch:
     """The time that one use of a pattern has left."""
 
     def __init__(self, pattern: str, timeout_s: float, max_visits: int = VISIT_LIMIT) -> None:

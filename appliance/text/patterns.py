@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, TooLarge
 from appliance.text import globs
-from appliance.text.pattern_limits import Watch, bounded, short
+from appliance.text.pattern_limits import PatternWatch, bounded, short
 
 # regex, jsonpaths and xpaths are imported where they are used: 15, 60 and 170 ms that few commands need.
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _RECURSION = re.compile(r"(?<!\\)\(\?(?:R|[+-]?\d+|&\w+|P>\w+)\)")
 _REFERENCE = re.compile(r"\\(\d{1,2}|[nt\\])|\\g<(\w+)>|\$(\d{1,2}|[&$])")
 
 
-class Found(Struct, frozen=True):
+class PatternHit(Struct, frozen=True):
     """What a search found: the text, and where it begins, which a value from JSON or XML does not say."""
 
     text: str
@@ -57,11 +57,11 @@ class Found(Struct, frozen=True):
 class _Engine(Protocol):
     """One kind of pattern, compiled."""
 
-    def matches(self, subject: str, watch: Watch) -> bool: ...
+    def matches(self, subject: str, watch: PatternWatch) -> bool: ...
 
-    def search(self, subject: str, watch: Watch) -> Found | None: ...
+    def search(self, subject: str, watch: PatternWatch) -> PatternHit | None: ...
 
-    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None: ...
+    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: PatternWatch) -> str | None: ...
 
 
 class Pattern:
@@ -83,7 +83,7 @@ class Pattern:
         """Whether the pattern fits: literals and globs the whole text, the others something in it. None never does."""
         return subject is not None and self._engine.matches(subject, self._start_watch())
 
-    def search(self, subject: str | None) -> Found | None:
+    def search(self, subject: str | None) -> PatternHit | None:
         """The first place in the text that fits, or None."""
         return None if subject is None else self._engine.search(subject, self._start_watch())
 
@@ -95,8 +95,8 @@ class Pattern:
         """
         return None if subject is None else self._engine.replace(subject, replacement, is_all, self._start_watch())
 
-    def _start_watch(self) -> Watch:
-        return Watch(self.text, self.timeout_s)
+    def _start_watch(self) -> PatternWatch:
+        return PatternWatch(self.text, self.timeout_s)
 
 
 @lru_cache(maxsize=128)
@@ -132,14 +132,14 @@ class _Literal:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def matches(self, subject: str, watch: Watch) -> bool:
+    def matches(self, subject: str, watch: PatternWatch) -> bool:
         return subject == self._text
 
-    def search(self, subject: str, watch: Watch) -> Found | None:
+    def search(self, subject: str, watch: PatternWatch) -> PatternHit | None:
         index = subject.find(self._text)
-        return None if index < 0 else Found(self._text, index)
+        return None if index < 0 else PatternHit(self._text, index)
 
-    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
+    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: PatternWatch) -> str | None:
         limit = 1 if is_all is False else -1
         count = min(subject.count(self._text), 1) if limit == 1 else subject.count(self._text)
         _bounded_result(len(subject) + count * (len(replacement) - len(self._text)))
@@ -155,13 +155,13 @@ class _Regular:
         self._compiled = _compile_pattern(parts[1], parts[2].replace("g", "").replace("u", ""), text)
         self._is_global = "g" in parts[2]
 
-    def matches(self, subject: str, watch: Watch) -> bool:
+    def matches(self, subject: str, watch: PatternWatch) -> bool:
         return self.search(subject, watch) is not None
 
-    def search(self, subject: str, watch: Watch) -> Found | None:
+    def search(self, subject: str, watch: PatternWatch) -> PatternHit | None:
         return _search_pattern(self._compiled, subject, watch)
 
-    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
+    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: PatternWatch) -> str | None:
         is_global = self._is_global if is_all is None else is_all
         return _substitute_matches(self._compiled, subject, lambda match: _expand_references(replacement, match), is_global, watch)
 
@@ -175,17 +175,17 @@ class _Glob:
         self._whole = _compile_pattern(globs.whole(text), "s", text)
         self._inside = _compile_pattern(globs.inside(text), "s", text)
 
-    def matches(self, subject: str, watch: Watch) -> bool:
+    def matches(self, subject: str, watch: PatternWatch) -> bool:
         bounded(subject, TEXT_LIMIT, "the text")
         try:
             return self._whole.match(subject, timeout=watch.left_s()) is not None
         except TimeoutError:
             raise watch.over() from None
 
-    def search(self, subject: str, watch: Watch) -> Found | None:
+    def search(self, subject: str, watch: PatternWatch) -> PatternHit | None:
         return self._literal.search(subject, watch) or _search_pattern(self._inside, subject, watch)
 
-    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
+    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: PatternWatch) -> str | None:
         found = self._literal.replace(subject, replacement, is_all, watch)
         if found is not None:
             return found
@@ -201,13 +201,13 @@ def _compile_pattern(expression: str, flags: str, text: str) -> "regex.Pattern[s
         raise BadInput(f"the pattern {short(text)} is not valid: {error}", hint="fix it, or write it as plain text") from None
 
 
-def _search_pattern(pattern: "regex.Pattern[str]", subject: str, watch: Watch) -> Found | None:
+def _search_pattern(pattern: "regex.Pattern[str]", subject: str, watch: PatternWatch) -> PatternHit | None:
     bounded(subject, TEXT_LIMIT, "the text")
     try:
         match = pattern.search(subject, timeout=watch.left_s())
     except TimeoutError:
         raise watch.over() from None
-    return None if match is None else Found(match.group(), match.start())
+    return None if match is None else PatternHit(match.group(), match.start())
 
 
 def _substitute_matches(
@@ -215,7 +215,7 @@ def _substitute_matches(
     subject: str,
     make: Callable[["regex.Match[str]"], str],
     is_all: bool,
-    watch: Watch,
+    watch: PatternWatch,
 ) -> str | None:
     bounded(subject, TEXT_LIMIT, "the text")
     size = len(subject)
@@ -270,7 +270,7 @@ class _Selector(Protocol):
 
     name: str
 
-    def values(self, subject: str, watch: Watch) -> Iterator[str]: ...
+    def values(self, subject: str, watch: PatternWatch) -> Iterator[str]: ...
 
 
 class _Selected:
@@ -278,27 +278,27 @@ class _Selected:
         self._text = text
         self._selector = selector
 
-    def matches(self, subject: str, watch: Watch) -> bool:
+    def matches(self, subject: str, watch: PatternWatch) -> bool:
         return self.search(subject, watch) is not None
 
-    def search(self, subject: str, watch: Watch) -> Found | None:
-        return next((Found(value, None) for value in self._selector.values(subject, watch)), None)
+    def search(self, subject: str, watch: PatternWatch) -> PatternHit | None:
+        return next((PatternHit(value, None) for value in self._selector.values(subject, watch)), None)
 
-    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: Watch) -> str | None:
+    def replace(self, subject: str, replacement: str, is_all: bool | None, watch: PatternWatch) -> str | None:
         message = f"the pattern {short(self._text)} is {self._selector.name}, which finds values and cannot replace text"
         raise BadInput(message, hint="replace plain text or a /regular expression/")
 
 
 def _json_path(text: str) -> _Selected:
-    from appliance.text.jsonpaths import Selector
+    from appliance.text.jsonpaths import JsonPathSelector
 
-    return _Selected(text, Selector(text))
+    return _Selected(text, JsonPathSelector(text))
 
 
 def _select_xpath(text: str) -> _Selected:
-    from appliance.text.xpaths import Selector
+    from appliance.text.xpaths import XPathSelector
 
-    return _Selected(text, Selector(text))
+    return _Selected(text, XPathSelector(text))
 
 
 _ENGINES: dict[str, Callable[[str], _Engine]] = {

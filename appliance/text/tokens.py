@@ -73,7 +73,7 @@ class Share(Struct, frozen=True):
         return self.visible - self.summarized
 
 
-class Line(Struct, frozen=True):
+class SchemeLine(Struct, frozen=True):
     """The visible entries of one scheme."""
 
     scheme: str
@@ -81,10 +81,10 @@ class Line(Struct, frozen=True):
     tokens: int
 
 
-class Table(Struct, frozen=True):
+class PromptTable(Struct, frozen=True):
     """What fills a prompt. `system` is everything that is no entry."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SchemeLine, ...] = ()
     summarized: int = 0
     summarized_tokens: int = 0
     system: int = 0
@@ -100,7 +100,7 @@ class Table(Struct, frozen=True):
         """The tokens left below the ceiling, negative above it; None without one."""
         return None if self.ceiling is None else self.ceiling - self.usage
 
-    def scaled(self, factor: float) -> "Table":
+    def scaled(self, factor: float) -> "PromptTable":
         """The same in tokens of another size; the ceiling is what it is."""
         if factor == 1:
             return self
@@ -122,7 +122,7 @@ class Table(Struct, frozen=True):
         return "\n".join(rows)
 
 
-def table(shares: Iterable[tuple[str, bool, Share]], system: int, ceiling: int | None) -> Table:
+def table(shares: Iterable[tuple[str, bool, Share]], system: int, ceiling: int | None) -> PromptTable:
     """The table of entries given as scheme, whether visible, and cost; the schemes that take most come first."""
     found: dict[str, list[int]] = {}
     count = summarized = 0
@@ -134,8 +134,10 @@ def table(shares: Iterable[tuple[str, bool, Share]], system: int, ceiling: int |
         else:
             count += 1
             summarized += share.summarized
-    lines = sorted((Line(scheme, n, tokens) for scheme, (n, tokens) in found.items()), key=lambda line: (-line.tokens, line.scheme))
-    return Table(tuple(lines), count, summarized, system, ceiling)
+    lines = sorted(
+        (SchemeLine(scheme, n, tokens) for scheme, (n, tokens) in found.items()), key=lambda line: (-line.tokens, line.scheme)
+    )
+    return PromptTable(tuple(lines), count, summarized, system, ceiling)
 
 
 def _percent_of(part: int, whole: int) -> int:

@@ -72,7 +72,7 @@ class Written(Struct, frozen=True):
     is_text: bool = False
 
 
-class Found(Struct, frozen=True):
+class FoundCalls(Struct, frozen=True):
     """What was read up to `end`: calls, problems, notes, and whether it was meant to be a call at all."""
 
     end: int
@@ -89,7 +89,7 @@ class Found(Struct, frozen=True):
 # -- code ------------------------------------------------------------------------------------------------
 
 
-def fenced(source: Source, block: Fence, is_first: bool) -> Found | None:
+def fenced(source: Source, block: Fence, is_first: bool) -> FoundCalls | None:
     """The calls of a fenced block, or None when it is code to be shown.
 
     JSON without a label of its own is a call only where the answer `is_first` and last nothing but such blocks: beside words
@@ -99,14 +99,14 @@ def fenced(source: Source, block: Fence, is_first: bool) -> Found | None:
     if block.label in LIVE:
         found = _read_values(content, 0, is_marked=True) or _read_python(content, 0)
         if found is not None and not found.problems and not content.text[found.end :].strip():
-            return Found(block.end, found.calls)
-        return Found(block.end, inner=content.text)
+            return FoundCalls(block.end, found.calls)
+        return FoundCalls(block.end, inner=content.text)
     if not _is_json(source, block) or not is_first:
         return None
     found = _read_values(content, 0, is_marked=False)
     if found is None or found.is_prose or (not found.problems and content.text[found.end :].strip()):
         return None
-    return Found(block.end, found.calls, found.problems) if _is_last(source, block.end) else None
+    return FoundCalls(block.end, found.calls, found.problems) if _is_last(source, block.end) else None
 
 
 def _is_json(source: Source, block: Fence) -> bool:
@@ -129,17 +129,17 @@ def _is_last(source: Source, at: int) -> bool:
 # -- JSON ---------------------------------------------------------------------------------------------
 
 
-def line_json(source: Source, at: int) -> Found:
+def line_json(source: Source, at: int) -> FoundCalls:
     """The calls in JSON that begins a line at `at`, or how far it is prose."""
     opened = OPENED.match(source.text, at)
     if opened is None or not source.text.startswith('"', opened.end()):
-        return Found(at + 1, is_prose=True)
-    found = _read_values(source, at, is_marked=False) or Found(at + 1, is_prose=True)
+        return FoundCalls(at + 1, is_prose=True)
+    found = _read_values(source, at, is_marked=False) or FoundCalls(at + 1, is_prose=True)
     if found.is_prose or found.problems:
         return found
     rest = source.text[found.end : source.line_end(found.end)].strip()
     if rest and not rest.startswith("<"):
-        return Found(found.end, problems=(BESIDE_WORDS,))
+        return FoundCalls(found.end, problems=(BESIDE_WORDS,))
     return found
 
 
@@ -182,7 +182,7 @@ def calls_in(value: Any, *, is_marked: bool = False) -> tuple[list[Written], boo
     return ([Written(name, arguments)], False) if isinstance(arguments, dict) else ([], True)
 
 
-def _read_values(source: Source, at: int, *, is_marked: bool) -> Found | None:
+def _read_values(source: Source, at: int, *, is_marked: bool) -> FoundCalls | None:
     """One JSON value or several in a row, as calls; None without any, prose when the first is data."""
     end = at = source.after_blanks(at)
     calls: list[Written] = []
@@ -191,18 +191,18 @@ def _read_values(source: Source, at: int, *, is_marked: bool) -> Found | None:
             value, stop = (_decode_value if is_marked else _decode_json)(source, at)
         except Hopeless as error:
             if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
-                return Found(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
-            return Found(end, tuple(calls)) if calls else Found(max(error.at, at + 1), is_prose=True)
+                return FoundCalls(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
+            return FoundCalls(end, tuple(calls)) if calls else FoundCalls(max(error.at, at + 1), is_prose=True)
         found = calls_in(value, is_marked=is_marked)
         if found is None and not is_marked:
-            return Found(end, tuple(calls)) if calls else Found(stop, is_prose=True)
+            return FoundCalls(end, tuple(calls)) if calls else FoundCalls(stop, is_prose=True)
         calls += found[0] if found else []
         if found is None or found[1]:
-            return Found(stop, tuple(calls), (UNREADABLE,))
+            return FoundCalls(stop, tuple(calls), (UNREADABLE,))
         end, at = stop, source.after_blanks(stop)
         if source.text[at : at + 1] in (",", ";"):
             at = source.after_blanks(at + 1)
-    return Found(end, tuple(calls)) if calls else None
+    return FoundCalls(end, tuple(calls)) if calls else None
 
 
 def _decode_json(source: Source, at: int) -> tuple[Any, int]:
@@ -261,7 +261,7 @@ def _hopeless_end(source: Source, at: int, looked_at: int) -> int:
 # -- formats with marks of their own ------------------------------------------------------------------
 
 
-def marked(source: Source, at: int) -> Found | None:
+def marked(source: Source, at: int) -> FoundCalls | None:
     """What stands at a mark: calls of one of the known formats, thoughts, or a mark without meaning."""
     match = MARK.match(source.text, at)
     if match is None:
@@ -270,9 +270,9 @@ def marked(source: Source, at: int) -> Found | None:
     kind = model_marks.kind_of(mark)
     if kind is MarkKind.THOUGHT:
         close = _thought_end(source, after, mark)
-        return Found(close, notes=(THOUGHTS,)) if close else Found(after, is_prose=True, is_unclosed=True)
+        return FoundCalls(close, notes=(THOUGHTS,)) if close else FoundCalls(after, is_prose=True, is_unclosed=True)
     if kind is MarkKind.THOUGHT_END:
-        return Found(after, notes=(THOUGHTS if source.text[after:].strip() else MARKS,), is_thought_end=True)
+        return FoundCalls(after, notes=(THOUGHTS if source.text[after:].strip() else MARKS,), is_thought_end=True)
     if kind is MarkKind.END:
         return _read_end(source, at, after, mark)
     if kind is MarkKind.CHANNEL:
@@ -282,7 +282,7 @@ def marked(source: Source, at: int) -> Found | None:
     if kind is MarkKind.RESULT:
         return _read_result(source, at, after, mark)
     if kind is MarkKind.NOISE:
-        return Found(after, notes=(MARKS,))
+        return FoundCalls(after, notes=(MARKS,))
     if mark == "<|python_tag|>":
         return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
     if mark == "<tool_use>":
@@ -309,11 +309,11 @@ def _next(places: list[int], at: int) -> int:
     return places[place] if place < len(places) else -1
 
 
-def _read_turn(source: Source, after: int, mark: str) -> Found:
+def _read_turn(source: Source, after: int, mark: str) -> FoundCalls:
     """The head of a turn; when it is not the assistant's, all of it, up to where the assistant speaks again."""
     role = model_marks.ROLE.match(source.text, after) if mark.replace("\uff5c", "|") in model_marks.TURNS else None
     is_others = role["other"] is not None if role else mark.replace("\uff5c", "|") in model_marks.OTHERS_TURNS
-    return Found(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
+    return FoundCalls(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
 
 
 def _own_turn(source: Source, at: int) -> int:
@@ -322,16 +322,16 @@ def _own_turn(source: Source, at: int) -> int:
     return place if place >= 0 else len(source.text)
 
 
-def _read_result(source: Source, at: int, after: int, mark: str) -> Found:
+def _read_result(source: Source, at: int, after: int, mark: str) -> FoundCalls:
     """A result that the model made up or repeats; one in the middle of a line that is never closed may be words about the mark."""
     close = model_marks.RESULTS[mark.replace("\uff5c", "|")]
     close = close.replace("|", "\uff5c") if "\uff5c" in mark else close
     end = source.find(close, after)
     if end < len(source.text):
-        return Found(end + len(close), notes=(MARKS,))
+        return FoundCalls(end + len(close), notes=(MARKS,))
     if source.text[at - 1 : at] in ("", ">", "]") or _begins_line(source, at):
-        return Found(len(source.text), notes=(MARKS,))
-    return Found(after, is_prose=True, is_unclosed=True)
+        return FoundCalls(len(source.text), notes=(MARKS,))
+    return FoundCalls(after, is_prose=True, is_unclosed=True)
 
 
 def _index_thoughts(text: str) -> dict[str, list[int]]:
@@ -341,14 +341,14 @@ def _index_thoughts(text: str) -> dict[str, list[int]]:
     return found
 
 
-def _read_end(source: Source, at: int, after: int, mark: str) -> Found | None:
+def _read_end(source: Source, at: int, after: int, mark: str) -> FoundCalls | None:
     """The end of an answer: what follows is the next turn of a conversation that the model makes up."""
     if mark == "</s>" and source.find("<s>", 1) < at:  # what was struck through ends
         return None
-    return Found(len(source.text) if source.after_blanks(0) < at else after, notes=(MARKS,))
+    return FoundCalls(len(source.text) if source.after_blanks(0) < at else after, notes=(MARKS,))
 
 
-def listed(source: Source, at: int) -> Found:
+def listed(source: Source, at: int) -> FoundCalls:
     """The calls after `[TOOL_CALLS]`: a JSON list, or names each with its arguments."""
     after = at + len(LIST_MARK)
     found = _read_values(source, after, is_marked=True)
@@ -360,13 +360,17 @@ def listed(source: Source, at: int) -> Found:
         try:
             value, end = _decode_value(source, named.end())
         except Hopeless as error:
-            return Found(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
+            return FoundCalls(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(named.group(1), value))
         end = end + len(LIST_MARK) if source.text.startswith(LIST_MARK, end) else end
-    return Found(end, tuple(calls)) if calls else Found(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
+    return (
+        FoundCalls(end, tuple(calls))
+        if calls
+        else FoundCalls(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
+    )
 
 
-def _read_block(source: Source, after: int, mark: str) -> Found | None:
+def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
     """Calls between a mark and its close, which may be missing; None when a person may have meant the mark."""
     close = _written_close(source, after, mark)
     found = (
@@ -382,7 +386,7 @@ def _read_block(source: Source, after: int, mark: str) -> Found | None:
     if found is None:
         inner = source.after_blanks(after)
         if mark.endswith(("calls>", "calls▁begin|>", "calls▁begin\uff5c>", "section_begin|>")) and MARK.match(source.text, inner):
-            return Found(after)
+            return FoundCalls(after)
         is_begun = source.text.startswith(("<", "{", "["), inner) or (
             inner == len(source.text) and _begins_line(source, after - len(mark))
         )
@@ -392,8 +396,8 @@ def _read_block(source: Source, after: int, mark: str) -> Found | None:
     if found.problems:
         closed = source.find(close, found.end)
         is_near = closed <= source.paragraph_end(found.end)
-        return Found(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
-    return Found(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
+        return FoundCalls(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
+    return FoundCalls(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
 
 
 def _written_close(source: Source, after: int, mark: str) -> str:
@@ -406,15 +410,15 @@ def _begins_line(source: Source, at: int) -> bool:
     return not source.text[source.text.rfind("\n", 0, at) + 1 : at].strip()
 
 
-def _skip_rest(source: Source, after: int, close: str) -> Found:
+def _skip_rest(source: Source, after: int, close: str) -> FoundCalls:
     """A fragment that was meant as a call and is none: up to its close, else to the end of its paragraph."""
     place = source.find(close, after)
     is_closed = place < min(len(source.text), source.code(after))
     end = place + len(close) if is_closed else source.before_code(after, source.paragraph_end(after))
-    return Found(end, problems=(UNREADABLE,))
+    return FoundCalls(end, problems=(UNREADABLE,))
 
 
-def _read_used(source: Source, after: int) -> Found | None:
+def _read_used(source: Source, after: int) -> FoundCalls | None:
     match = USED.match(source.text, after)
     if match is None:
         return None
@@ -425,11 +429,11 @@ def _read_used(source: Source, after: int) -> Found | None:
     close = source.find("</tool_use>", end)
     end = close + len("</tool_use>") if re.fullmatch(r"\s*(?:</\w+>)?\s*", source.text[end : min(close, end + 100)]) else end
     if not isinstance(value, dict):
-        return Found(end, problems=(UNREADABLE,))
-    return Found(end, (Written(match.group(1), value),))
+        return FoundCalls(end, problems=(UNREADABLE,))
+    return FoundCalls(end, (Written(match.group(1), value),))
 
 
-def _read_invoked(source: Source, at: int) -> Found | None:
+def _read_invoked(source: Source, at: int) -> FoundCalls | None:
     """`<function=NAME>` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
     calls: list[Written] = []
     while match := INVOKED.match(source.text, at):
@@ -439,33 +443,33 @@ def _read_invoked(source: Source, at: int) -> Found | None:
             try:
                 value, at = _decode_value(source, start)
             except Hopeless as error:
-                return Found(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
+                return FoundCalls(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
             calls.append(Written(name, value))
         else:
             arguments, at = _read_parameters(source, match.end())
             if at < 0 or (not arguments and not source.text.startswith(close, source.after_blanks(at))):
-                return Found(_skip_rest(source, start, close).end, tuple(calls), (UNREADABLE,))
+                return FoundCalls(_skip_rest(source, start, close).end, tuple(calls), (UNREADABLE,))
             calls.append(Written(name, arguments, is_text=True))
         end = source.after_blanks(at)
         at = end + len(close) if source.text.startswith(close, end) else at
-    return Found(at, tuple(calls)) if calls else None
+    return FoundCalls(at, tuple(calls)) if calls else None
 
 
-def _read_sections(source: Source, at: int) -> Found | None:
+def _read_sections(source: Source, at: int) -> FoundCalls | None:
     """`NAME` and JSON between marks, as DeepSeek and Kimi write them; several in a row."""
     calls: list[Written] = []
     while match := SECTION.match(source.text, at):
         try:
             value, at = _decode_value(source, match.end())
         except Hopeless as error:
-            return Found(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+            return FoundCalls(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(match[1], value))
         end = SECTION_END.match(source.text, at)
         at = end.end() if end else at
-    return Found(at, tuple(calls)) if calls else None
+    return FoundCalls(at, tuple(calls)) if calls else None
 
 
-def _read_pairs(source: Source, at: int) -> Found | None:
+def _read_pairs(source: Source, at: int) -> FoundCalls | None:
     """A name with `<arg_key>` and `<arg_value>` for each argument, as GLM writes a call."""
     named = PAIRED.match(source.text, at)
     if named is None:
@@ -474,10 +478,10 @@ def _read_pairs(source: Source, at: int) -> Found | None:
     while match := PAIR.match(source.text, at):
         close = source.find("</arg_value>", match.end())
         if close == len(source.text):
-            return Found(source.before_code(at, source.paragraph_end(at)), problems=(UNREADABLE,))
+            return FoundCalls(source.before_code(at, source.paragraph_end(at)), problems=(UNREADABLE,))
         arguments[match[1]] = source.text[match.end() : close].strip("\n")
         at = close + len("</arg_value>")
-    return Found(at, (Written(named[1], arguments, is_text=True),))
+    return FoundCalls(at, (Written(named[1], arguments, is_text=True),))
 
 
 def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
@@ -493,28 +497,28 @@ def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
     return arguments, at
 
 
-def _read_channel(source: Source, at: int, after: int) -> Found:
+def _read_channel(source: Source, at: int, after: int) -> FoundCalls:
     """A channel's header: a call when it is addressed to a tool, thoughts when it is not for the person."""
     match = CHANNEL.match(source.text, at)
     if match is None:
         role = model_marks.ROLE.match(source.text, after)
         is_others = role is not None and role["other"] is not None
-        return Found(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
+        return FoundCalls(_own_turn(source, after) if is_others else role.end() if role else after, notes=(MARKS,))
     header = f"{match.group(1) or ''} {match.group(2)}"
     if to := RECIPIENT.search(header):
         try:
             value, end = _decode_value(source, source.after_blanks(match.end()))
         except Hopeless as error:
             end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
-            return Found(end, problems=(UNREADABLE,))
+            return FoundCalls(end, problems=(UNREADABLE,))
         if not isinstance(value, dict):
-            return Found(end, problems=(UNREADABLE,))
-        return Found(end, (Written(to.group(1), value),))
+            return FoundCalls(end, problems=(UNREADABLE,))
+        return FoundCalls(end, (Written(to.group(1), value),))
     word = (match.group(2).split() or [""])[0]
     if word in ("analysis", "thought", "thinking"):
-        return Found(_spoken_end(source, match.end()), notes=(THOUGHTS,))
+        return FoundCalls(_spoken_end(source, match.end()), notes=(THOUGHTS,))
     is_header = match.group(3) or word in ("final", "commentary")
-    return Found(
+    return FoundCalls(
         match.end() if match.group(3) else source.text.index(word, after) + len(word) if is_header else after, notes=(MARKS,)
     )
 
@@ -527,19 +531,19 @@ def _spoken_end(source: Source, at: int) -> int:
 # -- loose arguments ----------------------------------------------------------------------------------
 
 
-def _colon_calls(source: Source, at: int) -> Found | None:
+def _colon_calls(source: Source, at: int) -> FoundCalls | None:
     """`call:NAME{key:value}`, one or several."""
     calls: list[Written] = []
     while match := COLON_CALL.match(source.text, at):
         try:
             value, at = Loose(source).read(match.end())
         except Hopeless as error:
-            return Found(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+            return FoundCalls(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
         calls.append(Written(match.group(1), value))
-    return Found(at, tuple(calls)) if calls else None
+    return FoundCalls(at, tuple(calls)) if calls else None
 
 
-def _python_list(source: Source, at: int) -> Found | None:
+def _python_list(source: Source, at: int) -> FoundCalls | None:
     """`[name(key="value"), ...]`, as LFM2 writes calls."""
     at = source.after_blanks(at)
     if not source.text.startswith("[", at) or not CALLED.match(source.text, at + 1):
@@ -548,13 +552,13 @@ def _python_list(source: Source, at: int) -> Found | None:
     while source.text[at : at + 1] in ("[", ","):
         found = _read_python(source, at + 1)
         if found is None or found.problems:
-            return Found(found.end if found else at + 1, tuple(calls), (UNREADABLE,))
+            return FoundCalls(found.end if found else at + 1, tuple(calls), (UNREADABLE,))
         calls += found.calls
         at = source.after_blanks(found.end)
-    return Found(at + 1 if source.text.startswith("]", at) else at, tuple(calls))
+    return FoundCalls(at + 1 if source.text.startswith("]", at) else at, tuple(calls))
 
 
-def _read_python(source: Source, at: int) -> Found | None:
+def _read_python(source: Source, at: int) -> FoundCalls | None:
     """`name(key="value")`, one or several, as Python writes it."""
     calls: list[Written] = []
     while match := CALLED.match(source.text, at):
@@ -563,9 +567,9 @@ def _read_python(source: Source, at: int) -> Found | None:
         except Hopeless as error:
             looked_at = min(error.at, source.paragraph_end(match.end()))  # a quotation mark may have been taken for a string's
             end = source.before_code(match.end(), max(looked_at, source.line_end(match.end())))
-            return Found(end, tuple(calls), (UNREADABLE,))
+            return FoundCalls(end, tuple(calls), (UNREADABLE,))
         if "print(" in match.group() and source.text.startswith(")", at):
             at += 1
         body = arguments.pop("", None)
         calls.append(Written(match.group(1), arguments, body if isinstance(body, str) else None))
-    return Found(at, tuple(calls)) if calls else None
+    return FoundCalls(at, tuple(calls)) if calls else None

@@ -16,7 +16,7 @@ from elementpath import ElementPathError, XPathContext
 from elementpath.xpath1 import XPath1Parser
 
 from appliance.errors import BadInput, TooLarge
-from appliance.text.pattern_limits import DEPTH_LIMIT, Watch, bounded, short
+from appliance.text.pattern_limits import DEPTH_LIMIT, PatternWatch, bounded, short
 
 TEXT_LIMIT = 256 * 1024  # characters; a node costs ten times what it costs in JSON
 CONCAT_LIMIT = 16  # arguments of all concat() together: each may be as long as the document
@@ -35,7 +35,7 @@ _ERRORS = (
 )
 
 
-class Selector:
+class XPathSelector:
     """An XPath compiled once; BadInput when it is not valid."""
 
     name = "XPath"
@@ -43,14 +43,14 @@ class Selector:
     def __init__(self, text: str) -> None:
         self._text = text
         try:
-            self._path = _Parser().parse(text)
+            self._path = _XPathParser().parse(text)
         except _ERRORS as error:
             message = f"the pattern {short(text)} is not valid XPath 1.0: {_first_line(error)}"
             raise BadInput(message, hint="names have no prefixes here: namespaces are ignored") from None
         if sum(len(token) for token in self._path.iter("concat")) > CONCAT_LIMIT:
             raise BadInput(f"the pattern {short(text)} joins too much", hint=f"give concat() up to {CONCAT_LIMIT} arguments")
 
-    def values(self, subject: str, watch: Watch) -> Iterator[str]:
+    def values(self, subject: str, watch: PatternWatch) -> Iterator[str]:
         """The text of what is selected, nothing for a condition that is false; none when the subject is not XML."""
         root = _read_xml(subject, watch)
         if root is None:
@@ -67,7 +67,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def _read_xml(subject: str, watch: Watch) -> ElementTree.Element | None:
+def _read_xml(subject: str, watch: PatternWatch) -> ElementTree.Element | None:
     """The root of an XML text; None when it is none."""
     text = subject.lstrip("\ufeff \t\r\n")
     if not text.startswith("<"):
@@ -82,7 +82,7 @@ def _read_xml(subject: str, watch: Watch) -> ElementTree.Element | None:
 class _Document:
     """One XML text on its way to a tree."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: PatternWatch) -> None:
         self._watch = watch
         self._depth = 0
         self._builder = ElementTree.TreeBuilder(insert_comments=True, insert_pis=True)
@@ -114,7 +114,7 @@ class _Document:
 
 
 class _Context(XPathContext):
-    def __init__(self, root: ElementTree.Element, watch: Watch) -> None:
+    def __init__(self, root: ElementTree.Element, watch: PatternWatch) -> None:
         super().__init__(root)
         self.watch = watch
 
@@ -167,7 +167,7 @@ def _convert_alike(token: Any, left: Any, right: Any) -> tuple[Any, Any]:
     return token.number_value(left), token.number_value(right)
 
 
-class _Parser(XPath1Parser):
+class _XPathParser(XPath1Parser):
     symbol_table = {
         symbol: type(token.__name__, (token,), {"__slots__": (), "iter_comparison_data": _pair_values})
         if symbol in ORDERS + EQUALITIES

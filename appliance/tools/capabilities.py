@@ -9,14 +9,14 @@ from appliance.agent.toolbox import Caller, Needs, Toolbox, tool
 from appliance.errors import OwlError
 from appliance.ingest.own_documents import Documents
 from appliance.mcp.hub import Hub
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Event
 from appliance.sessions.runs import Runs
 
 NAME = "CAPABILITIES"
 
 
-class Refreshed(TypedDict):
+class RefreshedCapabilities(TypedDict):
     internal_tools: int
     mcp_tools: int
     created: bool
@@ -27,7 +27,7 @@ class Refreshed(TypedDict):
 @tool(
     group="documents",
     menu=(),
-    needs=Needs(deadline_s=300, is_waiting=True, reach=Reach("document", named=NAME, data=("include_mcp",))),
+    needs=Needs(deadline_s=300, is_waiting=True, reach=ToolReach("document", named=NAME, data=("include_mcp",))),
 )
 def capabilities_refresh(
     include_mcp: Annotated[bool, "count the tools of servers too"] = True,
@@ -38,7 +38,7 @@ def capabilities_refresh(
     mcp: Hub,
     runs: Runs,
     caller: Caller,
-) -> Reply[Refreshed]:
+) -> Reply[RefreshedCapabilities]:
     """Write CAPABILITIES.md anew: what you can do, by subject."""
     own = [Ability(one.mark.name, one.mark.group, one.description) for one in toolbox.tools() if not one.origin]
     servers, troubles = _count_tools(mcp) if include_mcp else (Counter[str](), [])
@@ -49,7 +49,7 @@ def capabilities_refresh(
     text = f"{'Created' if is_new else 'Rewrote'} {NAME}.md: {counts}, worded by the {found.by}" + (f" ({note})" if note else "")
     if caller.run:
         runs.append(Event(caller.run, "context_update", "system", text, tool=NAME), durable=True)
-    data = Refreshed(internal_tools=len(own), mcp_tools=servers.total(), created=is_new, by=found.by, note=note)
+    data = RefreshedCapabilities(internal_tools=len(own), mcp_tools=servers.total(), created=is_new, by=found.by, note=note)
     return Reply(data, text)
 
 

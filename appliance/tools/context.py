@@ -11,8 +11,8 @@ from appliance.agent.tool_results import MAX_CHARS, Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso
 from appliance.errors import BadInput, NotFound
-from appliance.knowledge.drives import NOTHING, Drive, Drives, Item, Tree, counted, formatted, line_count
-from appliance.knowledge.grep import Match, Needle, Preview, Texts, Where
+from appliance.knowledge.drives import NOTHING, Drive, DriveItem, Drives, DriveTree, counted, formatted, line_count
+from appliance.knowledge.grep import GrepMatch, GrepPreview, GrepScope, Needle, Texts
 from appliance.runtime.signatures import Range
 from appliance.text.references import display, locator_of
 
@@ -79,18 +79,18 @@ class LineCount(TypedDict):
 
 
 class Items(TypedDict):
-    items: tuple[Item, ...]
+    items: tuple[DriveItem, ...]
     total: int
 
 
 class Previews(TypedDict):
     query: str
-    hits: tuple[Preview, ...]
+    hits: tuple[GrepPreview, ...]
 
 
 class Matches(TypedDict):
     pattern: str
-    matches: tuple[Match, ...]
+    matches: tuple[GrepMatch, ...]
     has_more: bool
 
 
@@ -115,7 +115,7 @@ def context_tree(
     *,
     drives: Drives,
     caller: Caller,
-) -> Tree:
+) -> DriveTree:
     """Like tree: show folders and items of a drive as an indented tree."""
     if not drive and path in ("", "/"):
         return drives.overview(is_model=bool(caller.run))
@@ -124,7 +124,7 @@ def context_tree(
         return drives.tree(stored, max_depth=max_depth, items_per_dir=items_per_dir)
     if found is None:
         raise drives.missing(stored, "folder")
-    return Tree(display(stored), 1, (), "it is an item, not a folder: context_read shows it")
+    return DriveTree(display(stored), 1, (), "it is an item, not a folder: context_read shows it")
 
 
 @tool(group="context", command="context size", is_read_only=True, menu=())
@@ -322,7 +322,7 @@ def context_grep(
             folder, _ = drives.find(path, drive, is_model=bool(caller.run))
         except BadInput as error:
             raise BadInput(error.message, hint=error.hint, outcome="invalid_arguments") from None
-    where = Where(folder, glob, context, max_results, bool(caller.run))
+    where = GrepScope(folder, glob, context, max_results, bool(caller.run))
     found = texts.grep(Needle(pattern, kind, is_any_case=ignore_case), where, caller.cancel.is_set)
     matches, has_more = tuple(found[:max_results]), len(found) > max_results
     rows = []

@@ -33,7 +33,7 @@ Path = Annotated[str, Range(1, 4096), "drive:/path, a path beside drive, or an i
 DriveName = Annotated[str, Range(0, 64), "the drive, when path does not name it"]
 
 
-class Made(TypedDict):
+class MadeFolder(TypedDict):
     """A folder that is there now; `created` is false when it was there before."""
 
     ref: str
@@ -51,14 +51,14 @@ class Saved(TypedDict):
     verb: str
 
 
-class Edited(TypedDict):
+class EditedItem(TypedDict):
     ref: str
     id: str
     lines: int
     applied: int
 
 
-class Deleted(TypedDict):
+class DeletedItems(TypedDict):
     """The removed items; only the first are named."""
 
     deleted: int
@@ -73,7 +73,7 @@ def _show_saved(ref: str, uid: str, size_bytes: int, path: str, drives: Drives, 
     return Reply(data, f"{verb} {ref} ({formatted(size_bytes)})\n{drives.tree(folder, max_depth=1).tree}")
 
 
-def _show_deleted(paths: Sequence[str]) -> Reply[Deleted]:
+def _show_deleted(paths: Sequence[str]) -> Reply[DeletedItems]:
     refs = tuple(display(path) for path in paths[:MAX_REFS])
     more = [f"… (+{len(paths) - MAX_REFS} more)"] if len(paths) > MAX_REFS else []
     return Reply({"deleted": len(paths), "refs": refs}, "\n".join([f"Deleted {counted(len(paths))}", *refs, *more]))
@@ -109,7 +109,7 @@ def _translate_collision(hint: str) -> Iterator[None]:
 @tool(group="context", command="context mkdir", menu=())
 def context_create_dir(
     path: Path, drive: Annotated[str, Range(1, 64), "the drive"] = "agent", *, entries: Entries, drives: Drives, caller: Caller
-) -> Reply[Made]:
+) -> Reply[MadeFolder]:
     """Like mkdir -p: make a folder; it may be there already."""
     stored = stored_path(path, drive)
     if not locator_of(stored):
@@ -183,7 +183,7 @@ def context_edit(
     verbs: Verbs,
     runs: Runs,
     caller: Caller,
-) -> Reply[Edited]:
+) -> Reply[EditedItem]:
     """Like patch: change some lines of an item; all line numbers mean the text as it was before."""
     found = drives.text(path, drive, is_model=bool(caller.run))
     if not patches and not edits:
@@ -212,7 +212,7 @@ def context_delete(
     verbs: Verbs,
     runs: Runs,
     caller: Caller,
-) -> Reply[Deleted]:
+) -> Reply[DeletedItems]:
     """Like rm: remove an item, or a folder with recursive=true."""
     try:
         stored, found = drives.find(path, drive, is_model=bool(caller.run))

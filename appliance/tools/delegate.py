@@ -15,7 +15,7 @@ from appliance.prompt.roles import CHILD, Roles
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
-from appliance.work.jobs import DONE, USUAL, Job, Jobs, JobTerms, Order
+from appliance.work.jobs import DONE, USUAL, Job, JobOrder, Jobs, JobTerms
 
 GROUP = "delegation"
 TIMEOUT_S, MAX_TIMEOUT_S = 60.0, 300.0  # of an operation that names none, and the longest that may be asked for (A-094)
@@ -44,7 +44,7 @@ Task = Annotated[str, Range(0, 100_000), "what is to be done, with everything ne
 Context = Annotated[str, "what is to be known for it"]
 
 
-class Begun(TypedDict):
+class StartedJob(TypedDict):
     id: str
     agent: str
     message: str
@@ -86,7 +86,7 @@ def delegate(
             raise _invalid_arguments(f"parameters: {operation} needs {missing}", "give them, or say in task what is to be done")
         task = "\n".join(part for part in (f"Operation: {operation}", _parameters_line(parameters), task.strip()) if part)
     given = JobTerms(context, responseFormat, operation, timeout, mode=caller.terms.mode, rank=RANKS.get(priority, USUAL))
-    order = Order(agent, task, given, session_of(runs, caller), caller.run, tool="delegate")
+    order = JobOrder(agent, task, given, session_of(runs, caller), caller.run, tool="delegate")
     if priority == "background":
         job = jobs.add(replace(order, priority="background"))
         text = f"{agent} works on it (job {job.id}); its result comes as a message. Go on, do not wait."
@@ -106,7 +106,7 @@ def spawn(
     roles: Roles,
     runs: Runs,
     caller: Caller,
-) -> Reply[Begun]:
+) -> Reply[StartedJob]:
     """Have a helper do something beside; returns its number at once. Get results with spawn_await."""
     if not task.strip():
         raise BadInput("task: is required", hint="say what is to be done", outcome="invalid_arguments")
@@ -120,7 +120,7 @@ def spawn(
     elif named is not None and not (profile and set(named) <= set(roles.get(profile).tools or named)):
         named = (*named, *modes.bars(caller.terms.tools))
     given = JobTerms(context, tools=named, text=system_prompt or None, mode=caller.terms.mode)
-    job = jobs.add(Order(profile or CHILD, task, given, session_of(runs, caller), caller.run, tool="spawn", is_told=True))
+    job = jobs.add(JobOrder(profile or CHILD, task, given, session_of(runs, caller), caller.run, tool="spawn", is_told=True))
     return Reply({"id": job.id, "agent": job.role, "message": job.id}, job.id)
 
 

@@ -6,14 +6,14 @@ from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
 from appliance.ingest.own_documents import Documents
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Event
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.text.edits import LinePatch
 
 Name = Annotated[str, Range(1, 200), "such as GOALS, or house for house.md"]
-WRITES = Needs(reach=Reach("document", target="name"))
+WRITES = Needs(reach=ToolReach("document", target="name"))
 
 
 class ListedDocument(TypedDict):

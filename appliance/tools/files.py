@@ -11,7 +11,7 @@ from appliance.clock import iso
 from appliance.errors import BadInput
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
-from appliance.sandbox.workspace import Job, Workbench
+from appliance.sandbox.workspace import Workbench, WorkspaceJob
 
 GROUP = "files"
 SANDBOXED = Needs(profile="files")
@@ -129,8 +129,8 @@ def find(
     return Outcome(200, "ok", "\n".join([f"{done['total']} found", *done["paths"], *more]), data=done)
 
 
-def _build_job(caller: Caller, name: str) -> Job:
-    return Job(name, GROUP, caller.cancel, caller.session, caller.run, caller.terms, caller.deadline_s)
+def _build_job(caller: Caller, name: str) -> WorkspaceJob:
+    return WorkspaceJob(name, GROUP, caller.cancel, caller.session, caller.run, caller.terms, caller.deadline_s)
 
 
 def _require_text(value: str, name: str) -> str:

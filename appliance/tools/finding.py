@@ -12,8 +12,8 @@ from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Cancelled, Refused
 from appliance.ingest.notes import Folder
 from appliance.knowledge.drives import Drives
-from appliance.knowledge.indexer import Indexer, Status
-from appliance.knowledge.search import Kind, Looks, Search, Where
+from appliance.knowledge.indexer import Indexer, IndexStatus
+from appliance.knowledge.search import Kind, Search, SearchOptions, SearchScope
 from appliance.runtime.signatures import Range
 from appliance.text.references import display
 
@@ -32,13 +32,13 @@ class Passage(TypedDict):
     heading: str
 
 
-class Passages(TypedDict):
+class PassageList(TypedDict):
     ref: str
     passages: list[Passage]
     note: str
 
 
-class Result(TypedDict):
+class FoundItem(TypedDict):
     """An item that was found; `line` is where its best passage begins."""
 
     ref: str
@@ -53,7 +53,7 @@ class Results(TypedDict):
     """The hits, best first; `note` names what was not searched."""
 
     query: str
-    hits: list[Result]
+    hits: list[FoundItem]
     note: str
 
 
@@ -83,11 +83,11 @@ def search_semantic(
         raise BadInput("the query is blank", hint="say what it is about", outcome="invalid_arguments")
     is_model = bool(caller.run)
     inside = drives.find(path, drive, is_model=is_model)[0] if drive or path else ""
-    where = Where(folder=inside, hidden=drives.schemes.hidden() if is_model else ())
+    where = SearchScope(folder=inside, hidden=drives.schemes.hidden() if is_model else ())
     vector, note = indexer.vector(finder.question(query))
-    found = finder.search(query, vector, where=where, looks=Looks(top_k, fusion, threshold))
+    found = finder.search(query, vector, where=where, looks=SearchOptions(top_k, fusion, threshold))
     names = ("title", "score", "snippet", "kind", "line")
-    hits = [cast(Result, {"ref": display(h.ref), **{name: getattr(h, name) for name in names}}) for h in found.hits]
+    hits = [cast(FoundItem, {"ref": display(h.ref), **{name: getattr(h, name) for name in names}}) for h in found.hits]
     note = "; ".join(filter(None, (found.note, note)))
     rows = []
     for hit in hits:
@@ -99,7 +99,7 @@ def search_semantic(
 
 
 @tool(group="context", command="context chunks", is_read_only=True, menu=())
-def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Reply[Passages]:
+def context_chunks(path: Path, drive: DriveName = "", *, drives: Drives, finder: Search, caller: Caller) -> Reply[PassageList]:
     """Show the passages under which search knows an item."""
     finder.catch_up()
     found = drives.text(path, drive, is_model=bool(caller.run))
@@ -147,6 +147,6 @@ def context_reembed(*, indexer: Indexer, caller: Caller) -> Reply[VectorCounts]:
     return _show_counts(done, why or f"by {done.model or 'no model'}")
 
 
-def _show_counts(counts: Status, note: str) -> Reply[VectorCounts]:
+def _show_counts(counts: IndexStatus, note: str) -> Reply[VectorCounts]:
     text = f"{counts.vectors} of {counts.chunks} passages have a vector; {note}"
     return Reply({"chunks": counts.chunks, "vectors": counts.vectors, "note": note}, text)

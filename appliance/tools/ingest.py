@@ -7,11 +7,11 @@ from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import NotFound
 from appliance.ingest.pipeline import Refreshed
 from appliance.ingest.receiver import Intake
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.runtime.signatures import Range
 
 # Pages are asked again: which of them, and how often, is seen by whose they are.
-ASKS = Needs(reach=Reach("web", target="ref"))
+ASKS = Needs(reach=ToolReach("web", target="ref"))
 
 
 @tool(group="context", menu=(), needs=ASKS)

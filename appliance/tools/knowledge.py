@@ -18,7 +18,7 @@ MOST_COMPARED, COMPARED_CHARS = 1000, 2000  # memories, and the length of those,
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
-class Found(TypedDict):
+class SearchResult(TypedDict):
     query: str
     hits: tuple[Hit, ...]
 
@@ -30,7 +30,7 @@ def search(
     *,
     finder: Search,
     caller: Caller,
-) -> Reply[Found]:
+) -> Reply[SearchResult]:
     """Find notes by their words."""
     if not words_of(query):
         raise BadInput(f"nothing to search for in {query!r}", hint="use words that name the thing")

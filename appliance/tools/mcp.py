@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import OwlError
 from appliance.mcp import tools
-from appliance.mcp.hub import Found, Hub
-from appliance.mcp.offers import Ware
-from appliance.policy.taint import Reach
+from appliance.mcp.hub import FoundTools, Hub
+from appliance.mcp.offers import RemoteTool
+from appliance.policy.taint import ToolReach
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
 
@@ -15,7 +15,7 @@ GROUP = tools.GROUP
 SHOWN = 10
 ASKING = Needs(deadline_s=120, network="proxy", is_waiting=True)
 # Each server has a deadline of its own; this one only ends what nobody else would.
-CALLING = Needs(deadline_s=3600, network="proxy", is_waiting=True, reach=Reach("call", target="server", within="args"))
+CALLING = Needs(deadline_s=3600, network="proxy", is_waiting=True, reach=ToolReach("call", target="server", within="args"))
 
 Server = Annotated[str, Range(1, 64), "the server's name"]
 Name = Annotated[str, Range(1, 200), "the tool's name, without its server's"]
@@ -69,7 +69,7 @@ def mcp_exec(
         return _error_outcome(error, server)
 
 
-def _tools_outcome(found: Found, none: str) -> Outcome:
+def _tools_outcome(found: FoundTools, none: str) -> Outcome:
     """Tools as lines; marked as the words of the servers whose they are."""
     lines = [ware.line for ware in found.wares] or ([] if found.note else [none])
     text = "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
@@ -77,12 +77,12 @@ def _tools_outcome(found: Found, none: str) -> Outcome:
     return Outcome(200, "ok", text, data=data, origin=_taint_origin(found))
 
 
-def _taint_origin(found: Found) -> str:
+def _taint_origin(found: FoundTools) -> str:
     names = sorted({*(ware.server for ware in found.wares), *found.blamed})
     return "" if not names else f"mcp:{names[0]}" if len(names) == 1 else "mcp"
 
 
-def _tool_data(ware: Ware) -> dict[str, Any]:
+def _tool_data(ware: RemoteTool) -> dict[str, Any]:
     return {"server": ware.server, "name": ware.name, "description": ware.description, "schema": ware.schema}
 
 

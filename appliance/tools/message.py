@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-from appliance.agent.tool_messages import CORE, NOTIFICATION, Message, Postbox, Posted
+from appliance.agent.tool_messages import CORE, NOTIFICATION, Postbox, Posted, ToolMessage
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.work.jobs import Jobs
 
 
-@tool(group="messages", menu=(), needs=Needs(reach=Reach("send", target="target")))
+@tool(group="messages", menu=(), needs=Needs(reach=ToolReach("send", target="target")))
 def message(
     content: Annotated[str, "what to say, at most 10240 bytes"] = "",
     target: Annotated[str | None, "core for the person of this conversation, or person:NAME"] = CORE,
@@ -22,7 +22,7 @@ def message(
     caller: Caller,
 ) -> Reply[Posted]:
     """Send a message or a file to the person beside your answer."""
-    made = Message(content, target or CORE, type or NOTIFICATION, session_id, file)
+    made = ToolMessage(content, target or CORE, type or NOTIFICATION, session_id, file)
     job = jobs.of_run(caller.run) if caller.terms.is_child else None
     run = caller.run if job is None else job.parent  # what a helper says belongs where it was asked for
     sent = postbox.send(made, session=caller.session, run=run, author=caller.run, role=caller.terms.role)

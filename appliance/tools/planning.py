@@ -18,7 +18,7 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.work.task_values import Counted
-from appliance.work.tasks import Claim, NewTask, Open, Priority, Status, Task, Tasks
+from appliance.work.tasks import Claim, NewTask, Open, Priority, Status, Task, TaskRows
 
 Number = Annotated[int, Range(1, 2**53), "the task's number"]
 Name = Annotated[str, Range(1, 200), "what is to be done, in a few words"]
@@ -42,21 +42,21 @@ class Planned(TypedDict):
     has_worker: bool
 
 
-class Change(TypedDict):
+class TaskChange(TypedDict):
     id: int
     name: str
     status: str
     note: str
 
 
-class Deleted(TypedDict):
+class DeletedTask(TypedDict):
     """A task that is gone, and the tasks that waited for it."""
 
     id: int
     blocking: tuple[int, ...]
 
 
-class Line(TypedDict):
+class TaskLine(TypedDict):
     id: int
     name: str
     priority: str
@@ -67,8 +67,8 @@ class Line(TypedDict):
     ended_ms: int | None
 
 
-class Listed(TypedDict):
-    tasks: list[Line]
+class ListedTasks(TypedDict):
+    tasks: list[TaskLine]
     has_more: bool
 
 
@@ -81,7 +81,7 @@ class Try(TypedDict):
     ended_ms: int | None
 
 
-class Viewed(TypedDict):
+class ViewedTask(TypedDict):
     id: int
     name: str
     description: str
@@ -120,7 +120,7 @@ def create_task(
     deadline: When = "",
     context_ids: Annotated[tuple[str, ...], "references to what it is about"] = (),
     *,
-    tasks: Tasks,
+    tasks: TaskRows,
     runs: Runs,
     caller: Caller,
 ) -> Reply[Planned]:
@@ -157,10 +157,10 @@ def update_task(
     blocked_by: Annotated[tuple[int, ...] | None, "exactly these tasks must be complete before; an empty list for none"] = None,
     deadline: Annotated[str | None, "another deadline, as create_task takes it; empty for none"] = None,
     *,
-    tasks: Tasks,
+    tasks: TaskRows,
     runs: Runs,
     caller: Caller,
-) -> Reply[Viewed]:
+) -> Reply[ViewedTask]:
     """Change a task that has not begun."""
     _get_visible(id, tasks, runs, caller)
     changed = tasks.update(
@@ -176,7 +176,7 @@ def update_task(
 
 
 @tool(group="planning", command="task delete", menu=())
-def delete_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Deleted]:
+def delete_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[DeletedTask]:
     """Delete a task that nobody works on."""
     if caller.run:
         _get_visible(id, tasks, runs, caller)
@@ -192,10 +192,10 @@ def list_tasks(
     limit: Annotated[int, Range(1, 1000), "how many to show"] = 20,
     offset: Annotated[int, Range(0, 10_000_000), "how many to leave out first"] = 0,
     *,
-    tasks: Tasks,
+    tasks: TaskRows,
     runs: Runs,
     caller: Caller,
-) -> Reply[Listed]:
+) -> Reply[ListedTasks]:
     """List tasks, newest first."""
     person = person_of(runs, session_of(runs, caller)) if caller.run else ALL
     found: Sequence[Task] = ()
@@ -209,18 +209,20 @@ def list_tasks(
         rows.append(f"{task.id}. {task.name} ({state}, {task.priority}{waits})")
     rows += ["What a task waits for: view it."] if any(task.status == "waiting" for task in shown) else []
     text = "\n".join([*rows, *(["(there are more: offset)"] if has_more else [])])
-    return Reply({"tasks": [cast(Line, _shared_fields(task, Line)) for task in shown], "has_more": has_more}, text or "No tasks.")
+    return Reply(
+        {"tasks": [cast(TaskLine, _shared_fields(task, TaskLine)) for task in shown], "has_more": has_more}, text or "No tasks."
+    )
 
 
 @tool(group="planning", command="task view", is_read_only=True, menu=())
-def view_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed] | None:
+def view_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[ViewedTask] | None:
     """Read everything about a task."""
     found = _find_visible(id, tasks, runs, caller)
     return None if found is None else _view_reply(found, tasks, runs, caller)
 
 
 @tool(group="planning", command="task reset", menu=())
-def reset_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
+def reset_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
     """Begin a task anew: pending again, without claim, reason and output."""
     before = _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
@@ -229,7 +231,7 @@ def reset_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply
 
 
 @tool(group="planning", command="task cancel", menu=())
-def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
+def cancel_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
     """Give a task up, also one that is being worked on."""
     _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
@@ -238,7 +240,7 @@ def cancel_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Repl
 
 
 @tool(group="planning", command="task done", menu=())
-def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Change]:
+def finish_task(id: Number, *, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[TaskChange]:
     """Mark a task as done that the person has done themselves."""
     _get_visible(id, tasks, runs, caller)
     _is_not_own(id, tasks, caller)
@@ -247,20 +249,20 @@ def finish_task(id: Number, *, tasks: Tasks, runs: Runs, caller: Caller) -> Repl
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
 def complete_task(
-    summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: Tasks, caller: Caller
-) -> Reply[Change]:
+    summary: Annotated[str, Range(1, 100_000), "the result, for the person who asked"], *, tasks: TaskRows, caller: Caller
+) -> Reply[TaskChange]:
     """The task is done; summary is its result."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "complete", summary), "complete")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def fail_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
+def fail_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[TaskChange]:
     """The task cannot be done."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "failed", reason), "failed")
 
 
 @tool(group="planning", is_terminal=True, menu=("worker",))
-def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
+def wait_task(reason: Why, *, tasks: TaskRows, caller: Caller) -> Reply[TaskChange]:
     """The task cannot go on before a person has done something."""
     return _change_reply(tasks.finish(_require_claim(tasks, caller), "waiting", reason), "waits")
 
@@ -268,7 +270,7 @@ def wait_task(reason: Why, *, tasks: Tasks, caller: Caller) -> Reply[Change]:
 # -- whose ------------------------------------------------------------------------------------------
 
 
-def _find_visible(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task | None:
+def _find_visible(task: int, tasks: TaskRows, runs: Runs, caller: Caller) -> Task | None:
     """A task as far as the caller may know of it."""
     found = tasks.find(task)
     if found is None or not caller.run:
@@ -277,21 +279,21 @@ def _find_visible(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task |
     return found if person and found.person == person else None
 
 
-def _get_visible(task: int, tasks: Tasks, runs: Runs, caller: Caller) -> Task:
+def _get_visible(task: int, tasks: TaskRows, runs: Runs, caller: Caller) -> Task:
     found = _find_visible(task, tasks, runs, caller)
     if found is None:
         raise NotFound(f"no task {task}", hint="list_tasks shows them" if caller.run else "owlbox task list shows them")
     return found
 
 
-def _require_claim(tasks: Tasks, caller: Caller) -> Claim:
+def _require_claim(tasks: TaskRows, caller: Caller) -> Claim:
     claim = tasks.claim_of(caller.run) if caller.run else None
     if claim is None:
         raise Conflict("no task is being worked on here", hint="reset_task and cancel_task change a task from outside")
     return claim
 
 
-def _is_not_own(task: int, tasks: Tasks, caller: Caller) -> None:
+def _is_not_own(task: int, tasks: TaskRows, caller: Caller) -> None:
     """A model that works on a task ends it in one of the three ways, so that whoever asked is told."""
     claim = tasks.claim_of(caller.run) if caller.run else None
     if claim is not None and claim.task.id == task:
@@ -306,11 +308,11 @@ def _shared_fields(task: Task, shape: type) -> dict[str, Any]:
     return {name: getattr(task, name) for name in shape.__annotations__ if hasattr(task, name)}
 
 
-def _change_reply(task: Task, note: str) -> Reply[Change]:
-    return Reply(cast(Change, {**_shared_fields(task, Change), "note": note}), f"Task {task.id} ({task.name}): {note}")
+def _change_reply(task: Task, note: str) -> Reply[TaskChange]:
+    return Reply(cast(TaskChange, {**_shared_fields(task, TaskChange), "note": note}), f"Task {task.id} ({task.name}): {note}")
 
 
-def _view_reply(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[Viewed]:
+def _view_reply(task: Task, tasks: TaskRows, runs: Runs, caller: Caller) -> Reply[ViewedTask]:
     """Every field of a task that says something, one a line; long texts last."""
     blocking = tuple(other for other in tasks.blocking(task.id) if _find_visible(other, tasks, runs, caller) is not None)
     facts = {
@@ -336,8 +338,8 @@ def _view_reply(task: Task, tasks: Tasks, runs: Runs, caller: Caller) -> Reply[V
         lines.append(f"attempt {a.number}: {_format_time(a.started_ms)}, {a.outcome or 'goes on'}{thread}")
     texts = {"about": task.description, "output": task.output, "failure": task.failure, "waits": task.waiting_reason}
     lines += [f"{name}: {text}" for name, text in texts.items() if text]
-    data = {**_shared_fields(task, Viewed), "blocking": blocking, "thread": task.run, "attempts": attempts}
-    return Reply(cast(Viewed, data), "\n".join(lines))
+    data = {**_shared_fields(task, ViewedTask), "blocking": blocking, "thread": task.run, "attempts": attempts}
+    return Reply(cast(ViewedTask, data), "\n".join(lines))
 
 
 def _format_time(at_ms: int | None) -> str:

@@ -16,17 +16,17 @@ from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import now_ms
 from appliance.errors import BadInput, Refused
 from appliance.language.times import recurrence
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.store import visibility
 from appliance.work import rules_in_words
-from appliance.work.schedule_service import NEXT, Timetable, View, Who
+from appliance.work.schedule_service import NEXT, ScheduleCaller, ScheduleView, Timetable
 from appliance.work.schedules import Act, Action, New, Notify, Schedule
 
 PREFIX = "[owlbox]"  # before the subject of a mail (S-067)
-WRITES = Needs(reach=Reach("schedule"))
-JUDGES = Needs(reach=Reach("schedule"), deadline_s=300)
+WRITES = Needs(reach=ToolReach("schedule"))
+JUDGES = Needs(reach=ToolReach("schedule"), deadline_s=300)
 LOCALS = ("cli", "local")
 CHANNEL = re.compile(r"[A-Za-z][\w.-]{0,40}(/[\w.@:#-]{1,100})?")
 Id = Annotated[str, Range(1, 200), "the schedule's id, 8 hex digits, or its name"]
@@ -37,12 +37,12 @@ Frequency = Annotated[
 Zone = Annotated[str, "time zone: local, UTC, +05:30 or Europe/Berlin; empty for the box's own"]
 
 
-class Made(TypedDict):
-    schedule: View
+class MadeSchedule(TypedDict):
+    schedule: ScheduleView
     verb: str
 
 
-class Preview(TypedDict):
+class SchedulePreview(TypedDict):
     frequency: str
     words: str
     kind: str
@@ -52,8 +52,8 @@ class Preview(TypedDict):
     next: tuple[int, ...]
 
 
-class Listed(TypedDict):
-    schedules: tuple[View, ...]
+class ListedSchedules(TypedDict):
+    schedules: tuple[ScheduleView, ...]
     has_more: bool
 
 
@@ -66,8 +66,8 @@ class Fired(TypedDict):
     outcome: str
 
 
-class Viewed(TypedDict):
-    schedule: View
+class ViewedSchedule(TypedDict):
+    schedule: ScheduleView
     firings: list[Fired]
 
 
@@ -90,7 +90,7 @@ def remind(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Reply[Made]:
+) -> Reply[MadeSchedule]:
     """Remind the person of something at a time, in this conversation."""
     if when.strip():
         rule: recurrence.Rule | None = timetable.read(when, timezone, is_frequency=False)
@@ -120,7 +120,7 @@ def create_schedule(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Reply[Made]:
+) -> Reply[MadeSchedule]:
     """Have something done again and again, or at a time."""
     rule = timetable.read(frequency, timezone)
     words = description or name
@@ -131,12 +131,12 @@ def create_schedule(
 
 
 @tool(group="schedules", command="schedule preview", is_read_only=True, menu=())
-def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Reply[Preview]:
+def preview_schedule(frequency: Frequency, timezone: Zone = "", *, timetable: Timetable) -> Reply[SchedulePreview]:
     """Show what a text about time means, without adding anything."""
     rule = timetable.read(frequency, timezone)
     ahead = tuple(recurrence.upcoming(rule, now_ms(), NEXT))
     words = rules_in_words.words(rule)
-    data: Preview = {
+    data: SchedulePreview = {
         "frequency": frequency,
         "words": words,
         "kind": rule.kind,
@@ -160,7 +160,7 @@ def list_schedules(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Reply[Listed]:
+) -> Reply[ListedSchedules]:
     """List schedules and reminders with their next times."""
     kind: dict[str, Any] = {"act": "message"} if type == "cron" else {"type": type}
     which = {"is_enabled": enabled, "status": status, "soonest": soonest, **kind}
@@ -172,7 +172,7 @@ def list_schedules(
 
 
 @tool(group="schedules", command="schedule view", is_read_only=True, menu=())
-def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[Viewed]:
+def view_schedule(id: Id, *, timetable: Timetable, runs: Runs, caller: Caller) -> Reply[ViewedSchedule]:
     """Read everything about a schedule: its next times, and how it went."""
     schedule = timetable.get(id, _caller_of(runs, caller))
     found = timetable.view(schedule)
@@ -211,7 +211,7 @@ def update_schedule(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Reply[Made]:
+) -> Reply[MadeSchedule]:
     """Change what a schedule is for, or when."""
     who = _caller_of(runs, caller)
     known = timetable.get(id, who)
@@ -271,7 +271,7 @@ def cron_add(
     timetable: Timetable,
     runs: Runs,
     caller: Caller,
-) -> Reply[Made]:
+) -> Reply[MadeSchedule]:
     """Add a cron job: a message to the assistant at its times, answered in the conversation."""
     session, metadata = _channel_target(channel, runs, caller)
     _require_own(session, timetable, runs, caller)
@@ -296,12 +296,12 @@ def cron_add(
 # -- whose ----------------------------------------------------------------------------------------------
 
 
-def _caller_of(runs: Runs, caller: Caller) -> Who:
+def _caller_of(runs: Runs, caller: Caller) -> ScheduleCaller:
     is_apart = bool(caller.run) or visibility.asking() is not None
-    return Who(caller.run, person_of(runs, session_of(runs, caller)) if is_apart else "")
+    return ScheduleCaller(caller.run, person_of(runs, session_of(runs, caller)) if is_apart else "")
 
 
-def _add_schedule(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> View:
+def _add_schedule(new: New, timetable: Timetable, runs: Runs, caller: Caller) -> ScheduleView:
     """A schedule of the caller, told in the thread that it was made in."""
     session = session_of(runs, caller)
     known = runs.people.find(session) if session else None
@@ -375,7 +375,7 @@ def _show_changed(found: Schedule, status: str, note: str) -> Reply[Changed]:
     return Reply(data, f"Schedule {found.ref} ({found.name}): {note}")
 
 
-def _show_made(found: View, verb: str) -> Reply[Made]:
+def _show_made(found: ScheduleView, verb: str) -> Reply[MadeSchedule]:
     """A schedule's name, its times in words, and the next of them."""
     what = " ".join(word for word in (verb, _kind_word(found), found.id) if word)
     return Reply({"schedule": found, "verb": verb}, "\n".join([f"{what} ({found.name}): {found.words}.", *_ahead_lines(found)]))
@@ -385,16 +385,16 @@ def _text_key(kind: Act) -> str:
     return "prompt" if kind == "prompt" else "text"
 
 
-def _kind_word(found: View) -> str:
+def _kind_word(found: ScheduleView) -> str:
     return {"message": "cron job", "reminder": ""}.get(found.action, "schedule")
 
 
-def _schedule_line(found: View) -> str:
+def _schedule_line(found: ScheduleView) -> str:
     ahead = f", next {rules_in_words.moment(found.next_ms, found.zone)}" if found.next_ms else ""
     return f"{found.id} {found.name} ({found.status}): {found.words}{ahead}"
 
 
-def _ahead_lines(found: View) -> list[str]:
+def _ahead_lines(found: ScheduleView) -> list[str]:
     """The next times on one line; that a model decides, where it does."""
     if found.is_judged and found.kind == "text":
         return ["The small model judges when it is due."]

@@ -9,12 +9,12 @@ from typing import Annotated
 from appliance.agent.command_runs import Executions, Ran
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
 
 GROUP = "shell"
-SANDBOXED = Needs(profile="exec", reach=Reach("exec", target="command"))
+SANDBOXED = Needs(profile="exec", reach=ToolReach("exec", target="command"))
 SHELL_S = 30.0
 MAX_COMMAND = 100_000
 Command = Annotated[str, Range(0, MAX_COMMAND), "a command line for bash"]

@@ -9,15 +9,15 @@ from typing import Annotated, Literal, TypedDict
 from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import BadInput
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.runtime.signatures import Range
 from appliance.skills.arguments import usage_of
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.skills.skill_file import Argument, name_of
 from appliance.skills.skill_service import SkillService
 from appliance.text.edits import LinePatch
 
-WRITES = Needs(reach=Reach("skill", target="name"))
+WRITES = Needs(reach=ToolReach("skill", target="name"))
 Name = Annotated[str, Range(1, 200), "the skill's name"]
 
 
@@ -47,7 +47,7 @@ class WrittenSkill(TypedDict):
 
 @tool(group="skills", is_read_only=True, menu=())
 def skill_list(
-    limit: Annotated[int, Range(1, 200)] = 50, offset: Annotated[int, Range(0, 100_000)] = 0, *, skills: Skills
+    limit: Annotated[int, Range(1, 200)] = 50, offset: Annotated[int, Range(0, 100_000)] = 0, *, skills: SkillCatalog
 ) -> Reply[SkillList]:
     """List the skills that there are, by name."""
     found = skills.listing()
@@ -68,7 +68,7 @@ def skill_read(
     name: Name,
     path: Annotated[str, "a file beside it, such as references/x.md"] = "",
     *,
-    skills: Skills,
+    skills: SkillCatalog,
     skill_service: SkillService,
 ) -> Reply[SkillText]:
     """Read how a skill is done, or a file that belongs to it."""
@@ -80,7 +80,7 @@ def skill_read(
 
 
 @tool(group="skills", is_read_only=True, menu=())
-def skill_search(query: str, top_k: Annotated[int, Range(1, 50)] = 10, *, skills: Skills) -> Reply[list[ListedSkill]]:
+def skill_search(query: str, top_k: Annotated[int, Range(1, 50)] = 10, *, skills: SkillCatalog) -> Reply[list[ListedSkill]]:
     """Find skills by words."""
     found = [skills.describe(skills.get(hit.skill.name)) for hit in skills.search(query, top_k)]
     data = [

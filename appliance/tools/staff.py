@@ -6,8 +6,8 @@ from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.errors import NotFound
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Tasks
-from appliance.work.worker_control import Crew
+from appliance.work.tasks import TaskRows
+from appliance.work.worker_control import WorkerManager
 
 
 class Spawned(TypedDict):
@@ -22,8 +22,8 @@ def spawn_worker(
     task_id: Annotated[int | None, "only this task; else the next one that is due"] = None,
     persist: Annotated[bool, "go on until it is stopped"] = False,
     *,
-    crew: Crew,
-    tasks: Tasks,
+    crew: WorkerManager,
+    tasks: TaskRows,
     runs: Runs,
     caller: Caller,
 ) -> Reply[Spawned]:

@@ -8,7 +8,7 @@ from appliance.agent.toolbox import Caller, tool
 from appliance.clock import iso, now_ms
 from appliance.errors import BadInput, NotFound
 from appliance.runtime.signatures import Range
-from appliance.sessions.history import History, Mention, Told
+from appliance.sessions.history import History, HistoryRecord, Mention
 from appliance.sessions.runs import Runs
 
 SHORT = 2000
@@ -22,7 +22,7 @@ class Mentions(TypedDict):
     mentions: tuple[Mention, ...]
 
 
-def _message_line(told: Told, query: str, *, is_found: bool) -> str:
+def _message_line(told: HistoryRecord, query: str, *, is_found: bool) -> str:
     """A message on one line, cut; the one that was found where it was found."""
     text = " ".join(told.text.split())
     place = re.search(re.escape(" ".join(query.split())), text, re.IGNORECASE) if is_found else None

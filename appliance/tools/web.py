@@ -6,14 +6,14 @@ from appliance.agent.dispatch import actor_of
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput
-from appliance.policy.taint import Reach
+from appliance.policy.taint import ToolReach
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
 from appliance.sessions.runs import Runs
 from appliance.web.fetch import Fetch, Fetched, check_found
 from appliance.web.page_text import Readable
 from appliance.web.result_pages import ORIGIN, Harvest
-from appliance.web.search_engines import MAX_RESULTS, Engine, Hit
+from appliance.web.search_engines import MAX_RESULTS, Engine, WebHit
 
 Number = int | float | str | None  # models write numbers in many ways; what is none means the default
 TIMEOUT_S, MAX_BYTES, MAX_CHARS, RESULTS = 20, 524_288, 8000, 5
@@ -21,7 +21,7 @@ SEARCH_S = 25.0  # of a search with the pages behind it
 
 
 # How long one waits and how much one reads is seen by who is asked.
-ASKS = Reach("web", target="url", data=("url", "timeout_seconds", "max_bytes"), usual=(TIMEOUT_S, MAX_BYTES))
+ASKS = ToolReach("web", target="url", data=("url", "timeout_seconds", "max_bytes"), usual=(TIMEOUT_S, MAX_BYTES))
 
 
 @tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=ASKS))
@@ -60,7 +60,12 @@ def fetch_url(
     return Outcome(200, "ok", "\n".join([head, "", shown or "(no text)", *notes]), data=data, origin=ORIGIN, source=found.url)
 
 
-@tool(group="web", is_read_only=True, menu=(), needs=Needs(network="proxy", reach=Reach("search", named="search", data=("query",))))
+@tool(
+    group="web",
+    is_read_only=True,
+    menu=(),
+    needs=Needs(network="proxy", reach=ToolReach("search", named="search", data=("query",))),
+)
 def web_search(
     query: Annotated[str, Range(0, 1000), "what to look for"],
     max_results: Annotated[Number, "how many results"] = RESULTS,
@@ -89,7 +94,7 @@ def web_search(
     return Outcome(200, "ok", text, data={"results": results, "kept": kept}, origin=ORIGIN, source=source)
 
 
-def _result_line(number: int, hit: Hit) -> str:
+def _result_line(number: int, hit: WebHit) -> str:
     """A result as it is read."""
     return f"{number}. {hit.title} — {hit.url}" + (f"\n   {hit.snippet}" if hit.snippet else "")
 

@@ -40,7 +40,7 @@ from appliance.tui.sender import Sender
 from appliance.tui.shown_text import Shown
 from appliance.tui.status_line import TITLE_FROM, status_line
 from appliance.tui.tabs.context import Context
-from appliance.tui.tabs.help_panel import Guide
+from appliance.tui.tabs.help_panel import HelpGuide
 from appliance.tui.tabs.schedules import Schedules
 from appliance.tui.tabs.tasks import Tasks
 from appliance.tui.tabs.threads import Threads
@@ -49,7 +49,7 @@ from appliance.tui.tabs.workers import Workers
 
 LOG = logging.getLogger(__name__)
 FAREWELL_S = 3.0  # for the core to note that a thread was left
-PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, Guide)
+PANELS: tuple[type[Panel], ...] = (Chat, Tools, Context, Tasks, Threads, Schedules, Workers, HelpGuide)
 NAMES_FROM = 76  # columns that the names of all tabs take
 NOTICE_S = 6.0
 WATCHED_S = 180.0  # after the last key, in which what is on the screen is kept new

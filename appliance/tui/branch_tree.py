@@ -35,7 +35,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Said:
+class SaidMessage:
     """A message of a person on the present branch, and the number of the event before it."""
 
     seq: int
@@ -56,7 +56,7 @@ class Tree(Dialog[Choice | None]):
     """
     BINDINGS = [Binding("escape,q", "close", show=False), Binding("f", "fork", show=False)]
 
-    def __init__(self, run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[Said]) -> None:
+    def __init__(self, run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[SaidMessage]) -> None:
         super().__init__()
         self._lines = lines(run, branches, said)
 
@@ -92,7 +92,7 @@ class Tree(Dialog[Choice | None]):
             self.dismiss(Choice(self._lines[place][1], is_fork))
 
 
-def lines(run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[Said]) -> list[tuple[Content, Place]]:
+def lines(run: str, branches: Sequence[Mapping[str, Any]], said: Sequence[SaidMessage]) -> list[tuple[Content, Place]]:
     """What is shown, and where each line leads: after the thread's present branch, what was said on it, the newest first."""
     found: list[tuple[Content, Place]] = []
     for branch in branches:

@@ -34,7 +34,7 @@ from appliance.tui.sender import (
     RUNNING,
     WAITING,
     Accepted,
-    Decided,
+    DecisionMade,
     Ended,
     Grew,
     Happened,
@@ -83,7 +83,7 @@ class Chat(Panel):
             super().__init__()
             self.news = news
 
-    class Shown(Message):
+    class SightShown(Message):
         """What came by itself, from the follower's thread."""
 
         def __init__(self, sight: Sight) -> None:
@@ -399,7 +399,7 @@ class Chat(Panel):
             await self.transcript.prepare_call(news.tool)
         elif isinstance(news, Happened):
             await self.draw_once(news.event)
-        elif isinstance(news, Decided):
+        elif isinstance(news, DecisionMade):
             self._tell_decided(news)
         else:
             await self._end_answer(news)
@@ -408,9 +408,9 @@ class Chat(Panel):
     def _show_by_itself(self, sight: Sight) -> None:
         """Called in the follower's thread."""
         if not self.host.link.is_closing:
-            self.post_message(self.Shown(sight))
+            self.post_message(self.SightShown(sight))
 
-    async def on_chat_shown(self, event: Shown) -> None:
+    async def on_chat_sight_shown(self, event: SightShown) -> None:
         """Draw what came by itself: into the talk, or as a word that there is something elsewhere."""
         await self.onlooker.handle_sight(event.sight)
         self.host.refresh_status()
@@ -419,7 +419,7 @@ class Chat(Panel):
         """Somebody else has set something going in the talk."""
         self._run_beside(self.host.sender.follow, self.talk)
 
-    def _tell_decided(self, news: Decided) -> None:
+    def _tell_decided(self, news: DecisionMade) -> None:
         word = {"accept": "accepted", "reject": "rejected"}.get(news.decision.action, "went wrong")
         if news.is_late:
             self.host.say(f"already decided elsewhere: {news.decision.about}", False)

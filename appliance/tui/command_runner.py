@@ -13,7 +13,7 @@ from appliance.clock import now_ms
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Refused
 from appliance.tui import commands
 from appliance.tui.approvals import Waits
-from appliance.tui.branch_tree import Choice, Place, Said, Tree, inherited
+from appliance.tui.branch_tree import Choice, Place, SaidMessage, Tree, inherited
 from appliance.tui.commands import COMMANDS, Command, Offer, near, offers
 from appliance.tui.export_html import render_page
 from appliance.tui.panel import Panel, ago, named
@@ -290,7 +290,7 @@ class Executor:
     def _open_tree(self) -> None:
         thread, call = self._current_thread, self._panel.host.link.call
 
-        def read() -> tuple[Any, list[Said]]:
+        def read() -> tuple[Any, list[SaidMessage]]:
             last = int(call("thread.view", {"id": thread, "after": MORE_PAGES})["thread"]["last_seq"])
             found: list[dict[str, Any]] = []
             start, has_more = max(0, last - TREE_EVENTS), True
@@ -366,9 +366,7 @@ class Executor:
 
     @staticmethod
     def _describe_approval(mode: str) -> str:
-        return (
-            f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as configured; /approval ask, review or auto"
-        )
+        return f"approval {mode}: {APPROVALS.get(mode, '')}" if mode else "approval as configured; /approval ask, review or auto"
 
     def _set_model(self, pool: str) -> None:
         if pool:
@@ -507,7 +505,7 @@ def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:
+def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[SaidMessage]:
     """What a person said on a branch, each with the number of the event before it, 0 for the beginning of the thread.
 
     Of a part of a branch the first event is left out: nobody knows what was before it.
@@ -515,7 +513,7 @@ def spoken_lines(events: list[dict[str, Any]], *, is_whole: bool) -> list[Said]:
     found, before = [], 0 if is_whole else None
     for event in events:
         if event["kind"] == "message" and event["role"] == "user" and before is not None:
-            found.append(Said(event["seq"], before, event["content"]))
+            found.append(SaidMessage(event["seq"], before, event["content"]))
         before = event["seq"]
     return found
 

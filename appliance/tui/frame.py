@@ -49,11 +49,11 @@ class FrameApp(App[None]):
             colours = self.console._color_system or ColorSystem.TRUECOLOR
             codes = self._frame.changes(renderable, (self.size.width, self.size.height), colours)
             is_moved = self.cursor_position != self._previous_cursor_position
-            renderable = Changes(codes) if codes or is_moved else None
+            renderable = FrameChanges(codes) if codes or is_moved else None
         super()._display(screen, renderable)
 
 
-class Changes(CompositorUpdate):
+class FrameChanges(CompositorUpdate):
     """Codes that are ready to be written."""
 
     def __init__(self, codes: str) -> None:

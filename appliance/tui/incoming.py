@@ -13,7 +13,7 @@ from appliance.tui.panel import Host, named
 from appliance.tui.sender import PROPOSED, RUNNING, Outgoing, Talk
 
 
-class Chat(Protocol):
+class ChatPanel(Protocol):
     """Interface of the chat for incoming events."""
 
     host: Host
@@ -30,7 +30,7 @@ class Chat(Protocol):
 class Onlooker:
     """Knows what is new. `mine` are the correlations of what was typed here, `unread` the threads with something new."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: ChatPanel) -> None:
         self._chat = chat
         self._late: list[dict[str, Any]] = []
         self._title = ""  # of the talk, as the core last said it

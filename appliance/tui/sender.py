@@ -123,7 +123,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionMade:
     """The result of a decision; `is_late` when somebody else decided first."""
 
     message: Outgoing
@@ -133,7 +133,7 @@ class Decided:
     is_late: bool = False
 
 
-News = Taken | Accepted | Grew | Prepares | Happened | Held | Ended | Decided
+News = Taken | Accepted | Grew | Prepares | Happened | Held | Ended | DecisionMade
 
 
 class Sender:
@@ -256,7 +256,7 @@ class Sender:
             message.is_accepted = True  # or not: then the record says that it waits
             raise
         except (NotFound, Conflict) as error:
-            self._tell(Decided(message, decision, str(error), is_late=True))
+            self._tell(DecisionMade(message, decision, str(error), is_late=True))
             message.is_accepted = True
             return None
         if not message.is_accepted:
@@ -270,7 +270,7 @@ class Sender:
         message.is_accepted = True
         outcome = known["outcome"]
         is_undone = int(outcome["status"]) >= 400 and outcome["outcome"] != "rejected"
-        self._tell(Decided(message, decision, str(outcome["message"]), is_error=is_undone))
+        self._tell(DecisionMade(message, decision, str(outcome["message"]), is_error=is_undone))
 
     def _stream_answer(
         self, message: Outgoing, method: str, params: dict[str, Any], decision: Decision | None = None

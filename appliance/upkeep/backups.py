@@ -90,7 +90,7 @@ class BackupManifest(Struct, frozen=True):
     digests: dict[str, str]
 
 
-class Made(Struct, frozen=True):
+class MadeBackup(Struct, frozen=True):
     """What `make` did: the backup of the present state, whether it is new, and names of removed backups and unreadable files."""
 
     backup: Backup
@@ -118,12 +118,12 @@ class BackupMethods:
         return [one.plain() for one in listing(self._home.backups)]
 
 
-def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made:
+def make(home: Home, settings: Config, folder: Path, progress: Progress) -> MadeBackup:
     """A backup of the home in a folder, unless the newest one there holds the same; works beside a running core."""
     state, at_ms = _state(home, settings), now_ms()
     existing = [one for one in listing(folder) if one.home == str(home.root)]
     if existing and existing[0].state == state and existing[0].made_ms <= at_ms:
-        return Made(existing[0], is_new=False)
+        return MadeBackup(existing[0], is_new=False)
     with _new_file(folder, at_ms) as (part, path):
         copy = part.with_name(part.name + ".db")
         try:
@@ -146,7 +146,7 @@ def make(home: Home, settings: Config, folder: Path, progress: Progress) -> Made
         os.replace(part, path)
         paths.flush(folder)
     removed = tuple(_rotate(home, settings, folder, existing)) if existing else ()
-    return Made(read(path), True, removed, tuple(unreadable))
+    return MadeBackup(read(path), True, removed, tuple(unreadable))
 
 
 def listing(folder: Path) -> list[Backup]:

@@ -27,13 +27,13 @@ from appliance.sessions.people import People
 from appliance.skills import catalog
 from appliance.store import disk_faults
 from appliance.store.database import Store
-from appliance.store.process_registry import Leases, Roster
+from appliance.store.process_registry import Leases, ProcessRegistry
 from appliance.upkeep import home_faults, home_setup
 from appliance.upkeep.checks import database, machine, upkeep
 from appliance.upkeep.checks.finding import Finding
 from appliance.upkeep.checks.table_process import BRIEF_S, TableCheck
 from appliance.upkeep.checks.unworkable import Known, find_unworkable
-from appliance.work.tasks import Tasks
+from appliance.work.tasks import TaskRows
 
 LOG = logging.getLogger(__name__)
 STATUS_S = 10.0
@@ -240,8 +240,8 @@ def _runtime(home: Home, environ: Mapping[str, str], *, is_answered: bool) -> Fi
 
 def _queue(home: Home, environ: Mapping[str, str], store: Store) -> Finding:
     """Whether what waits has somebody to do it."""
-    roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
-    tasks = Tasks(store)
+    roster = ProcessRegistry(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
+    tasks = TaskRows(store)
     if gone := roster.gone(None):
         return Finding("queue", "warning", f"{len(gone)} workers died; what they held waits", "owlbox worker reap")
     if tasks.is_work() and not roster.running():

@@ -8,7 +8,7 @@ from appliance.runtime.paths import Home
 from appliance.store import clearing
 from appliance.store.clearing import Scope
 from appliance.store.database import Store
-from appliance.store.process_registry import Leases, Roster
+from appliance.store.process_registry import Leases, ProcessRegistry
 
 
 def count(home: Home, scope: Scope) -> dict[str, int]:
@@ -24,7 +24,7 @@ def clear(home: Home, environ: Mapping[str, str], scope: Scope) -> dict[str, int
     """Delete it; Refused while a worker runs. The caller holds the lock of the home."""
     store = Store.open(home.database)
     try:
-        roster = Roster(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
+        roster = ProcessRegistry(store, Leases(store), paths.runtime_folder(home, environ) / "workers")
         if running := roster.running():
             alive = [worker for worker in running if worker.is_alive()]
             hint = "owlbox worker stop ID, then again" if alive else "owlbox worker reap, then again: it died without saying so"

@@ -39,7 +39,7 @@ OTHERS = (
 MARKED_WORDS = {"marks": "subject GLOB 'words:*'", "marked_words": "TRUE"}  # by which words of strangers are known again
 
 
-class Change(Struct, frozen=True):
+class RestoredFileChange(Struct, frozen=True):
     """What restoring a file changes: when it was saved and by which version; rows and version of the database; files by name."""
 
     file: str
@@ -95,20 +95,22 @@ def is_archive(path: Path) -> bool:
     raise StoreError(f"{path} {what}", hint=database_copy.ANOTHER)
 
 
-def preview(home: Home, settings: Config, path: Path, progress: Progress) -> Change:
+def preview(home: Home, settings: Config, path: Path, progress: Progress) -> RestoredFileChange:
     """What restoring a file would change, after all of it has been read and checked; changes nothing."""
     now = _present(home)
     if not is_archive(path):
         facts = _checked(path)
         at_ms = path.stat().st_mtime_ns // 1_000_000
-        return Change(str(path), at_ms, "", facts.version, facts.counts, now.version if now else None, now.counts if now else {})
+        return RestoredFileChange(
+            str(path), at_ms, "", facts.version, facts.counts, now.version if now else None, now.counts if now else {}
+        )
     backup = backups.read(path)
     _require_known(path, backup.database)
     _require_room(home, path)
     backups.verify(backup, progress)
     wanted = {name: digest for name, digest in backup.digests.items() if name != DATABASE}
     here = backups.digests(home, settings)
-    return Change(
+    return RestoredFileChange(
         *(str(path), backup.made_ms, backup.version, backup.database, backup.counts),
         *(now.version if now else None, now.counts if now else {}),
         added=tuple(sorted(wanted.keys() - here.keys())),

@@ -45,7 +45,7 @@ class SealedHead(Struct, frozen=True):
     rounds: Annotated[int, Meta(ge=1, le=10 * ROUNDS)]
 
 
-class Place(Struct, frozen=True):
+class SftpFolder(Struct, frozen=True):
     """A folder of an SFTP server."""
 
     host: str
@@ -58,7 +58,7 @@ def is_remote(text: str) -> bool:
     return "://" in text
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> SftpFolder:
     """`sftp://user@host:port/folder`; a folder that begins with /~/ is in the user's home there."""
     parts = urlsplit(text)
     try:
@@ -70,7 +70,7 @@ def parse_place(text: str) -> Place:
     folder = parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path
     if re.search(r"[\x00-\x1f\"\\*?\[]", folder) or parts.hostname.startswith("-"):
         raise BadInput(f"{text} has signs in its folder that sftp would take otherwise", hint="use letters, digits, - and /")
-    return Place(f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname, folder or ".", port)
+    return SftpFolder(f"{parts.username}@{parts.hostname}" if parts.username else parts.hostname, folder or ".", port)
 
 
 def read_key_file(path: Path) -> str:
@@ -161,7 +161,7 @@ def unseal(source: Path, target: Path, passphrase: str, progress: Progress) -> N
             target.unlink(missing_ok=True)
 
 
-def send(path: Path, place: Place, keep: int) -> list[str]:
+def send(path: Path, place: SftpFolder, keep: int) -> list[str]:
     """Put a file into the folder of a server, whole or not at all, and remove the one that is too many; its name."""
     part = f"{place.folder}/.{path.name}.part"
     _run(place, f'-mkdir "{place.folder}"', f'put "{path}" "{part}"', f'rename "{part}" "{place.folder}/{path.name}"')
@@ -171,7 +171,7 @@ def send(path: Path, place: Place, keep: int) -> list[str]:
     return old
 
 
-def list_files(place: Place) -> list[str]:
+def list_files(place: SftpFolder) -> list[str]:
     """The backups in the folder of a server, newest first."""
     lines = _run(place, f'ls -1 "{place.folder}"').splitlines()
     names = (line.strip().rpartition("/")[2] for line in lines if not line.startswith("sftp>"))
@@ -211,19 +211,19 @@ def _find_surplus(names: list[str], new: str, keep: int) -> list[str]:
     return others[-1:] if len(others) >= keep else []
 
 
-def fetch(place: Place, target: Path) -> None:
+def fetch(place: SftpFolder, target: Path) -> None:
     """Bring one file: the folder of the place is its path."""
     _run(place, f'get "{place.folder}" "{target}"')
     if not target.exists():
         raise NotFound(f"no backup {place.folder} on {place.host}", hint="owlbox backup list --to sftp://... shows them")
 
 
-def require_answer(place: Place) -> None:
+def require_answer(place: SftpFolder) -> None:
     """Unavailable when a server does not let us in; asks for a few seconds at most."""
     _run(place, "pwd", limit_s=BRIEF_S)
 
 
-def _run(place: Place, *commands: str, limit_s: float = LIMIT_S) -> str:
+def _run(place: SftpFolder, *commands: str, limit_s: float = LIMIT_S) -> str:
     given, patience_s = os.environ.get(SSH_CONFIG, ""), min(20, int(limit_s / 2))
     options = [*(["-F", given] if given else []), "-oBatchMode=yes", f"-oConnectTimeout={patience_s}", "-oLogLevel=ERROR"]
     words = ["sftp", *options, "-b", "-", "-P", str(place.port), "--", place.host]

@@ -12,12 +12,12 @@ from pathlib import Path
 from appliance.errors import Refused
 from appliance.text.urls import Target
 from appliance.web import hosts
-from appliance.web.hosts import Rules
+from appliance.web.hosts import HostRules
 
 LINKS = Path("/proc/net/if_inet6")
 
 
-def check(rules: Rules, target: Target, found: list[str]) -> None:
+def check(rules: HostRules, target: Target, found: list[str]) -> None:
     """Refused when one of a host's addresses may not be reached."""
     near = neighbours() if any(":" in text for text in found) else []
     for text in found:

@@ -26,7 +26,7 @@ from appliance.store.database import Store
 from appliance.text import urls
 from appliance.text.urls import Target
 from appliance.web import addresses
-from appliance.web.hosts import Rules
+from appliance.web.hosts import HostRules
 
 if TYPE_CHECKING:
     from appliance.runtime.http_client import Answer, HttpClient, Request
@@ -46,7 +46,7 @@ ACCEPT = "text/html,application/xhtml+xml,text/plain,application/json;q=0.9,*/*;
 Note = Callable[..., None]  # an audit's `note(kind, severity=, session=, run=, rule=, detail=)`
 
 
-class Caps(Struct, frozen=True):
+class FetchCaps(Struct, frozen=True):
     """Upper limits that no caller can exceed."""
 
     per_minute: int = 60  # requests of one session
@@ -92,7 +92,7 @@ class Fetched(Struct, frozen=True):
     reason: str = ""
 
 
-class Copy(Struct, frozen=True):
+class CachedPage(Struct, frozen=True):
     """A page as it was, and what asks whether it still is so."""
 
     url: str
@@ -110,7 +110,7 @@ class Visits:
         self._store = store
         self._days = days
 
-    def find(self, url: str) -> Copy | None:
+    def find(self, url: str) -> CachedPage | None:
         """The page that was at a URL, None when it was not kept or too long ago."""
         row = self._store.row(
             "SELECT etag, modified, content_type, charset, body FROM fetches WHERE url = ? AND used_ms > ?",
@@ -119,9 +119,9 @@ class Visits:
         if row is None:
             return None
         etag, modified, content_type, charset, body = row
-        return Copy(url, str(etag), str(modified), str(content_type), str(charset), zlib.decompress(bytes(body)))
+        return CachedPage(url, str(etag), str(modified), str(content_type), str(charset), zlib.decompress(bytes(body)))
 
-    def store_copy(self, copy: Copy) -> None:
+    def store_copy(self, copy: CachedPage) -> None:
         """Keep a page in the place of what was at its URL; old ones make way."""
         if not self._days:
             return
@@ -160,9 +160,9 @@ class Fetch:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: HostRules,
         *,
-        caps: Caps | None = None,
+        caps: FetchCaps | None = None,
         note: Note = lambda kind, **about: None,
         cache: Visits | None = None,
         resolve: Resolve = look_up,
@@ -170,7 +170,7 @@ class Fetch:
     ) -> None:
         """`rules` and `authorities` (a file of certificates, beside the system's) are set by a person alone."""
         self._rules = rules
-        self._caps = caps or Caps()
+        self._caps = caps or FetchCaps()
         self._note = note
         self._cache = cache
         self._resolve = resolve
@@ -180,7 +180,7 @@ class Fetch:
         self._free = threading.BoundedSemaphore(self._caps.at_once)
         self._asked: dict[str, deque[float]] = {}
 
-    def use(self, rules: Rules) -> None:
+    def use(self, rules: HostRules) -> None:
         """Other rules from now on; requests that run already go on."""
         self._rules = rules
 
@@ -308,7 +308,7 @@ class Fetch:
     # -- an answer ----------------------------------------------------------------------------------
 
     @staticmethod
-    def _unchanged_page(answer: "Answer", known: Copy, target: Target, limit: int) -> Fetched | None:
+    def _unchanged_page(answer: "Answer", known: CachedPage, target: Target, limit: int) -> Fetched | None:
         """What is kept of a page, when it is still so."""
         if answer.status != 304:
             return None
@@ -335,7 +335,7 @@ class Fetch:
         etag, modified = found.headers.get("etag", ""), found.headers.get("last-modified", "")
         is_kept = found.status == 200 and not found.is_cut and (etag or modified) and want.is_plain
         if self._cache is not None and is_kept and "no-store" not in found.headers.get("cache-control", "").lower():
-            self._cache.store_copy(Copy(found.url, etag, modified, found.content_type, found.charset, found.body))
+            self._cache.store_copy(CachedPage(found.url, etag, modified, found.content_type, found.charset, found.body))
 
 
 def check_found(found: Fetched) -> Fetched:
@@ -348,7 +348,7 @@ def check_found(found: Fetched) -> Fetched:
     raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
 
 
-def _build_request(target: Target, want: Want, known: Copy | None) -> "Request":
+def _build_request(target: Target, want: Want, known: CachedPage | None) -> "Request":
     """The request for a page, or for whether a known one is still so."""
     from appliance.runtime.http_client import Request
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 from appliance.errors import BadInput, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Cancel
 from appliance.runtime.methods import Call, method
-from appliance.skills.package import MAX_DEPTH, MAX_FILE_BYTES, Package, PackageFile, check_files, choose, read_data
+from appliance.skills.package import MAX_DEPTH, MAX_FILE_BYTES, PackageFile, SkillPackage, check_files, choose, read_data
 from appliance.skills.skill_service import encode_files
 from appliance.text import urls
 from appliance.web.fetch import Fetch, Fetched, Want, check_found
@@ -67,7 +67,7 @@ class SkillFetch:
         package = self.read(url, folder, call.cancel)
         return FetchedSkill(files=encode_files(package), folder=package.name, source=package.source)
 
-    def read(self, url: str, inner: str, cancel: Cancel) -> Package:
+    def read(self, url: str, inner: str, cancel: Cancel) -> SkillPackage:
         """The skill at a URL."""
         is_git = url.startswith("git+")
         plain, ref = urldefrag(url.removeprefix("git+"))
@@ -99,7 +99,7 @@ class SkillFetch:
 
         ask = self._ask
 
-        class Client(AbstractHttpGitClient):
+        class GitClient(AbstractHttpGitClient):
             """Speaks Git's protocol through our own requests, whole answers at once."""
 
             def _http_request(
@@ -124,7 +124,7 @@ class SkillFetch:
 
         pack, store = io.BytesIO(), MemoryObjectStore()
         try:
-            client = Client(url, thin_packs=False)
+            client = GitClient(url, thin_packs=False)
             walker = ObjectStoreGraphWalker([], lambda commit: [], shallow=set())
             # Version 0: the later ones may name other places to fetch parts of it from.
             client.fetch_pack("", want_one, walker, pack.write, depth=1, protocol_version=0)
@@ -237,7 +237,7 @@ def _delta_size(delta: bytes) -> int:
     return size
 
 
-def _read_package(store: "MemoryObjectStore", commit: "ObjectID", name: str, inner: str, url: str) -> Package:
+def _read_package(store: "MemoryObjectStore", commit: "ObjectID", name: str, inner: str, url: str) -> SkillPackage:
     """The one skill of a commit. The folder is chosen by names; of what lies in it alone the contents are read."""
     from dulwich.objects import Blob, Commit, Tag, Tree
 
@@ -280,7 +280,7 @@ def _read_package(store: "MemoryObjectStore", commit: "ObjectID", name: str, inn
             raise TooLarge(f"{path} has more than {MAX_FILE_BYTES} bytes")
         return PackageFile(content.data, file.is_executable)
 
-    return Package(chosen.name, check_files({path: load(path, file) for path, file in chosen.files.items()}), shown)
+    return SkillPackage(chosen.name, check_files({path: load(path, file) for path, file in chosen.files.items()}), shown)
 
 
 def _object_id(text: bytes) -> "ObjectID":

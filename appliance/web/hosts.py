@@ -35,7 +35,7 @@ NAMES = (
 )
 
 
-class Rules(Struct, frozen=True):
+class HostRules(Struct, frozen=True):
     """What may be reached beside the public web, and what of it may not. A person sets these, never a model.
 
     `blocked` and `allowed` are names of hosts, each with what lies under it; with any `allowed`, nothing else passes.
@@ -65,7 +65,7 @@ class Rules(Struct, frozen=True):
         return "" if any(address in network for network in self.networks) else special(address)
 
 
-def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: Iterable[str] = ()) -> Rules:
+def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: Iterable[str] = ()) -> HostRules:
     """Rules from what a person wrote; ConfigError names what is no host and no network."""
     made: list[Network] = []
     for text in networks:
@@ -73,7 +73,7 @@ def rules(blocked: Iterable[str] = (), allowed: Iterable[str] = (), networks: It
             made.append(ipaddress.ip_network(text.strip(), strict=False))
         except ValueError as error:
             raise ConfigError(f"{text!r} is not a network: {error}", hint="write it like 192.168.1.0/24") from None
-    return Rules(tuple(map(_parse_host, blocked)), tuple(map(_parse_host, allowed)), tuple(made))
+    return HostRules(tuple(map(_parse_host, blocked)), tuple(map(_parse_host, allowed)), tuple(made))
 
 
 def local_name(host: str) -> str:

@@ -22,7 +22,7 @@ LOOKS = re.compile(rb"\s*(?:<!doctype html|<html[\s>])", re.IGNORECASE)
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
-class Words(Struct, frozen=True):
+class PageWords(Struct, frozen=True):
     """Title and text of a page."""
 
     title: str
@@ -36,14 +36,14 @@ class Readable:
         self._environ = environ
         self._deadline_s = deadline_s
 
-    def words(self, found: Fetched) -> Words:
+    def words(self, found: Fetched) -> PageWords:
         """The text of a page; Unavailable when it cannot be extracted in time."""
         body = whole(found.body) if found.is_cut else found.body
         if not is_html(found):
-            return Words("", clean(html_text.decoded(body, found.charset)))
+            return PageWords("", clean(html_text.decoded(body, found.charset)))
         if len(body) <= SMALL_BYTES:
             title, text = html_text.page(body, found.charset, has_frame=False)
-            return Words(clean(title), clean(text))
+            return PageWords(clean(title), clean(text))
         clerk = Clerk(self._environ, self._deadline_s)
         try:
             read = clerk.read("page", body, "html", found.charset)
@@ -52,7 +52,7 @@ class Readable:
         if read.text is None:
             error = Unavailable(f"{found.url} cannot be read as a page", hint='ask for it with format "html"')
             raise error.saying("web", found.url)
-        return Words(clean(read.title), clean(read.text))
+        return PageWords(clean(read.title), clean(read.text))
 
     def source(self, found: Fetched) -> str:
         """A page as it was written."""

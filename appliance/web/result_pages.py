@@ -18,7 +18,7 @@ from appliance.records import Cancel
 from appliance.text.references import MAX_PATH
 from appliance.web.fetch import Fetch, check_found
 from appliance.web.page_text import Readable
-from appliance.web.search_engines import Hit
+from appliance.web.search_engines import WebHit
 
 LOG = logging.getLogger(__name__)
 MAX_CHARS = 100_000  # of one page
@@ -36,7 +36,7 @@ class Harvest:
         self._views = views
         self._count = count
 
-    def gather(self, hits: Sequence[Hit], actor: Actor, *, session: str, timeout_s: float, cancel: Cancel) -> list[str]:
+    def gather(self, hits: Sequence[WebHit], actor: Actor, *, session: str, timeout_s: float, cancel: Cancel) -> list[str]:
         """Keep what the first hits say as entries of the actor's run; their paths, those that came in time."""
         chosen = [hit for hit in hits if len(hit.url) <= MAX_PATH][: self._count]
         if not chosen or not actor.run:
@@ -45,7 +45,7 @@ class Harvest:
             texts = list(pool.map(lambda hit: self._fetch_text(hit, session, actor.run, timeout_s, cancel), chosen))
         return [path for hit, text in zip(chosen, texts) if text and (path := self._store_page(hit, text, actor))]
 
-    def _fetch_text(self, hit: Hit, session: str, run: str, timeout_s: float, cancel: Cancel) -> str:
+    def _fetch_text(self, hit: WebHit, session: str, run: str, timeout_s: float, cancel: Cancel) -> str:
         try:
             found = self._fetch.get(hit.url, session=session, run=run, timeout_s=timeout_s, cancel=cancel)
             return self._readable.words(check_found(found)).text[:MAX_CHARS]
@@ -53,7 +53,7 @@ class Harvest:
             LOG.info("not prefetched: %s", error, extra={"url": hit.url})
             return ""
 
-    def _store_page(self, hit: Hit, text: str, actor: Actor) -> str:
+    def _store_page(self, hit: WebHit, text: str, actor: Actor) -> str:
         scope = f"run:{actor.run}"
         content = Content(body=text, title=hit.title, source_url=hit.url, attributes={"origin": ORIGIN, "snippet": hit.snippet})
         try:

@@ -32,7 +32,7 @@ KEY = "tools.web_search"
 TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
-class Hit(Struct, frozen=True):
+class WebHit(Struct, frozen=True):
     """One result."""
 
     title: str
@@ -77,7 +77,7 @@ class Engine:
         except OwlError as error:
             raise ConfigError(f"{KEY}.url: {error.message}", key=f"{KEY}.url", hint=error.hint) from None
 
-    def search(self, query: str, count: int, *, session: str, run: str = "", cancel: Cancel | None = None) -> list[Hit]:
+    def search(self, query: str, count: int, *, session: str, run: str = "", cancel: Cancel | None = None) -> list[WebHit]:
         """At most `count` hits, best first; an empty list is an answer, an engine that has none is an error."""
         words = " ".join(query.split())
         if not words:
@@ -113,17 +113,17 @@ class Engine:
             return f"check {KEY}.key"
         return "try again later" if status in (202, 429) or status >= 500 else "ask the person to check the search engine"
 
-    def _parse_json(self, body: bytes) -> list[Hit]:
+    def _parse_json(self, body: bytes) -> list[WebHit]:
         try:
             told: Any = json.loads(body)
             listed = told["results"] if self.provider == "searxng" else (told.get("web") or {}).get("results", [])
             snippet = "content" if self.provider == "searxng" else "description"
-            return [Hit(_plain_line(r.get("title")), str(r.get("url") or ""), _plain_line(r.get(snippet))) for r in listed]
+            return [WebHit(_plain_line(r.get("title")), str(r.get("url") or ""), _plain_line(r.get(snippet))) for r in listed]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise Unavailable(f"{self.provider} gave an answer that is not a list of results", hint="try again later") from None
 
 
-def _parse_duckduckgo(body: bytes) -> list[Hit]:
+def _parse_duckduckgo(body: bytes) -> list[WebHit]:
     page = _Results()
     page.feed(body.decode("utf-8", "replace"))
     page.close()
@@ -137,7 +137,7 @@ class _Results(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.hits: list[Hit] = []
+        self.hits: list[WebHit] = []
         self._into = ""
         self._words: list[str] = []
         self._url = ""
@@ -157,10 +157,10 @@ class _Results(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """A link or a box closes."""
         if self._into == "title" and tag == "a":
-            self.hits.append(Hit(_plain_line("".join(self._words)), self._url))
+            self.hits.append(WebHit(_plain_line("".join(self._words)), self._url))
             self._into = ""
         elif self._into == "snippet" and tag in ("a", "div", "td"):
-            self.hits[-1] = Hit(self.hits[-1].title, self.hits[-1].url, _plain_line("".join(self._words)))
+            self.hits[-1] = WebHit(self.hits[-1].title, self.hits[-1].url, _plain_line("".join(self._words)))
             self._into = ""
 
     def handle_data(self, data: str) -> None:
@@ -184,14 +184,14 @@ def _plain_line(value: object) -> str:
     return " ".join(clean(unescape(TAG.sub("", text[:4000]))).split())
 
 
-def _distinct_hits(hits: Iterable[Hit]) -> list[Hit]:
+def _distinct_hits(hits: Iterable[WebHit]) -> list[WebHit]:
     """Each page once, in the form in which it can be fetched; what is none is left out."""
-    found: dict[str, Hit] = {}
+    found: dict[str, WebHit] = {}
     for hit in hits:
         try:
             url = urls.parse(hit.url).url
         except OwlError:
             continue
         title = hit.title[:TITLE_CHARS] or url
-        found.setdefault(url, Hit(title, url, hit.snippet[:SNIPPET_CHARS]))
+        found.setdefault(url, WebHit(title, url, hit.snippet[:SNIPPET_CHARS]))
     return list(found.values())

@@ -13,12 +13,12 @@ from appliance.ingest import pipeline
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.views import Views
 from appliance.runtime.host_lookup import Resolve, look_up
-from appliance.runtime.tool_settings import Tools
+from appliance.runtime.tool_settings import ToolSettings
 from appliance.store.database import Store
 from appliance.web import fetch, hosts
-from appliance.web.fetch import Caps, Fetch, Note, Visits, Want, check_found
+from appliance.web.fetch import Fetch, FetchCaps, Note, Visits, Want, check_found
 from appliance.web.git_fetch import SkillFetch
-from appliance.web.hosts import Rules
+from appliance.web.hosts import HostRules
 from appliance.web.page_text import Readable
 from appliance.web.result_pages import Harvest
 from appliance.web.search_engines import Engine
@@ -39,13 +39,13 @@ class WebContext(Struct, frozen=True):
     resolve: Resolve = look_up
 
 
-class Web:
+class WebAccess:
     """What there is of the web in one process."""
 
-    def __init__(self, given: WebContext, tools: Tools) -> None:
+    def __init__(self, given: WebContext, tools: ToolSettings) -> None:
         """ConfigError for a search engine that cannot be asked and for hosts and networks that are none."""
         keys = tools.web
-        caps = Caps(keys.requests_per_minute, max_s=keys.timeout_s)
+        caps = FetchCaps(keys.requests_per_minute, max_s=keys.timeout_s)
         cache = Visits(given.store)
         self.fetch = Fetch(rules(tools), caps=caps, note=given.note, cache=cache, resolve=given.resolve)
         self.skills = SkillFetch(self.fetch)
@@ -58,23 +58,23 @@ class Web:
         found = {"fetch": self.fetch, "readable": self.readable, "harvest": self.harvest}
         return found if self.engine is None else {**found, "engine": self.engine}
 
-    def reload(self, tools: Tools) -> None:
+    def reload(self, tools: ToolSettings) -> None:
         """Take changed lists of hosts and networks into use; ConfigError leaves everything as it was."""
         self.fetch.use(rules(tools))
 
-    def page(self, url: str) -> pipeline.Fetched:
+    def page(self, url: str) -> pipeline.FetchedPage:
         """A page or a file that a person adds, of any type and whole."""
         found = check_found(self.fetch.get(url, session=ADDING, timeout_s=FILE_S, max_bytes=1 << 30, want=Want(kind="file")))
-        return pipeline.Fetched(found.body, found.content_type, found.charset)
+        return pipeline.FetchedPage(found.body, found.content_type, found.charset)
 
 
-def rules(tools: Tools) -> Rules:
+def rules(tools: ToolSettings) -> HostRules:
     """The addresses that may be reached, from the configuration."""
     keys = tools.web
     return hosts.rules(keys.block_hosts, keys.allow_hosts, keys.private_networks)
 
 
-def engine(through: fetch.Fetch, tools: Tools, secret: Callable[[str], str] | None = None) -> Engine | None:
+def engine(through: fetch.Fetch, tools: ToolSettings, secret: Callable[[str], str] | None = None) -> Engine | None:
     """The search engine that is configured, None when searching is switched off."""
     keys = tools.web_search
     return Engine(through, keys.provider, url=keys.url, key=keys.key, secret=secret) if keys.enabled else None

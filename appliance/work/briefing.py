@@ -12,7 +12,7 @@ from appliance.knowledge.entries import Entries
 from appliance.language.request_texts import EARLIER, PREDECESSORS, TASK, TEXTS
 from appliance.records import Event
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Claim, Tasks
+from appliance.work.tasks import Claim, TaskRows
 
 LEAST, MOST = 1500, 40_000  # characters
 ATTEMPTS = 3
@@ -22,7 +22,7 @@ RESULT_CHARS = 400
 class Briefing:
     """Writes the first message of a task's thread."""
 
-    def __init__(self, tasks: Tasks, runs: Runs, entries: Entries) -> None:
+    def __init__(self, tasks: TaskRows, runs: Runs, entries: Entries) -> None:
         self._tasks = tasks
         self._runs = runs
         self._entries = entries

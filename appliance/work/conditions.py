@@ -34,7 +34,7 @@ It is due when the current time fits its frequency, it was not done for this tim
 "tasks" are what is to be done when it is due; depends_on holds the places, from 0, of tasks in this list that come before."""
 
 
-class Wanted(Struct, frozen=True):
+class WantedTask(Struct, frozen=True):
     """A task that is to be made; `depends_on` are places in the list that it stands in."""
 
     name: str
@@ -43,12 +43,12 @@ class Wanted(Struct, frozen=True):
     depends_on: tuple[int, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class ConditionVerdict(Struct, frozen=True):
     """Whether a schedule is due, why, and which tasks it makes; `marks` are those of what the model was shown."""
 
     is_due: bool
     reasoning: str = ""
-    tasks: tuple[Wanted, ...] = ()
+    tasks: tuple[WantedTask, ...] = ()
     marks: Marked = ()
 
 
@@ -74,7 +74,7 @@ class Judge:
         self._marks = marks
         self._cancel = CancelToken()
 
-    def judge(self, schedule: Schedule, now: int) -> Verdict:
+    def judge(self, schedule: Schedule, now: int) -> ConditionVerdict:
         """The verdict on a schedule that is due, with its marks recorded: its reason is stored as the outcome of the firing."""
         verdict = self.ask(schedule, now, self._cancel)
         if self._marks is not None:
@@ -85,7 +85,7 @@ class Judge:
         """Give up what is being judged."""
         self._cancel.set()
 
-    def ask(self, schedule: Schedule, now: int, cancel: Cancel | None = None) -> Verdict:
+    def ask(self, schedule: Schedule, now: int, cancel: Cancel | None = None) -> ConditionVerdict:
         """The verdict on a schedule; an error of ours when no model can be asked."""
         routes = self._model.plan(POOL)
         known = self._known(f"{schedule.rule.condition or schedule.frequency} {schedule.name}"[:500]).strip()
@@ -123,24 +123,24 @@ class Judge:
         return "\n".join([*lines, *(["What is known:", fenced("notes", known)] if known else [])])
 
 
-def read(answer: str) -> Verdict:
+def read(answer: str) -> ConditionVerdict:
     """The verdict in a model's answer, with a code fence or words around it or not; not due when there is none."""
     found = _first_object(answer)
     if found is None or not isinstance(found.get("isDue"), bool):
-        return Verdict(False, "the answer of the model could not be used")
+        return ConditionVerdict(False, "the answer of the model could not be used")
     tasks = found.get("tasks")
     wanted = [task for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     made = tuple(_parse_task(task, place, len(wanted[:MAX_TASKS])) for place, task in enumerate(wanted[:MAX_TASKS]))
-    return Verdict(found["isDue"], str(found.get("reasoning") or ""), made)
+    return ConditionVerdict(found["isDue"], str(found.get("reasoning") or ""), made)
 
 
-def _parse_task(task: dict[str, Any], place: int, count: int) -> Wanted:
+def _parse_task(task: dict[str, Any], place: int, count: int) -> WantedTask:
     name = " ".join(str(task.get("name") or "").split())[:200] or UNTITLED
     priority = str(task.get("priority") or "").lower()
     after = task.get("depends_on")
     places = [one for one in after if type(one) is int and 0 <= one < count and one != place] if isinstance(after, list) else []
     earlier = tuple(dict.fromkeys(one for one in places if one < place))  # a later one may wait for this: no circles
-    return Wanted(name, str(task.get("description") or ""), priority if priority in PRIORITIES else "medium", earlier)
+    return WantedTask(name, str(task.get("description") or ""), priority if priority in PRIORITIES else "medium", earlier)
 
 
 def _first_object(answer: str) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
 DAY_MIN = 24 * 60
 
 
-class Window(Struct, frozen=True):
+class DayWindow(Struct, frozen=True):
     """Minutes since midnight; `until` is the first minute outside."""
 
     start: int
@@ -39,9 +39,9 @@ class Window(Struct, frozen=True):
         return next_ms(self.until % DAY_MIN, at_ms, zone)
 
 
-def window(start: str, until: str) -> Window:
+def window(start: str, until: str) -> DayWindow:
     """A window from two times of day, HH:MM."""
-    return Window(minutes(start), minutes(until))
+    return DayWindow(minutes(start), minutes(until))
 
 
 def minutes(text: str) -> int:

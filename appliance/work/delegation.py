@@ -27,7 +27,7 @@ from appliance.policy.taint_marks import CARRIED
 from appliance.prompt.roles import CHILD, Role, Roles
 from appliance.records import Event, LoopEnded, RunSettings
 from appliance.runtime import log
-from appliance.runtime.settings import Delegation as Keys
+from appliance.runtime.settings import DelegationSettings as Keys
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import DONE as ANSWERED
 from appliance.sessions.runs import PROPOSED, STOPPED, Loop, Runs, Start

@@ -15,10 +15,10 @@ from appliance.errors import Exhausted, NotFound, OwlError
 from appliance.sessions.outbox import Notification, Outbox, context_of
 from appliance.sessions.runs import Runs
 from appliance.work import rules_in_words
-from appliance.work.conditions import Wanted
+from appliance.work.conditions import WantedTask
 from appliance.work.firing import Done, Due, Firing
 from appliance.work.schedules import Schedule
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskRows
 
 LOG = logging.getLogger(__name__)
 RETRIES, RETRY_S = 3, 1.0  # A-258
@@ -28,10 +28,10 @@ LOCAL = "local"  # the channel
 NOW, NORMAL = "now", "normal"  # of notifications: whether quiet hours hold it back
 
 
-class Effects:
+class ScheduleEffects:
     """Brings them about."""
 
-    def __init__(self, outbox: Outbox, tasks: Tasks, runs: Runs) -> None:
+    def __init__(self, outbox: Outbox, tasks: TaskRows, runs: Runs) -> None:
         self.outbox = outbox
         self.runs = runs
         self._tasks = tasks
@@ -157,12 +157,12 @@ class SystemJobs:
             self._firing.ended(known.id, due.due_ms, is_ok, said)
 
 
-def _wanted_tasks(due: Due) -> Sequence[Wanted]:
+def _wanted_tasks(due: Due) -> Sequence[WantedTask]:
     known = due.schedule
     given = known.action.details.get("tasks") or ()
     if given:
         return [
-            Wanted(
+            WantedTask(
                 str(task.get("name") or known.name),
                 str(task.get("description") or ""),
                 str(task.get("priority") or "medium"),
@@ -172,4 +172,4 @@ def _wanted_tasks(due: Due) -> Sequence[Wanted]:
         ]
     if due.verdict is not None and due.verdict.tasks:
         return due.verdict.tasks
-    return [Wanted(known.name, known.description)]
+    return [WantedTask(known.name, known.description)]

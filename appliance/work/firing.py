@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from appliance.errors import BadInput, Busy, DiskFault, OwlError, StoreError, Unavailable
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Scheduler
+from appliance.runtime.settings import SchedulerSettings
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.work import schedules as rows
-from appliance.work.conditions import Verdict
-from appliance.work.schedules import Act, Schedule, Schedules
+from appliance.work.conditions import ConditionVerdict
+from appliance.work.schedules import Act, Schedule, ScheduleRows
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LOG = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Due(Struct, frozen=True):
     schedule: Schedule
     due_ms: int
     now_ms: int
-    verdict: Verdict | None = None
+    verdict: ConditionVerdict | None = None
 
     @property
     def key(self) -> str:
@@ -58,7 +58,7 @@ class Done(Struct, frozen=True):
     status: Literal["running", "done", "skipped"] = "done"
 
 
-class Effect(Struct, frozen=True):
+class FiringEffect(Struct, frozen=True):
     """How an action is brought about: either within the transaction of the firing, or by its key after it.
 
     What `needs_core` goes on after its firing for longer than a process that comes and goes.
@@ -75,10 +75,10 @@ class Firing:
     def __init__(
         self,
         store: Store,
-        schedules: Schedules,
-        effects: Mapping[Act, Effect],
-        keys: Callable[[], Scheduler],
-        judge: Callable[[Schedule, int], Verdict],
+        schedules: ScheduleRows,
+        effects: Mapping[Act, FiringEffect],
+        keys: Callable[[], SchedulerSettings],
+        judge: Callable[[Schedule, int], ConditionVerdict],
         events: Events | None = None,
     ) -> None:
         self._store = store
@@ -88,7 +88,7 @@ class Firing:
         self._judge = judge
         self._events = events or Events()
 
-    def register(self, action: Act, effect: Effect) -> None:
+    def register(self, action: Act, effect: FiringEffect) -> None:
         """Have an action brought about by this from now on."""
         self._effects[action] = effect
 
@@ -139,7 +139,9 @@ class Firing:
                 LOG.error("schedule %s (%s): %s", known.ref, known.name, error)
         return count
 
-    def fire(self, known: Schedule, now: int, *, due_ms: int = 0, verdict: Verdict | None = None, is_asked: bool = False) -> bool:
+    def fire(
+        self, known: Schedule, now: int, *, due_ms: int = 0, verdict: ConditionVerdict | None = None, is_asked: bool = False
+    ) -> bool:
         """Do what a schedule is for, once for its due time; False when that is done already, or it may not run yet."""
         due = Due(known, due_ms or known.state.next_ms or now, now, verdict)
         effect = self._effects.get(known.action.kind)
@@ -234,14 +236,14 @@ class Firing:
         effect = self._effects.get(known.action.kind)
         return here == CORE or (effect is not None and (effect.is_inside or (here == ALONE and not effect.needs_core)))
 
-    def _fire_inside(self, due: Due, effect: Effect, is_asked: bool) -> bool:
+    def _fire_inside(self, due: Due, effect: FiringEffect, is_asked: bool) -> bool:
         with self._store.write(durable=True):
             if not self.schedules.take_firing(due.schedule, due.due_ms, due.now_ms, self.keys(), is_asked=is_asked):
                 return False
             self._log_done(due, effect.make(due))
         return True
 
-    def _begin_effect(self, due: Due, effect: Effect) -> None:
+    def _begin_effect(self, due: Due, effect: FiringEffect) -> None:
         """An effect after the transaction of its firing: tried twice, then a failure."""
         for attempt in (1, 2):
             try:

@@ -24,14 +24,14 @@ from appliance.language.times import recurrence, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.records import Marked
 from appliance.runtime import trusted_files
-from appliance.runtime.settings import Heartbeat as Settings
+from appliance.runtime.settings import HeartbeatSettings as Settings
 from appliance.sessions.outbox import Notification
-from appliance.sessions.sessions import Session, Wanted
+from appliance.sessions.sessions import Session, SessionFilter
 from appliance.work import heartbeat_file
 from appliance.work.day_windows import window
-from appliance.work.effects import Effects
+from appliance.work.effects import ScheduleEffects
 from appliance.work.heartbeat_file import Checklist, Section
-from appliance.work.jobs import DONE, Job, Jobs, JobTerms, Order, Priority
+from appliance.work.jobs import DONE, Job, JobOrder, Jobs, JobTerms, Priority
 from appliance.work.schedule_service import Timetable
 from appliance.work.schedules import Action, New, Notify, Schedule
 
@@ -76,7 +76,7 @@ class Heartbeat:
         box: Path,
         settings: Callable[[], Settings],
         jobs: Jobs,
-        effects: Effects,
+        effects: ScheduleEffects,
         timetable: Timetable,
         is_able: Callable[[], bool],
         *,
@@ -177,7 +177,7 @@ class Heartbeat:
             LOG.debug("heartbeat: %s", why or NOBODY)
             return Beat("skipped", why or NOBODY)
         marks = self._marks_of(path) if path is not None else ()
-        job = self._run_order(Order(JOB, prompt, JobTerms(marks=marks), session.id, is_told=True))
+        job = self._run_order(JobOrder(JOB, prompt, JobTerms(marks=marks), session.id, is_told=True))
         if job is None:
             return Beat("failed", "the work could not be done; the log says why")
         if job.status != DONE:  # said once for what the file says now, not at every look
@@ -230,10 +230,10 @@ class Heartbeat:
 
     def _last_session(self, context: str) -> Session | None:
         """The conversation last talked in: of a context, or of the box."""
-        listed = self._runs.people.list_sessions(Wanted(), limit=1000)
+        listed = self._runs.people.list_sessions(SessionFilter(), limit=1000)
         return next((one for one in listed if one.channel != "task" and context in ("", one.context)), None)
 
-    def _run_order(self, order: Order) -> Job | None:
+    def _run_order(self, order: JobOrder) -> Job | None:
         """A job that was done, or that takes a more capable model; None when it failed, which is logged."""
         job = self._jobs.add(replace(order, priority=self._priority))
         done = self._jobs.wait([job.id], self._cancel)[0]
@@ -247,7 +247,7 @@ class Heartbeat:
         if not self._is_able():
             return job
         given = JobTerms(tools=(), marks=self._runs.marks.carried(f"run:{job.run}"))
-        done = self._run_order(Order("assistant", WORDING + job.result, given, session.id, is_told=True))
+        done = self._run_order(JobOrder("assistant", WORDING + job.result, given, session.id, is_told=True))
         return done if done is not None and done.status == DONE and done.result.strip() else job
 
     def _send_alert(self, text: str, session: Session, key: str, job: Job) -> None:

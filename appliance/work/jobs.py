@@ -55,7 +55,7 @@ class JobTerms(Struct, frozen=True):
     rank: int = USUAL
 
 
-class Order(Struct, frozen=True):
+class JobOrder(Struct, frozen=True):
     """What is wanted. `session` says for whom, and in whose folder; `parent` is the run that asks, "" for none.
 
     In the background its result is told to the person of the session, unless `is_told`: then somebody else sees to that.
@@ -143,7 +143,7 @@ class Jobs:
 
     # -- asking for work ----------------------------------------------------------------------------
 
-    def add(self, order: Order) -> Job:
+    def add(self, order: JobOrder) -> Job:
         """Write down what is wanted, durably, and have it begun; returns at once."""
         made = Job(
             new_id()[-8:],

@@ -15,7 +15,7 @@ from appliance.runtime.settings import System
 from appliance.runtime.users import user_name
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
-from appliance.work.effects import LOCAL, NORMAL, NOW, Effects
+from appliance.work.effects import LOCAL, NORMAL, NOW, ScheduleEffects
 from appliance.work.firing import Firing
 from appliance.work.jobs import DONE, JobEnded
 from appliance.work.lineage import Lineage
@@ -30,7 +30,9 @@ ENDED = {"complete": True, "failed": False}
 class ScheduleOutcomes:
     """Ends firings, and puts notifications about schedules."""
 
-    def __init__(self, firing: Firing, effects: Effects, lineage: Lineage, settings: Callable[[], System], events: Events) -> None:
+    def __init__(
+        self, firing: Firing, effects: ScheduleEffects, lineage: Lineage, settings: Callable[[], System], events: Events
+    ) -> None:
         self._firing = firing
         self._effects = effects
         self._lineage = lineage

@@ -25,7 +25,7 @@ from appliance.store import visibility
 from appliance.store.database import Store
 from appliance.work import rules_in_words, schedules
 from appliance.work.lineage import Lineage
-from appliance.work.schedules import New, Schedule, Schedules
+from appliance.work.schedules import New, Schedule, ScheduleRows
 from appliance.work.work_events import ScheduleChanged
 
 Found = TypeVar("Found", Rule, TimeExpression)
@@ -35,14 +35,14 @@ NEXT = 5
 MOST = 1_000_000
 
 
-class Who(Struct, frozen=True):
+class ScheduleCaller(Struct, frozen=True):
     """Who asks: the thread, "" outside of any; the person, `EVERYBODY` for who may see all."""
 
     run: str = ""
     person: str = EVERYBODY
 
 
-class View(Struct, frozen=True):
+class ScheduleView(Struct, frozen=True):
     """A schedule as people see it; times in milliseconds, `next` the next of them."""
 
     id: str
@@ -84,7 +84,7 @@ class Timetable:
     def __init__(
         self,
         store: Store,
-        rows: Schedules,
+        rows: ScheduleRows,
         marks: Marks,
         system: Callable[[], System] = System,
         trigger: Callable[[Schedule], str] | None = None,
@@ -145,7 +145,7 @@ class Timetable:
 
     # -- looking ------------------------------------------------------------------------------------
 
-    def view(self, known: Schedule, now: int | None = None) -> View:
+    def view(self, known: Schedule, now: int | None = None) -> ScheduleView:
         """A schedule with its words and next times."""
         rule, state = known.rule, known.state
         ahead: list[int] = []
@@ -160,8 +160,8 @@ class Timetable:
                     ahead += recurrence.upcoming(rule, max(state.next_ms, now_ms() if now is None else now), NEXT - 1)
         except BadInput as error:
             said = f"never: {error.message}"
-        same = {name: getattr(known, name) for name in View.__struct_fields__ if name in SAME}
-        return View(
+        same = {name: getattr(known, name) for name in ScheduleView.__struct_fields__ if name in SAME}
+        return ScheduleView(
             **same,
             notify=known.notify.channel,
             tell=known.notify.word,
@@ -181,7 +181,7 @@ class Timetable:
             next=tuple(ahead),
         )
 
-    def get(self, ref: str, who: Who) -> Schedule:
+    def get(self, ref: str, who: ScheduleCaller) -> Schedule:
         """A schedule by its id, or by its name when only one has that; NotFound when it is none of theirs."""
         named = self.list_schedules(who, name=ref, limit=2) if ref else []
         if len(named) == 1:
@@ -191,7 +191,7 @@ class Timetable:
             raise NotFound(f"no schedule {ref}", hint="list_schedules shows them" if who.run else "owlbox schedule list shows them")
         return found
 
-    def list_schedules(self, who: Who, *, limit: int = 1000, **which: Any) -> list[Schedule]:
+    def list_schedules(self, who: ScheduleCaller, *, limit: int = 1000, **which: Any) -> list[Schedule]:
         """Their schedules; which of them and in what order is said as to `Schedules.list_schedules`."""
         person = "" if self.sees_all(who) else who.person
         if not person and not self.sees_all(who):
@@ -200,7 +200,7 @@ class Timetable:
 
     # -- changing -------------------------------------------------------------------------------------
 
-    def add(self, new: New, who: Who) -> Schedule:
+    def add(self, new: New, who: ScheduleCaller) -> Schedule:
         """A new schedule; Refused when a schedule wants to make one, Exhausted for one too many."""
         self._require_free(who)
         limit = MAX_PER_PERSON
@@ -213,7 +213,7 @@ class Timetable:
         self._events.publish(ScheduleChanged())
         return made
 
-    def change(self, known: Schedule, who: Who, **given: Any) -> Schedule:
+    def change(self, known: Schedule, who: ScheduleCaller, **given: Any) -> Schedule:
         """Change one: see `Schedules.change`."""
         self._require_free(who)
         with self._store.write(run=who.run, durable=True):
@@ -223,7 +223,7 @@ class Timetable:
         self._events.publish(ScheduleChanged())
         return found
 
-    def enable(self, known: Schedule, is_enabled: bool, who: Who) -> Schedule:
+    def enable(self, known: Schedule, is_enabled: bool, who: ScheduleCaller) -> Schedule:
         """Pause or resume one; what a schedule began resumes none."""
         if is_enabled:
             self._require_free(who)
@@ -231,12 +231,12 @@ class Timetable:
         self._events.publish(ScheduleChanged())
         return found
 
-    def delete(self, known: Schedule, who: Who) -> Schedule:
+    def delete(self, known: Schedule, who: ScheduleCaller) -> Schedule:
         gone = self.rows.delete(known.id, run=who.run)
         self._events.publish(ScheduleChanged())
         return gone
 
-    def fire(self, known: Schedule, who: Who) -> str:
+    def fire(self, known: Schedule, who: ScheduleCaller) -> str:
         """Run one now and return its outcome."""
         self._require_free(who)
         if self._trigger is None:
@@ -271,16 +271,16 @@ class Timetable:
             self._events.publish(ScheduleChanged())
         return len(gone)
 
-    def sees_all(self, who: Who) -> bool:
+    def sees_all(self, who: ScheduleCaller) -> bool:
         """Whether everybody's schedules are theirs to see and change."""
         return visibility.asking() is None and (not who.run or who.person in self._system().admin_users)
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _is_theirs(self, known: Schedule, who: Who) -> bool:
+    def _is_theirs(self, known: Schedule, who: ScheduleCaller) -> bool:
         return self.sees_all(who) or (bool(who.person) and known.person == who.person)
 
-    def _require_free(self, who: Who) -> None:
+    def _require_free(self, who: ScheduleCaller) -> None:
         if who.run and self.lineage.is_scheduled(who.run):
             what = "what a schedule began makes, changes and fires no schedules"
             raise Refused(what, hint="tell the person, who may", outcome="scheduled")

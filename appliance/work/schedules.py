@@ -18,7 +18,7 @@ from appliance.clock import is_alive, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.language.times import recurrence
 from appliance.language.times.recurrence import Rule
-from appliance.runtime.settings import Scheduler
+from appliance.runtime.settings import SchedulerSettings
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.store.wall_clock import CLOCKLESS_MS, DAY_MS, Leap
@@ -104,7 +104,7 @@ class New(Struct, frozen=True):
     run: str = ""
 
 
-class State(Struct, frozen=True):
+class ScheduleState(Struct, frozen=True):
     """How a schedule stands, by its `rule`; without `next_ms` it is never due again."""
 
     rule: str = ""
@@ -143,7 +143,7 @@ class Schedule(Struct, frozen=True):
     hash: str
     created_ms: int
     updated_ms: int
-    state: State = State()
+    state: ScheduleState = ScheduleState()
 
     @property
     def ref(self) -> str:
@@ -158,7 +158,7 @@ class Schedule(Struct, frozen=True):
         return "active" if self.is_enabled and not self.state.halt else "paused"
 
 
-class Firing(Struct, frozen=True):
+class FiringRecord(Struct, frozen=True):
     """One time that a schedule was due."""
 
     schedule: int
@@ -169,7 +169,7 @@ class Firing(Struct, frozen=True):
     ended_ms: int | None
 
 
-class Schedules:
+class ScheduleRows:
     """Reads and writes schedules."""
 
     def __init__(self, store: Store, process: str = "") -> None:
@@ -236,10 +236,10 @@ class Schedules:
         found = self._store.value(sql, (json.dumps(list(but)),))
         return None if found is None else int(found)
 
-    def firings(self, schedule: int, limit: int = 20) -> list[Firing]:
+    def firings(self, schedule: int, limit: int = 20) -> list[FiringRecord]:
         """When a schedule was due, newest first."""
-        sql = f"SELECT {', '.join(Firing.__struct_fields__)} FROM firings WHERE schedule = ? ORDER BY due_ms DESC LIMIT ?"
-        return [Firing(*row) for row in self._store.rows(sql, (schedule, limit))]
+        sql = f"SELECT {', '.join(FiringRecord.__struct_fields__)} FROM firings WHERE schedule = ? ORDER BY due_ms DESC LIMIT ?"
+        return [FiringRecord(*row) for row in self._store.rows(sql, (schedule, limit))]
 
     # -- what people decide ---------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class Schedules:
 
     # -- when it is due -------------------------------------------------------------------------------
 
-    def take_firing(self, known: Schedule, due_ms: int, now: int, keys: Scheduler, *, is_asked: bool = False) -> bool:
+    def take_firing(self, known: Schedule, due_ms: int, now: int, keys: SchedulerSettings, *, is_asked: bool = False) -> bool:
         """Within a write of the caller: this time is ours alone, and the next one is set. False when it is not, or not yet.
 
         `is_asked`: a person wants it now, whatever the rule says.
@@ -364,7 +364,7 @@ class Schedules:
                 execute(sql, (following, halt, now, known.id))
         return bool(rows)
 
-    def end(self, schedule: int, due_ms: int, status: str, outcome: str, keys: Scheduler) -> Schedule | None:
+    def end(self, schedule: int, due_ms: int, status: str, outcome: str, keys: SchedulerSettings) -> Schedule | None:
         """How it went, once; the schedule when that failed as often as it may and is paused now, else None."""
         with self._store.write(durable=True) as execute:
             sql = (
@@ -385,7 +385,7 @@ class Schedules:
         is_paused = found is not None and found.state.halt == "failures" and found.state.failures == keys.max_failures
         return found if is_paused else None
 
-    def claim(self, known: Schedule, now: int, keys: Scheduler) -> bool:
+    def claim(self, known: Schedule, now: int, keys: SchedulerSettings) -> bool:
         """Judge it: nobody else may meanwhile. False when it ran or is judged just now, or is not active (B-044)."""
         with self._store.write() as execute:
             current = self.find(known.id)
@@ -501,7 +501,7 @@ class Schedules:
         return moment
 
     @staticmethod
-    def _is_rested(state: State, due_ms: int, now: int, keys: Scheduler) -> bool:
+    def _is_rested(state: ScheduleState, due_ms: int, now: int, keys: SchedulerSettings) -> bool:
         """Whether the last run is long enough ago, by the clock, or by what was due when that was punctual."""
         if state.last_run_ms is None or not 0 <= now - state.last_run_ms < keys.min_interval_s * 1000:
             return True
@@ -540,7 +540,7 @@ class Schedules:
             LOG.error("schedule %s (%s) is left out: %s", one.ref, one.name, error)
             self._set_state(one.id, one.rule, None, now)
 
-    def _set_state(self, schedule: int, rule: Rule, following: int | None, now: int, was: State | None = None) -> None:
+    def _set_state(self, schedule: int, rule: Rule, following: int | None, now: int, was: ScheduleState | None = None) -> None:
         """When it is due next, as counted now; nothing when somebody else was quicker than who saw it as it `was`."""
         with self._store.write() as execute:
             execute(
@@ -586,7 +586,7 @@ def _schedule_from_row(row: Row) -> Schedule:
         known = {}
     values["metadata"], values["is_enabled"] = json.loads(values["metadata"]), bool(values["is_enabled"])
     values["key"] = values["key"] or ""
-    return Schedule(**values, rule=rule, action=action, notify=notify, state=State(**known))
+    return Schedule(**values, rule=rule, action=action, notify=notify, state=ScheduleState(**known))
 
 
 def _to_json(value: dict[str, Any]) -> str:

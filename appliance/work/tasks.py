@@ -19,7 +19,7 @@ from appliance.agent.loop_events import TaskDecided
 from appliance.clock import now_ms
 from appliance.errors import Conflict, NotFound, StoreError
 from appliance.runtime import crash_points
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.events import Events
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Store
@@ -99,7 +99,7 @@ class TaskChanged(Struct, frozen=True):
     task: Task
 
 
-class Tasks:
+class TaskRows:
     """Reads and writes the queue. Publishes `TaskAdded`, `TaskSettled` and `TaskChanged`; hears what was decided for a run."""
 
     def __init__(self, store: Store, events: Events | None = None, *, passed: crash_points.Passed = crash_points.nobody) -> None:
@@ -190,7 +190,7 @@ class Tasks:
             task = int(execute(f"INSERT INTO tasks ({columns}) VALUES ({marks}) RETURNING id", (*values, now, now))[0][0])
             self._set_blockers(execute, task, blocked_by)
             made = self.get(task)
-        self._passed(Step.TASK_ADDED)
+        self._passed(CrashPoint.TASK_ADDED)
         self._events.publish(TaskAdded(made))
         return made
 
@@ -311,7 +311,7 @@ class Tasks:
                     raise
                 continue  # without the row that makes no sense
             if claim is not None:
-                self._passed(Step.TASK_CLAIMED)
+                self._passed(CrashPoint.TASK_CLAIMED)
             return claim
 
     def attach(self, claim: Claim, run: str) -> None:
@@ -328,7 +328,7 @@ class Tasks:
         """The task's end, or what it waits for; Conflict when the claim is lost."""
         with self._store.write(durable=True) as execute:
             done = self._settle_held(execute, claim, status, text[:MAX_TEXT])
-        self._passed(Step.TASK_SETTLED)
+        self._passed(CrashPoint.TASK_SETTLED)
         return done
 
     def _record_decision(self, decided: TaskDecided) -> None:

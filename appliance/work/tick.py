@@ -25,13 +25,13 @@ from appliance.prompt.packet import Packets
 from appliance.prompt.roles import WORKER, Role, Roles
 from appliance.records import Event, LoopEnded, Model, Route
 from appliance.runtime import log
-from appliance.runtime.crash_points import Passed, Step, nobody
-from appliance.runtime.settings import Workers
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
+from appliance.runtime.settings import WorkerSettings
 from appliance.sessions.runs import DONE, PROPOSED, WAITING, Loop, Runs
 from appliance.store.database import Store
-from appliance.store.process_registry import Roster
+from appliance.store.process_registry import ProcessRegistry
 from appliance.work.briefing import Briefing
-from appliance.work.tasks import CANCELLED, Claim, Tasks
+from appliance.work.tasks import CANCELLED, Claim, TaskRows
 from appliance.work.work_events import TaskRunBegun, WorkStarting
 from appliance.work.worker_log import Phases
 
@@ -61,13 +61,13 @@ class TickParts(Struct, frozen=True):
     """
 
     store: Store
-    tasks: Tasks
+    tasks: TaskRows
     runs: Runs
     loops: Loops
     model: Model
     packets: Packets
     briefing: Briefing
-    roster: Roster | None = None
+    roster: ProcessRegistry | None = None
     tiers: Tiers | None = None
     roles: Roles | None = None
 
@@ -96,7 +96,7 @@ class NoSchedules:
         return 0
 
 
-class Job(Struct):
+class TickJob(Struct):
     """The task a worker has now; `why` says what made it stop."""
 
     claim: Claim
@@ -121,7 +121,7 @@ class Ticks:
     def __init__(
         self,
         parts: TickParts,
-        pace: Callable[[], Workers],
+        pace: Callable[[], WorkerSettings],
         phases: Phases,
         *,
         schedules: DueSchedules | None = None,
@@ -136,8 +136,8 @@ class Ticks:
         self.events = parts.loops.events
         self._passed = passed
         self._guard = threading.Lock()
-        self._job: Job | None = None
-        self._unsettled: dict[int, Job] = {}  # by loop
+        self._job: TickJob | None = None
+        self._unsettled: dict[int, TickJob] = {}  # by loop
         self._unreturned: list[Callable[[], object]] = []  # claims that the database did not let us give back
         self._is_stopping = False
         self._number = 0
@@ -170,7 +170,7 @@ class Ticks:
             spent_s = monotonic_s() - started_s
             self._phases.say("tick-end", f"#{self._number} {spent_s:.1f}s didWork={'true' if did_work else 'false'}")
             if did_work:
-                self._passed(Step.TICK_ENDED)
+                self._passed(CrashPoint.TICK_ENDED)
         return did_work
 
     def is_due(self, only: int | None = None) -> bool:
@@ -292,13 +292,13 @@ class Ticks:
                 self._return_claims()
         if loop is None:
             return
-        job = Job(claim, loop)
+        job = TickJob(claim, loop)
         self._unsettled[loop.id] = job
         with self._guard:
             self._job = job
             if self._is_stopping:
                 job.stop(STOPPED)
-        self._passed(Step.TASK_ATTACHED)
+        self._passed(CrashPoint.TASK_ATTACHED)
         try:
             self._answer_job(job)
         finally:
@@ -358,7 +358,7 @@ class Ticks:
             found = {}
         return str(found.get("context") or f"user:{person}")
 
-    def _answer_job(self, job: Job) -> None:
+    def _answer_job(self, job: TickJob) -> None:
         parts, pace = self._parts, self._pace()
         limit_s = STALE_TICKS * pace.max_tick_s * MARGIN
         alarms = [self._alarms.after(limit_s, lambda: job.stop(f"it took longer than {limit_s:.0f} s (workers.max_tick_s)"))]
@@ -395,7 +395,7 @@ class Ticks:
         except OSError as error:
             LOG.warning("no subscriber is left: %s", error)
 
-    def _make_sure(self, job: Job) -> None:
+    def _make_sure(self, job: TickJob) -> None:
         """Settle what the end of the loop did not: its thread was deleted, or the database was busy."""
         try:
             if self._parts.tasks.holds(job.claim):
@@ -405,7 +405,7 @@ class Ticks:
         except OwlError as error:
             LOG.error("the end of task %d is kept for later: %s", job.claim.task.id, error)
 
-    def _settle_task(self, job: Job, end: LoopEnded) -> None:
+    def _settle_task(self, job: TickJob, end: LoopEnded) -> None:
         """Record how the task stands, unless a tool has, or it is not ours any more. Call inside a transaction."""
         parts, claim = self._parts, job.claim
         try:
@@ -429,7 +429,7 @@ class Ticks:
             pass  # its thread was deleted
         LOG.info("task %d: %s", claim.task.id, became, extra={"result": end.outcome, "run": job.loop.run})
 
-    def _decide_end(self, job: Job, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
+    def _decide_end(self, job: TickJob, end: LoopEnded) -> tuple[Literal["pending", "complete", "failed", "waiting"], str]:
         """The end of a task whose model called no tool to end it."""
         is_stopped = job.why == STOPPED or end.outcome == "stopped"
         if is_stopped and end.status != DONE:  # what was finished just in time need not be done twice

@@ -18,13 +18,13 @@ from msgspec import Struct
 
 from appliance.clock import monotonic_s
 from appliance.errors import OwlError, Unavailable
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.runtime.signals import Signals
 from appliance.sessions.runs import Runs
-from appliance.store.process_registry import Mode, Pulse, Roster
+from appliance.store.process_registry import Mode, ProcessRegistry, Pulse
 from appliance.work.tick import LOST, STOPPED, Ticks
 from appliance.work.work_events import WorkDone, WorkerIdle
-from appliance.work.worker_control import Crew
+from appliance.work.worker_control import WorkerManager
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SECOND_LOOK_S = 2.0  # a signal may come before the commit that it tells of
 
 
-class Post(Struct, frozen=True):
+class WorkerOptions(Struct, frozen=True):
     """Who works, and how: `task` is the only one it may take, `log` its file unless it is in the foreground."""
 
     id: str
@@ -43,14 +43,21 @@ class Post(Struct, frozen=True):
     log: Path | None = None
 
 
-class Shift:
+class WorkerLoop:
     """One worker from its registration to its end. Run it from the main thread of its process.
 
     Publishes `WorkDone` and `WorkerIdle`.
     """
 
     def __init__(
-        self, post: Post, roster: Roster, crew: Crew, runs: Runs, ticks: Ticks, pace: Callable[[], Workers], phases: Phases
+        self,
+        post: WorkerOptions,
+        roster: ProcessRegistry,
+        crew: WorkerManager,
+        runs: Runs,
+        ticks: Ticks,
+        pace: Callable[[], WorkerSettings],
+        phases: Phases,
     ) -> None:
         self._post = post
         self._roster = roster

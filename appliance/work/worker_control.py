@@ -21,12 +21,12 @@ from appliance.errors import BadInput, Conflict, NotFound, Unavailable
 from appliance.runtime import sd_notify
 from appliance.runtime.methods import method
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.runtime.signatures import Range
 from appliance.store import disk_faults
 from appliance.store.database import Store
-from appliance.store.process_registry import DEAD, RUNNING, STOPPED, Mode, Roster, Worker
-from appliance.work.tasks import Claim, Task, Tasks
+from appliance.store.process_registry import DEAD, RUNNING, STOPPED, Mode, ProcessRegistry, Worker
+from appliance.work.tasks import Claim, Task, TaskRows
 
 LOG = logging.getLogger(__name__)
 READY_S = 30.0  # how long a worker may take to register: a Pi reads Python from a card
@@ -36,7 +36,7 @@ Named = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
 ID, READY = "OWLBOX_WORKER_ID", "OWLBOX_READY_FD"  # told to a worker by whoever starts it
 
 
-class Crew:
+class WorkerManager:
     """Starts and watches the workers of a home."""
 
     def __init__(
@@ -44,9 +44,9 @@ class Crew:
         home: Home,
         environ: Mapping[str, str],
         store: Store,
-        roster: Roster,
-        tasks: Tasks,
-        settings: Callable[[], Workers],
+        roster: ProcessRegistry,
+        tasks: TaskRows,
+        settings: Callable[[], WorkerSettings],
     ) -> None:
         self._home = home
         self._environ = environ
@@ -159,9 +159,7 @@ class Crew:
             os.close(ear)
             if mouth >= 0:
                 os.close(mouth)
-        what = (
-            f"for task {task}" if task is not None else "which runs until you stop it" if mode == "persist" else "for one task"
-        )
+        what = f"for task {task}" if task is not None else "which runs until you stop it" if mode == "persist" else "for one task"
         message = f"worker {worker} has started, {what}"
         LOG.info("%s", message, extra={"pid": child.pid})
         return {"id": worker, "pid": child.pid, "mode": mode, "task": task, "log": str(path), "message": message}

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from appliance.clock import local_hms
-from appliance.records import Delta, Event, LoopEnded, Preparing, Thinking
+from appliance.records import CallPreparing, Delta, Event, LoopEnded, Thinking
 
 MAX_BYTES = 5_000_000
 KEEP_FILES = 2
 INPUT_CHARS = 200
 TEXT_CHARS = 2000
-Shown = Delta | Thinking | Preparing | Event | LoopEnded
+Shown = Delta | Thinking | CallPreparing | Event | LoopEnded
 
 
 class Phases(Protocol):

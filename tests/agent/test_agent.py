@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from stores import new_store
 
-from appliance.agent.agent import SORRY, Agent, Limits, Work
+from appliance.agent.agent import SORRY, Agent, Work
 from appliance.agent.loop import Loops
-from appliance.agent.loop_state import NothingArrives
+from appliance.agent.loop_state import LoopLimits, NothingArrives
 from appliance.agent.toolbox import Toolbox, ToolRules, tool
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.inbox import Inbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, OwlError, TooLarge, Unavailable
@@ -23,6 +23,7 @@ from appliance.prompt.packet import INSTRUCTIONS, Packets
 from appliance.prompt.roles import Role
 from appliance.records import (
     Ask,
+    CallPreparing,
     Cancel,
     Delta,
     Event,
@@ -34,7 +35,6 @@ from appliance.records import (
     Outbound,
     Outcome,
     Piece,
-    Preparing,
     Route,
     RunSettings,
     Step,
@@ -133,7 +133,7 @@ class Quiet:
 
 def agent(model: PlayedModel, tools: Any, **limits: Any) -> Agent:
     quiet: Any = Quiet()
-    return Agent(model, tools, Packets(lambda: (), quiet, quiet), quiet, Limits(**limits))
+    return Agent(model, tools, Packets(lambda: (), quiet, quiet), quiet, LoopLimits(**limits))
 
 
 def think(*answers: Answer, tools: Any = None, routes: Sequence[Route] = (LOCAL,), **limits: Any) -> tuple[list[Step], PlayedModel]:
@@ -533,9 +533,9 @@ def test_a_whole_turn_runs_with_a_double_in_every_port(tmp_path: Path) -> None:
     quiet: Any = Quiet(Message("user", "remembered question"))
     model, tools = PlayedModel([[native(look("moon"))], ["Full."]]), PlayedTools()
     packets = Packets(lambda: (), quiet, quiet)
-    mind = Agent(model, tools, packets, quiet, Limits())
+    mind = Agent(model, tools, packets, quiet, LoopLimits())
     outbox = Outbox(store, runs.process)
-    courier = Courier(outbox)
+    courier = OutboxSender(outbox)
     courier.register("local", quiet)
     courier.start()
     loops = Loops(store, runs, mind, status=quiet)
@@ -643,7 +643,9 @@ def test_calls_that_waited_are_run_when_a_loop_is_begun_again() -> None:
     )  # fmt: skip
     model = PlayedModel([["Both are there."]])
     spoken: Any = quiet
-    steps = list(Agent(model, tools, Packets(lambda: (), spoken, spoken), spoken, Limits()).loop("run", (LOCAL,), CancelToken()))
+    steps = list(
+        Agent(model, tools, Packets(lambda: (), spoken, spoken), spoken, LoopLimits()).loop("run", (LOCAL,), CancelToken())
+    )
     assert tools.called == [look("sun")] and [e.call_id for e in events(steps, "tool_result")] == ["id-sun"]
     assert [m.role for m in model.asked[0][1].messages] == ["user", "assistant", "tool", "tool"]
 
@@ -657,7 +659,7 @@ def test_what_arrives_meanwhile_is_shown_at_the_next_call() -> None:
 
     quiet: Any = Quiet()
     model = PlayedModel([[native(look("moon"))], ["Both."]])
-    mind = Agent(model, PlayedTools(), Packets(lambda: (), quiet, quiet), quiet, Limits())
+    mind = Agent(model, PlayedTools(), Packets(lambda: (), quiet, quiet), quiet, LoopLimits())
     steps = list(mind.loop("run", (LOCAL,), CancelToken(), work=Work(source=Meanwhile())))
     assert [m.role for m in model.asked[1][1].messages] == ["user", "assistant", "tool", "user"] and shown(steps) == "Both."
 
@@ -666,7 +668,7 @@ def test_what_arrives_meanwhile_is_shown_at_the_next_call() -> None:
 @pytest.mark.parametrize("text", [CALL, f"```json\n{CALL}\n```", f"<tool_call>{CALL}</tool_call>"])
 def test_the_tool_of_a_call_is_told_once_while_its_arguments_come(text: str) -> None:
     steps, _ = think(list(text), ["Full moon."])
-    told = [number for number, step in enumerate(steps) if step == Preparing("look")]
+    told = [number for number, step in enumerate(steps) if step == CallPreparing("look")]
     assert len(told) == 1 and told[0] < steps.index(events(steps, "tool_use")[0])
     steps, _ = think(['{"look": "at the moon"} ', "is no call"])
     assert shown(steps) == '{"look": "at the moon"} is no call'
@@ -675,5 +677,5 @@ def test_the_tool_of_a_call_is_told_once_while_its_arguments_come(text: str) -> 
 @pytest.mark.covers("B-156")
 def test_thoughts_and_native_calls_are_told_as_they_come() -> None:
     steps, _ = think([Piece("hm, ", True), Piece("", tool="look"), native(look("moon"))], ["Full moon."])
-    kinds = [step for step in steps if isinstance(step, Thinking | Preparing)]
-    assert kinds == [Thinking("hm, "), Preparing("look")] and shown(steps) == "Full moon."
+    kinds = [step for step in steps if isinstance(step, Thinking | CallPreparing)]
+    assert kinds == [Thinking("hm, "), CallPreparing("look")] and shown(steps) == "Full moon."

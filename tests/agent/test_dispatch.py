@@ -8,7 +8,7 @@ import pytest
 from stores import new_store
 
 from appliance import tools
-from appliance.agent.dispatch import RECORDING, Dispatch, Dispatched, Recorded, RunLog, Scene, claim
+from appliance.agent.dispatch import RECORDING, CommandScene, Dispatch, Dispatched, Recorded, RunLog, claim
 from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.clock import CancelToken
 from appliance.knowledge.entries import Entries
@@ -64,7 +64,7 @@ class Desk:
 
     def do(self, *calls: ToolCall, terms: Terms = ENTRIES, cancel: CancelToken | None = None) -> tuple[str, Dispatched]:
         """The results as `tool:status`, and what the dispatch says."""
-        scene = Scene(self.run, cancel or CancelToken(), terms=terms, specs=self.toolbox.specs("run"))
+        scene = CommandScene(self.run, cancel or CancelToken(), terms=terms, specs=self.toolbox.specs("run"))
         events: list[Event] = []
         steps = self.dispatch.run(scene, calls)
         while True:
@@ -171,7 +171,7 @@ def test_what_waits_stops_everything_behind_it(desk: Desk) -> None:
 def test_what_was_recorded_and_not_run_is_run_in_its_own_entry(desk: Desk) -> None:
     later = put("known://b")
     desk.do(put("a.txt"), later)
-    steps = desk.dispatch.rest(Scene(desk.run, CancelToken(), terms=ENTRIES, specs=desk.toolbox.specs("run")), [later])
+    steps = desk.dispatch.rest(CommandScene(desk.run, CancelToken(), terms=ENTRIES, specs=desk.toolbox.specs("run")), [later])
     assert [e.status for e in steps] == [200]
     assert desk.states()["log://turn_1/set/known%3A/b"] == ("resolved", 200, "") and len(desk.states()) == 2
 
@@ -180,8 +180,8 @@ def test_what_was_recorded_and_not_run_is_run_in_its_own_entry(desk: Desk) -> No
 def test_recording_filters_run_by_priority(desk: Desk) -> None:
     seen: list[str] = []
 
-    def note(name: str) -> Callable[[Recorded, Scene], Recorded]:
-        def handler(recorded: Recorded, scene: Scene) -> Recorded:
+    def note(name: str) -> Callable[[Recorded, CommandScene], Recorded]:
+        def handler(recorded: Recorded, scene: CommandScene) -> Recorded:
             seen.append(name)
             return recorded
 

@@ -22,7 +22,7 @@ from appliance.runtime import hook_points
 from appliance.runtime.hook_points import MOMENTS, EntryNews
 from appliance.runtime.hooks import Hooks
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Plugins as Keys
+from appliance.runtime.settings import PluginSettings as Keys
 from appliance.sessions.runs import RunCreated
 from appliance.sessions.turns import RunStateChanged
 from appliance.upkeep import doctor

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.stop_conditions import ON, Caps, Deed, Past, Turn, Verdict, judge, of_error
+from appliance.agent.stop_conditions import ON, AnswerOutcome, Caps, Deed, Past, Verdict, judge, of_error
 from appliance.errors import Cancelled, Lost, NotFound, OwlError, ProviderError, TooLarge
 
 GOOD, BAD = Deed("set"), Deed("set", 404, "not_found")
 
 
-def turn(*deeds: Deed, text: str = "", **more: Any) -> Turn:
-    return Turn(text, deeds, **more)
+def turn(*deeds: Deed, text: str = "", **more: Any) -> AnswerOutcome:
+    return AnswerOutcome(text, deeds, **more)
 
 
 def update(claim: int, text: str = "so it stands", **more: Any) -> Deed:
     return Deed("update", claim=claim, text=text, **more)
 
 
-def judged(*turns: Turn, caps: Caps = Caps()) -> Verdict:
+def judged(*turns: AnswerOutcome, caps: Caps = Caps()) -> Verdict:
     """The verdict after the last of these turns; none of those before may have ended it."""
     past = Past()
     for number, one in enumerate(turns, 1):
@@ -28,7 +28,7 @@ def judged(*turns: Turn, caps: Caps = Caps()) -> Verdict:
     return verdict
 
 
-def ended(*turns: Turn, caps: Caps = Caps()) -> tuple[int, str]:
+def ended(*turns: AnswerOutcome, caps: Caps = Caps()) -> tuple[int, str]:
     verdict = judged(*turns, caps=caps)
     assert verdict.is_over
     return verdict.status, verdict.outcome

@@ -9,9 +9,10 @@ from appliance.agent.tool_counts import Tallies
 from appliance.agent.toolbox import Caller, Needs, Toolbox, ToolRules, read_tool, tool
 from appliance.clock import CancelToken
 from appliance.errors import Cancelled, Conflict, NotFound
-from appliance.policy.policy_file import Policy, Verdict
+from appliance.policy.policy_file import Policy
+from appliance.policy.rules import PolicyVerdict
 from appliance.records import Outcome, Terms, ToolCall
-from appliance.runtime.tool_settings import Tools
+from appliance.runtime.tool_settings import ToolSettings
 
 
 @tool(group="test", is_read_only=True)
@@ -133,7 +134,7 @@ def test_call_that_cannot_be_is_told_why_and_not_counted(
 @pytest.mark.parametrize("name", ["echo", "test"])
 def test_what_is_switched_off_is_there_and_not_to_be_had(name: str) -> None:
     off: set[str] = set()
-    box = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: Tools(disabled=tuple(off))))
+    box = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: ToolSettings(disabled=tuple(off))))
     assert call(box, "echo", text="a").status == 200
     off.add(name)
     box.use(Policy())
@@ -243,7 +244,7 @@ def test_deadline_is_the_tools_own_unless_somebody_says_otherwise() -> None:
     assert (listed(box, "echo")["deadline_s"], listed(box, "linger")["deadline_s"]) == (7, 0.05)
     assert call(box, "dig").data == 7  # a tool is told
     assert call(box, "linger").outcome == "timeout"
-    told = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: Tools(deadline_s=3, deadlines_s={"dig": 9})))
+    told = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), settings=lambda: ToolSettings(deadline_s=3, deadlines_s={"dig": 9})))
     assert [listed(told, name)["deadline_s"] for name in ("dig", "linger", "echo")] == [9, 0.05, 3]
     box.close()
     told.close()
@@ -254,9 +255,9 @@ def test_whoever_holds_the_tools_is_asked_before_each_call() -> None:
     asked: list[tuple[str, ...]] = []
 
     class Strict(ToolRules):
-        def check(self, *about: str) -> Verdict:
+        def check(self, *about: str) -> PolicyVerdict:
             asked.append(about)
-            return Verdict(about[0] != "fall", "some.rule")
+            return PolicyVerdict(about[0] != "fall", "some.rule")
 
     box = Toolbox(FUNCTIONS, {}, rules=Strict(Policy()))
     assert call(box, "echo", "chat", text="a").status == 200

@@ -9,7 +9,7 @@ from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance import tools
 from appliance.agent import tool_manuals
-from appliance.agent.tool_manuals import Shelf, aliases, parse, read, syntax
+from appliance.agent.tool_manuals import ManualIndex, aliases, parse, read, syntax
 from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
 from appliance.errors import ConfigError
 from appliance.policy.policy_file import Policy
@@ -19,7 +19,7 @@ from appliance.reference import docs
 from appliance.text.tokens import estimate
 
 TOOLS = {one.mark.name: one for one in map(read_tool, tools.load())}
-SHELF = Shelf()
+SHELF = ManualIndex()
 ROOT = Path(__file__).parents[2]
 
 
@@ -126,7 +126,7 @@ def test_a_name_that_two_tools_answer_to_or_one_has_means_nothing_else() -> None
     ],
 )
 def test_a_name_of_the_designs_has_arguments_of_its_own(name: str, given: dict[str, Any], ours: str, meant: dict[str, Any]) -> None:
-    assert Shelf().translate(ToolCall("1", name, given)) == ToolCall("1", ours, meant)
+    assert ManualIndex().translate(ToolCall("1", name, given)) == ToolCall("1", ours, meant)
 
 
 @pytest.mark.covers("R-192")

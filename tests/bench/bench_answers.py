@@ -21,7 +21,7 @@ import figures
 from bench_hello import EMBEDDING, serving
 
 from appliance.knowledge.search import Search
-from appliance.language.planning.plans import Chat, Do, Grounded, Plan, Say
+from appliance.language.planning.plans import Do, Grounded, ModelTalk, Plan, Say
 from appliance.language.work_planner import WorkPlanner
 from appliance.records import Message
 from appliance.service.parts.agent import build_guide
@@ -33,7 +33,7 @@ NO_ANSWER = ("I find nothing", "Ich finde nichts dazu", "Je ne trouve rien", "No
 
 def said_by(plan: Plan) -> str:
     """What a person would read of the program."""
-    if isinstance(plan, Chat):
+    if isinstance(plan, ModelTalk):
         return plan.beside
     return plan.otherwise if isinstance(plan, Grounded) else getattr(plan, "text", "")
 
@@ -43,7 +43,7 @@ def judge(plan: Plan, row: Mapping[str, Any]) -> str:
     if isinstance(plan, Do):
         return "effect"
     said = said_by(plan).lower()
-    if isinstance(plan, Chat):
+    if isinstance(plan, ModelTalk):
         kind = "beside" if plan.beside else "talk"
     else:
         kind = "near" if isinstance(plan, Say) and plan.is_near else "answer"

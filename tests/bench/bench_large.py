@@ -28,7 +28,7 @@ from appliance.language.times import recurrence
 from appliance.records import ToolCall
 from appliance.service.core import Core
 from appliance.store.database import Store
-from appliance.work.schedules import COLUMNS, Action, New, Schedules
+from appliance.work.schedules import COLUMNS, Action, New, ScheduleRows
 
 LISTED = 100
 QUICK = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('PRAGMA quick_check').fetchall()"
@@ -58,7 +58,7 @@ def fill(store: Store, count: int) -> None:
             insert(execute, f"memory://notes/{number}", text(number))
     Passages(store).catch_up()
     daily = New("water the roses", recurrence.cron("0 9 * * *", "UTC"), Action("reminder", {"text": "water"}))
-    first = Schedules(store).add(daily, now_ms()).id
+    first = ScheduleRows(store).add(daily, now_ms()).id
     with store.write() as execute:
         columns = [str(name) for (name,) in execute("SELECT name FROM pragma_table_info('schedule_state') WHERE name <> 'id'")]
         execute(COPY, (count - 1, first))

@@ -25,7 +25,7 @@ from appliance.knowledge.contents import Content, digest
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.verbs import Write
 from appliance.prompt.entry_blocks import Blocks
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.records import Event, Message
 from appliance.runtime.paths import FOLDERS, Home
 
@@ -112,7 +112,7 @@ def at_size(root: Path, size: int, rounds: int, *, is_archived: bool) -> dict[st
     }
 
 
-def scene(made: Desk, turn: int, before: Packet | None = None) -> Scene:
+def scene(made: Desk, turn: int, before: Packet | None = None) -> PacketScene:
     """A turn of the run, in a window that nothing overflows."""
     return replace(made.scene(100_000_000, turn=turn), before=before)
 

@@ -22,15 +22,15 @@ from test_race import PROCESSES, WORKER, checked, planted, raced
 
 from appliance.clock import monotonic_s
 from appliance.store.database import Store
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskRows
 
 # What each side does with one task; both count what they got and how long it took, from the starting gun.
 OURS = """
     from appliance.clock import monotonic_s
-    from appliance.work.tasks import Tasks
+    from appliance.work.tasks import TaskRows
     name = sys.argv[2]
     store = Store.open(path)
-    tasks, count = Tasks(store), 0
+    tasks, count = TaskRows(store), 0
     tasks.is_work()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -95,7 +95,7 @@ def main() -> int:
 
 
 def beside(folder: Path, sides: Sequence[tuple[str, str]], tasks: int, processes: int, rounds: int) -> dict[str, Any]:
-    """Tasks a second of each side, the median of rounds taken in turns, and ours over each other one."""
+    """TaskRows a second of each side, the median of rounds taken in turns, and ours over each other one."""
     found: dict[str, list[float]] = {name: [] for name, _ in sides}
     for number in range(rounds):
         for name, code in sides:
@@ -110,7 +110,7 @@ def beside(folder: Path, sides: Sequence[tuple[str, str]], tasks: int, processes
 
 
 def rate(printed: Sequence[str], tasks: int) -> float:
-    """Tasks a second from the first start to the last end."""
+    """TaskRows a second from the first start to the last end."""
     rows = [tuple(map(float, text.split())) for text in printed]
     assert sum(count for count, _, _ in rows) == tasks, "not every task was had once"
     return tasks / (max(end for _, _, end in rows) - min(begin for _, begin, _ in rows))
@@ -121,7 +121,7 @@ def fill_ours(path: Path, tasks: int) -> None:
     store = Store.create(path)
     with store.write(durable=True):
         for number in range(tasks):
-            Tasks(store).add(NewTask(f"t{number}", "x" * 200, ("low", "medium", "high")[number % 3]))
+            TaskRows(store).add(NewTask(f"t{number}", "x" * 200, ("low", "medium", "high")[number % 3]))
     store.close()
 
 

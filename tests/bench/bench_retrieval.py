@@ -24,7 +24,7 @@ import numpy as np
 
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages, packed
-from appliance.knowledge.search import Looks, Search, Vector
+from appliance.knowledge.search import Search, SearchOptions, Vector
 from appliance.models import catalogue
 from appliance.models.pool import find_encoder
 from appliance.providers.encoder import Encoder
@@ -172,7 +172,7 @@ def seen(path: Path, folder: Path, chars: int) -> None:
                 vector = Vector(encoder.model, encoder.embed(search.question(question)))
                 gold = [turns[turn] for turn in asked["evidence"] if turn in turns]
                 for reader, (limit, shown_chars, most) in READERS.items():
-                    looks = Looks(limit, snippet_chars=shown_chars, per_item=most, has_context=reader != "the tool")
+                    looks = SearchOptions(limit, snippet_chars=shown_chars, per_item=most, has_context=reader != "the tool")
                     hits = search.search(question, vector, looks=looks).hits
                     places = [(hit.ref, place(entries.get(hit.ref).body, hit.snippet)) for hit in hits]
                     found[reader].append(share(gold, places))
@@ -278,7 +278,7 @@ def speed(size: int, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"words_per_s": size / words_s, "vectors_per_s": size / vectors_s, "index_bytes": index / size}
     for name, call in {
         "owlbox find (words)": lambda q, v: search.find(q, limit=K),
-        "owlbox search (both)": lambda q, v: search.search(q, v, looks=Looks(limit=K)),
+        "owlbox search (both)": lambda q, v: search.search(q, v, looks=SearchOptions(limit=K)),
         "plain FTS5": lambda q, v: plain(q),
         "plain vec0 int8": lambda q, v: nearest(store, v),
         "numpy float32": lambda q, v: np.argpartition(vectors @ np.asarray(v.values, dtype=np.float32), -K)[-K:],

@@ -31,18 +31,18 @@ from appliance.records import ToolCall
 from appliance.runtime.paths import Home
 from appliance.sandbox import bubblewrap as jail
 from appliance.sandbox import landlock
-from appliance.sandbox.launcher import Order, Plan, Sandbox
+from appliance.sandbox.launcher import Plan, Sandbox, SandboxOrder
 from appliance.service.core import Core
 
 NEVER = threading.Event()
 UNIT = """
 import json, pathlib, sys, threading
 from appliance.clock import monotonic_s
-from appliance.sandbox.launcher import Order, Plan, Sandbox
+from appliance.sandbox.launcher import SandboxOrder, Plan, Sandbox
 sandbox, took = Sandbox(Plan(unit=pathlib.Path("/run/owlbox-tool/tool.sock"))), []
 for _ in range(int(sys.argv[1])):
     began_s = monotonic_s()
-    done = sandbox.run(Order("bench", "s1", ("/bin/true",)), threading.Event())
+    done = sandbox.run(SandboxOrder("bench", "s1", ("/bin/true",)), threading.Event())
     took.append(1000 * (monotonic_s() - began_s))
     assert done.status == "completed", done
 print(json.dumps(took))
@@ -55,7 +55,7 @@ def bare() -> None:
 
 def bubblewrap() -> None:
     """The same walls without our limits: no filter, no Landlock, nothing watched."""
-    order = Order("bench", "s1", ("/bin/true",))
+    order = SandboxOrder("bench", "s1", ("/bin/true",))
     words, skipped = [], 0
     for word, following in zip(listed := jail.options(order), [*listed[1:], ""], strict=True):
         skipped = {"--file": 3, "--seccomp": 2}.get(str(word), skipped)
@@ -70,7 +70,7 @@ def bubblewrap() -> None:
 
 def whole(sandbox: Sandbox) -> Callable[[], None]:
     def call() -> None:
-        done = sandbox.run(Order("bench", "s1", ("/bin/true",)), NEVER)
+        done = sandbox.run(SandboxOrder("bench", "s1", ("/bin/true",)), NEVER)
         assert done.status == "completed", done
 
     return call

@@ -20,7 +20,7 @@ from stores import new_store
 from appliance.clock import monotonic_s
 from appliance.knowledge.entries import Entries
 from appliance.runtime.paths import Home
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.skills.skill_records import SkillRecords
 from appliance.text import tokens
 
@@ -59,7 +59,7 @@ def main() -> int:
             write(home.box / "skills", number)
         store = new_store(home.database)
         names = [f"chore-{number:03}" for number in range(args.count)]
-        found = Skills(home.box, Entries(store), SkillRecords(store), os.environ, trusted=names, most=args.count)
+        found = SkillCatalog(home.box, Entries(store), SkillRecords(store), os.environ, trusted=names, most=args.count)
         numbers: dict[str, object] = {"skills": args.count, "first_read": timed(found.sync, 1)}
         numbers["unchanged"] = timed(found.sync, args.rounds)
         numbers["list"] = timed(found.listing, args.rounds)

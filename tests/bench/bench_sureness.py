@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from appliance.language.languages import Languages, words_in
-from appliance.language.planning.plans import SAMPLING, SYSTEM, Chat
+from appliance.language.planning.plans import SAMPLING, SYSTEM, ModelTalk
 from appliance.language.router import Router
 from appliance.providers.encoder import Encoder
 from appliance.providers.llama import Llama, Options
@@ -58,7 +58,7 @@ def main() -> None:
             own = set(words_in(text)) & (english.words["own"] | english.words["now"])
             is_open = router.kind(text, english) == "world" and not own
             shown = tuple(Message("assistant" if n % 2 else "user", one) for n, one in enumerate(shots))
-            chat = Chat(SYSTEM[tier], (*shown, Message("user", text)), 120, 0.0, sampling.repeat_penalty, least_sure=1)
+            chat = ModelTalk(SYSTEM[tier], (*shown, Message("user", text)), 120, 0.0, sampling.repeat_penalty, least_sure=1)
             ask = Ask(
                 (Part("system", chat.system),), chat.messages, max_tokens=chat.max_tokens, temperature=0.0,
                 repeat_penalty=chat.repeat_penalty, stop=chat.stop, is_measured=True, purpose="bench",

@@ -16,7 +16,7 @@ from appliance.agent.loop import MAX_WATCHED, Feed
 from appliance.channels import connectors
 from appliance.channels.connections import ConfigError, Connections, Runner, connect
 from appliance.channels.contract import REPEAT, UNCERTAIN, Connection, Received, Running
-from appliance.channels.delivery import FINAL, Courier
+from appliance.channels.delivery import FINAL, OutboxSender
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.live_answers import LiveAnswers, Pace
 from appliance.clock import CancelToken, now_ms
@@ -173,7 +173,9 @@ class Writing:
         self.channel = channel
         self.store, self.feed = new_store(home.database), Feed()
         self.live = LiveAnswers("a", channel, self.store, self.feed, Pace(0.01, 0.01, 0.01)) if channel.is_streaming else None
-        self.runner = Runner("a", channel, Gateway("a", Admission(), None), Courier(Outbox(self.store, "core")), live=self.live)
+        self.runner = Runner(
+            "a", channel, Gateway("a", Admission(), None), OutboxSender(Outbox(self.store, "core")), live=self.live
+        )
         if self.live is not None:
             self.live.watch(7, Outbound("a:x", "", key="answer:7"))
 
@@ -314,7 +316,7 @@ class Broken(Connection):
 @pytest.mark.covers("A-015", "E-291")
 def test_a_defect_of_one_channel_touches_no_other_and_it_runs_again(home: Home) -> None:
     store = new_store(home.database)
-    courier = Courier(Outbox(store, "core"))
+    courier = OutboxSender(Outbox(store, "core"))
     broken, sound = Broken(), Broken()
     sound.tries = 10
     gates = [(name, one, Gateway(name, Admission(), None)) for name, one in (("a", broken), ("b", sound))]
@@ -337,7 +339,7 @@ def test_two_workspaces_with_one_app_and_odd_names_are_named_and_touch_no_other(
     given = {"enabled": True, "bot_token": "b", "app_token": "a", "api_url": "http://127.0.0.1:1/api"}
     more = {"birds": Workspace(**given), "a/b": Workspace(**{**given, "app_token": "other"})}  # type: ignore[arg-type]
     tables = {"now": Channels(slack=Slack(**given, workspaces=more))}  # type: ignore[arg-type]
-    made = Connections(Courier(Outbox(store, "core")), Events(), lambda: tables["now"], {"secret": str, "data_folder": Path})
+    made = Connections(OutboxSender(Outbox(store, "core")), Events(), lambda: tables["now"], {"secret": str, "data_folder": Path})
     made.start()
     states = {one.name: one for one in made.list_states()}
     assert states["slack-birds"].problem.startswith("channels.slack.workspaces.birds.app_token is that of slack")
@@ -354,7 +356,7 @@ def test_a_changed_table_begins_anew_and_one_that_is_switched_off_ends(home: Hom
     store = new_store(home.database)
     tables = {"now": Channels(email=Email(enabled=True, imap_host="127.0.0.1", imap_port=1, password="p", user="u"))}
     services = {"secret": str, "data_folder": Path}
-    made = Connections(Courier(Outbox(store, "core")), Events(), lambda: tables["now"], services)
+    made = Connections(OutboxSender(Outbox(store, "core")), Events(), lambda: tables["now"], services)
     assert made.channel_states()["email"] is True  # on, and nobody serves it
     made.start()
     until(lambda: made.channel_states()["email"] not in ("connecting", True), "it was tried", 10)

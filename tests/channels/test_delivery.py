@@ -14,17 +14,17 @@ from test_database import child, finished, until
 from test_outbox import Post
 
 from appliance.channels.contract import REPEAT
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.local import Local
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, DeadlineExceeded, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.records import Event, Outbound
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.subscriptions import MAX_WAITING, Notice, Notices
-from appliance.sessions.outbox import Address, Notification, Outbox, Patience
+from appliance.sessions.outbox import Address, DeliveryPatience, Notification, Outbox
 from appliance.sessions.runs import Runs
 
-QUICK = Patience(retry_s=0.05, retry_max_s=0.2, max_attempts=4)
+QUICK = DeliveryPatience(retry_s=0.05, retry_max_s=0.2, max_attempts=4)
 
 
 class Lines:
@@ -104,8 +104,8 @@ def post(tmp_path: Path) -> Post:
 
 
 @pytest.fixture
-def courier(post: Post) -> Iterator[Courier]:
-    courier = Courier(post.outbox)
+def courier(post: Post) -> Iterator[OutboxSender]:
+    courier = OutboxSender(post.outbox)
     courier.start()
     yield courier
     assert courier.close()
@@ -127,7 +127,7 @@ def put(post: Post, door: Lines | Thread, key: str, text: str) -> int:
     return post.put(key, text, channel="door", run=getattr(door, "run", None))
 
 
-def test_each_letter_is_delivered_once_and_in_order(post: Post, courier: Courier, door: Lines | Thread) -> None:
+def test_each_letter_is_delivered_once_and_in_order(post: Post, courier: OutboxSender, door: Lines | Thread) -> None:
     courier.register("door", door)
     for i in range(12):
         put(post, door, f"k{i}", f"hoot {i}")
@@ -140,7 +140,7 @@ def test_each_letter_is_delivered_once_and_in_order(post: Post, courier: Courier
 
 @pytest.mark.parametrize("error", [BadInput, NotFound, Refused, TooLarge])
 def test_what_is_refused_is_failed_at_once_and_the_next_one_goes(
-    post: Post, courier: Courier, door: Lines | Thread, error: type[OwlError]
+    post: Post, courier: OutboxSender, door: Lines | Thread, error: type[OwlError]
 ) -> None:
     courier.register("door", Faulty(door, before=[error("no such address")]))
     put(post, door, "k", "hoot"), put(post, door, "next", "toot")
@@ -151,7 +151,7 @@ def test_what_is_refused_is_failed_at_once_and_the_next_one_goes(
 
 
 @pytest.mark.covers("E-330")
-def test_a_door_that_is_down_for_a_while_gets_the_letter_once(post: Post, courier: Courier, door: Lines | Thread) -> None:
+def test_a_door_that_is_down_for_a_while_gets_the_letter_once(post: Post, courier: OutboxSender, door: Lines | Thread) -> None:
     courier.register("door", Faulty(door, before=[Unavailable("down"), Unavailable("still down")]))
     put(post, door, "k", "hoot")
     ended(post, "k")
@@ -160,7 +160,9 @@ def test_a_door_that_is_down_for_a_while_gets_the_letter_once(post: Post, courie
     assert found is not None and (found.attempts, found.may_repeat) == (3, False)
 
 
-def test_a_door_that_stays_down_gets_no_more_after_the_last_attempt(post: Post, courier: Courier, door: Lines | Thread) -> None:
+def test_a_door_that_stays_down_gets_no_more_after_the_last_attempt(
+    post: Post, courier: OutboxSender, door: Lines | Thread
+) -> None:
     courier.register("door", Faulty(door, before=[Unavailable("down")] * 4))
     put(post, door, "k", "hoot")
     ended(post, "k", "failed")
@@ -168,7 +170,7 @@ def test_a_door_that_stays_down_gets_no_more_after_the_last_attempt(post: Post, 
     assert found is not None and (found.attempts, found.error, door.texts()) == (4, "down", [])
 
 
-def test_a_busy_door_costs_no_attempts(post: Post, courier: Courier, door: Lines | Thread) -> None:
+def test_a_busy_door_costs_no_attempts(post: Post, courier: OutboxSender, door: Lines | Thread) -> None:
     courier.register("door", Faulty(door, before=[Busy("not now")] * 8))
     put(post, door, "k", "hoot")
     ended(post, "k")
@@ -178,7 +180,7 @@ def test_a_busy_door_costs_no_attempts(post: Post, courier: Courier, door: Lines
 
 @pytest.mark.parametrize("error", [Lost("gone"), DeadlineExceeded("late"), ValueError("a bug"), OSError("broken pipe")])
 def test_uncertain_delivery_is_marked_unless_the_door_knows(
-    post: Post, courier: Courier, door: Lines | Thread, error: Exception
+    post: Post, courier: OutboxSender, door: Lines | Thread, error: Exception
 ) -> None:
     courier.register("door", Faulty(door, after=[error]))
     put(post, door, "k", "hoot")
@@ -187,17 +189,17 @@ def test_uncertain_delivery_is_marked_unless_the_door_knows(
 
 
 @pytest.mark.covers("A-021")
-@pytest.mark.parametrize("step", [Step.LETTER_TAKEN, Step.LETTER_DELIVERED, Step.LETTER_SENT])
-def test_killed_at_any_step_it_is_delivered_once_or_marked(tmp_path: Path, step: Step, door: Lines | Thread) -> None:
+@pytest.mark.parametrize("step", [CrashPoint.LETTER_TAKEN, CrashPoint.LETTER_DELIVERED, CrashPoint.LETTER_SENT])
+def test_killed_at_any_step_it_is_delivered_once_or_marked(tmp_path: Path, step: CrashPoint, door: Lines | Thread) -> None:
     code = """
         import os, signal
         from test_delivery import DOORS, QUICK, Post, put, sleep_s
-        from appliance.channels.delivery import Courier
+        from appliance.channels.delivery import OutboxSender
         def passed(step):
             if step.name == sys.argv[2]:
                 os.kill(os.getpid(), signal.SIGKILL)
         post, door = Post(path, QUICK), DOORS[sys.argv[3]](path.with_name("out"))
-        courier = Courier(post.outbox, passed=passed)
+        courier = OutboxSender(post.outbox, passed=passed)
         courier.register("door", door)
         put(post, door, "k", "hoot")
         courier.start()
@@ -209,20 +211,20 @@ def test_killed_at_any_step_it_is_delivered_once_or_marked(tmp_path: Path, step:
     assert process.returncode == -9, process.communicate()
     assert finished(child("Store.open(path).problems() == [] or sys.exit(1)", tmp_path / "owlbox.db")) == ""
     post = Post(tmp_path / "owlbox.db", QUICK)
-    courier = Courier(post.outbox)
+    courier = OutboxSender(post.outbox)
     courier.register("door", door)
     courier.start()
     ended(post, "k")
     assert courier.close()
     repeat = f"{REPEAT} | hoot"
-    at_lines = {Step.LETTER_TAKEN: [repeat], Step.LETTER_DELIVERED: ["hoot", repeat], Step.LETTER_SENT: ["hoot"]}
+    at_lines = {CrashPoint.LETTER_TAKEN: [repeat], CrashPoint.LETTER_DELIVERED: ["hoot", repeat], CrashPoint.LETTER_SENT: ["hoot"]}
     assert door.texts() == (["hoot"] if door.is_idempotent else at_lines[step])
 
 
 # -- where letters go -------------------------------------------------------------------------------
 
 
-def open_all(courier: Courier, tmp_path: Path, *names: str) -> dict[str, Lines]:
+def open_all(courier: OutboxSender, tmp_path: Path, *names: str) -> dict[str, Lines]:
     doors = {name: Lines(tmp_path / name) for name in names}
     for name, one in doors.items():
         courier.register(name, one)
@@ -231,7 +233,7 @@ def open_all(courier: Courier, tmp_path: Path, *names: str) -> dict[str, Lines]:
 
 def test_choice_is_explicit_then_preferred_then_the_session_then_the_last_used(post: Post, tmp_path: Path) -> None:
     preferences = {"user:ann": "chat"}
-    courier = Courier(post.outbox, preferred=lambda context: preferences.get(context, ""))
+    courier = OutboxSender(post.outbox, preferred=lambda context: preferences.get(context, ""))
     open_all(courier, tmp_path, "mail", "chat", "web")
     for at, channel in enumerate(("mail", "chat", "web")):
         session = post.session(channel, to=f"{channel}-box")
@@ -250,7 +252,7 @@ def test_choice_is_explicit_then_preferred_then_the_session_then_the_last_used(p
     assert courier.choose(letter) == Address("mail", "mail:ann", {"to": "mail-box"})
 
 
-def test_a_letter_never_goes_to_another_context(post: Post, courier: Courier, tmp_path: Path) -> None:
+def test_a_letter_never_goes_to_another_context(post: Post, courier: OutboxSender, tmp_path: Path) -> None:
     doors = open_all(courier, tmp_path, "mail", "chat")
     post.session("mail", "bob"), post.session("chat", "bob")
     assert courier.choose(Notification("k", "ann", "hoot", "user:ann", session="mail:bob")) is None
@@ -261,7 +263,7 @@ def test_a_letter_never_goes_to_another_context(post: Post, courier: Courier, tm
     assert doors["mail"].texts() == doors["chat"].texts() == []
 
 
-def test_nobody_to_tell_is_logged_with_its_key(post: Post, courier: Courier, caplog: pytest.LogCaptureFixture) -> None:
+def test_nobody_to_tell_is_logged_with_its_key(post: Post, courier: OutboxSender, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", "appliance.channels.delivery"):
         post.put("the key", person="group:7"), post.put("next", person="group:7")
         ended(post, "next", "logged")
@@ -279,7 +281,7 @@ class Ear:
         self.heard.append(message)
 
 
-def test_the_door_is_told_the_way_back_and_what_the_letter_adds(post: Post, courier: Courier) -> None:
+def test_the_door_is_told_the_way_back_and_what_the_letter_adds(post: Post, courier: OutboxSender) -> None:
     ear = Ear()
     courier.register("mail", ear)
     run = post.runs.begin(post.session("mail", subject="owls", message="7"), "chat").id
@@ -291,8 +293,8 @@ def test_the_door_is_told_the_way_back_and_what_the_letter_adds(post: Post, cour
 
 @pytest.mark.covers("A-193", "E-330")
 def test_what_insists_on_a_closed_channel_waits_for_it_with_the_reason(tmp_path: Path) -> None:
-    post = Post(tmp_path / "owlbox.db", Patience(retry_s=30))
-    courier = Courier(post.outbox)
+    post = Post(tmp_path / "owlbox.db", DeliveryPatience(retry_s=30))
+    courier = OutboxSender(post.outbox)
     courier.start()
     letter = post.put("k", channel="mail")
     until(lambda: post.outbox.get(letter).attempts == 1)
@@ -304,7 +306,7 @@ def test_what_insists_on_a_closed_channel_waits_for_it_with_the_reason(tmp_path:
     assert len(ear.heard) == 1 and courier.close()
 
 
-def test_what_insists_on_a_channel_that_never_opens_fails_after_its_attempts(post: Post, courier: Courier) -> None:
+def test_what_insists_on_a_channel_that_never_opens_fails_after_its_attempts(post: Post, courier: OutboxSender) -> None:
     post.put("k", channel="pigeon")
     ended(post, "k", "failed")
     found = post.outbox.find("k")
@@ -314,7 +316,7 @@ def test_what_insists_on_a_channel_that_never_opens_fails_after_its_attempts(pos
 # -- side by side -----------------------------------------------------------------------------------
 
 
-def test_slow_and_failing_channels_hold_up_nobody_else(post: Post, courier: Courier, tmp_path: Path) -> None:
+def test_slow_and_failing_channels_hold_up_nobody_else(post: Post, courier: OutboxSender, tmp_path: Path) -> None:
     slow = Slow()
     courier.register("slow", slow)
     courier.register("broken", Faulty(Lines(tmp_path / "never"), before=[Unavailable("down")] * 4))
@@ -331,7 +333,7 @@ def test_slow_and_failing_channels_hold_up_nobody_else(post: Post, courier: Cour
 
 
 @pytest.mark.covers("A-193")
-def test_a_channel_is_replaced_while_it_sends(post: Post, courier: Courier) -> None:
+def test_a_channel_is_replaced_while_it_sends(post: Post, courier: OutboxSender) -> None:
     slow, ear = Slow(), Ear()
     courier.register("mail", slow)
     post.put("first", channel="mail"), post.put("second", channel="mail")
@@ -344,7 +346,7 @@ def test_a_channel_is_replaced_while_it_sends(post: Post, courier: Courier) -> N
 
 @pytest.mark.covers("A-193")
 def test_closing_waits_for_what_is_being_sent_and_begins_nothing_more(post: Post) -> None:
-    courier, slow = Courier(post.outbox), Slow()
+    courier, slow = OutboxSender(post.outbox), Slow()
     courier.register("mail", slow)
     courier.start()
     post.put("first", channel="mail"), post.put("other", channel="mail", person="bob"), post.put("late", channel="mail")
@@ -355,7 +357,7 @@ def test_closing_waits_for_what_is_being_sent_and_begins_nothing_more(post: Post
 
 
 def test_closing_does_not_wait_for_a_door_that_hangs(post: Post) -> None:
-    courier, slow = Courier(post.outbox), Slow()
+    courier, slow = OutboxSender(post.outbox), Slow()
     courier.register("mail", slow)
     courier.start()
     post.put("k", channel="mail")
@@ -380,7 +382,7 @@ def test_nothing_is_sent_again_when_the_record_could_not_be_made(tmp_path: Path)
 
     held, release = threading.Event(), threading.Event()
     quick = Outbox(type(post.store).open(tmp_path / "owlbox.db", busy_delays_ms=(20,)), post.me, QUICK)
-    courier = Courier(quick)
+    courier = OutboxSender(quick)
     courier.register("mail", Blocking())
     courier.start()
     quick.put(Notification("k", "ann", "hoot", channel="mail"))
@@ -394,11 +396,11 @@ def test_nothing_is_sent_again_when_the_record_could_not_be_made(tmp_path: Path)
     assert len(ear.heard) == 1 and post.outbox.counts() == {"sent": 1}
 
 
-def test_a_round_that_fails_is_not_the_last(post: Post, courier: Courier, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_round_that_fails_is_not_the_last(post: Post, courier: OutboxSender, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever goes wrong in choosing a way, the next round is made."""
     wrong = [ZeroDivisionError("a bug"), Busy("database busy")]
 
-    class Wrong(Courier):
+    class Wrong(OutboxSender):
         def choose(self, letter: Notification) -> Address | None:
             if wrong:
                 self.wake()
@@ -414,7 +416,7 @@ def test_a_round_that_fails_is_not_the_last(post: Post, courier: Courier, caplog
     assert len(ear.heard) == 1 and "a bug" in caplog.text and failing.close()
 
 
-def test_an_idle_courier_does_not_wake_up(post: Post, courier: Courier) -> None:
+def test_an_idle_courier_does_not_wake_up(post: Post, courier: OutboxSender) -> None:
     rounds: list[int] = []
     look = post.outbox.due
     post.outbox.due = lambda now=None: (rounds.append(1), look(now))[1]  # type: ignore[method-assign]
@@ -433,7 +435,7 @@ def test_an_idle_courier_does_not_wake_up(post: Post, courier: Courier) -> None:
 
 
 @pytest.fixture
-def local(post: Post, courier: Courier) -> Notices:
+def local(post: Post, courier: OutboxSender) -> Notices:
     notices = Notices()
     courier.register("local", Local(post.outbox, post.runs, notices))
     return notices

@@ -21,9 +21,9 @@ from appliance.channels.drop_folder import KEEP_BAD, MAX_BYTES, Drops
 from appliance.errors import Busy
 from appliance.ingest.watcher import Watch
 from appliance.records import Event
-from appliance.runtime.crash_points import Step
-from appliance.sessions.outbox import Patience
-from appliance.work.tasks import Tasks
+from appliance.runtime.crash_points import CrashPoint
+from appliance.sessions.outbox import DeliveryPatience
+from appliance.work.tasks import TaskRows
 
 __all__ = ["a_box"]
 NOBODY = 65534
@@ -33,9 +33,9 @@ HELLO = {"kind": "message", "text": "hello"}
 class Yard(Post):
     """A home's drop folder with everything behind it."""
 
-    def __init__(self, root: Path, patience: Patience | None = None, **more: Any) -> None:
+    def __init__(self, root: Path, patience: DeliveryPatience | None = None, **more: Any) -> None:
         super().__init__(root / "owlbox.db", patience)
-        self.tasks = Tasks(self.store)
+        self.tasks = TaskRows(self.store)
         self.drops = Drops(root / "drop", self.store, self.runs, self.outbox, self.tasks, **more)
         self.drops.prepare()
 
@@ -159,9 +159,9 @@ def test_a_result_of_a_call_that_is_being_waited_for_is_not_recorded_twice(yard:
 
 
 @pytest.mark.covers("A-021")
-@pytest.mark.parametrize("step", [Step.DROP_TAKEN, Step.DROP_REMOVED])
+@pytest.mark.parametrize("step", [CrashPoint.DROP_TAKEN, CrashPoint.DROP_REMOVED])
 @pytest.mark.parametrize("kind", ["message", "task", "result"])
-def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, step: Step) -> None:
+def test_killed_at_any_step_a_request_is_done_once(tmp_path: Path, kind: str, step: CrashPoint) -> None:
     yard = Yard(tmp_path)
     run = a_call(yard)
     long_name = "x" * 250
@@ -235,7 +235,7 @@ def test_a_file_that_is_being_written_is_left_alone(yard: Yard) -> None:
 
 @pytest.mark.covers("A-193")
 def test_what_the_queue_has_no_room_for_stays(tmp_path: Path) -> None:
-    yard = Yard(tmp_path, Patience(max_waiting=1))
+    yard = Yard(tmp_path, DeliveryPatience(max_waiting=1))
     yard.drop(HELLO), yard.drop({**HELLO, "text": "second"}, "b.json"), yard.drop({"kind": "task", "name": "t"}, "c.json")
     with pytest.raises(Busy, match="queue full"):
         yard.drops.take_files()
@@ -407,7 +407,7 @@ def test_any_file_ends_as_done_or_put_aside(yard: Yard, raw: bytes) -> None:
 
 def test_missing_folders_are_no_requests(tmp_path: Path) -> None:
     post = Post(tmp_path / "owlbox.db")
-    assert Drops(tmp_path / "none", post.store, post.runs, post.outbox, Tasks(post.store)).take_files() == 0
+    assert Drops(tmp_path / "none", post.store, post.runs, post.outbox, TaskRows(post.store)).take_files() == 0
 
 
 # -- when -------------------------------------------------------------------------------------------

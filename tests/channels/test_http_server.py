@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from appliance.clock import monotonic_s
 from appliance.errors import ConfigError, NotFound, Refused
-from appliance.http.message import Request, Response
+from appliance.http.message import HttpMessage, Response
 from appliance.http.process import build_server
 from appliance.http.server import HttpServer, listen, route
 from appliance.http.site import build_site
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Web
+from appliance.runtime.settings import WebSettings
 
 COOKIE = "Cookie: owlbox=right\r\n"
 
@@ -29,37 +29,37 @@ class Routes:
     """What tests ask for."""
 
     def __init__(self) -> None:
-        self.seen: list[Request] = []
+        self.seen: list[HttpMessage] = []
 
     @route("GET", "/open/", access="open")
-    def show(self, request: Request) -> Response:
+    def show(self, request: HttpMessage) -> Response:
         self.seen.append(request)
         return Response.of_json({"path": request.path, "query": dict(request.query)})
 
     @route("POST", "/change", max_body=100)
-    def change(self, request: Request) -> Response:
+    def change(self, request: HttpMessage) -> Response:
         self.seen.append(request)
         return Response.of_json({"person": request.person, "given": request.json()})
 
     @route("GET", "/stream", access="open")
-    def stream(self, request: Request) -> Response:
+    def stream(self, request: HttpMessage) -> Response:
         return Response(200, iter((b"one ", b"two")), "text/event-stream")
 
     @route("GET", "/broken", access="open")
-    def fail(self, request: Request) -> Response:
+    def fail(self, request: HttpMessage) -> Response:
         raise ValueError("a secret of the inside")
 
     @route("GET", "/missing", access="open")
-    def miss(self, request: Request) -> Response:
+    def miss(self, request: HttpMessage) -> Response:
         raise NotFound("no such thing", hint="look elsewhere")
 
     @route("GET", "/hold", upgrades=True)
-    def hold(self, request: Request, sock: socket.socket) -> None:
+    def hold(self, request: HttpMessage, sock: socket.socket) -> None:
         self.take(request, sock)
         sock.recv(1)
 
     @route("GET", "/raw", upgrades=True)
-    def take(self, request: Request, sock: socket.socket) -> None:
+    def take(self, request: HttpMessage, sock: socket.socket) -> None:
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + request.person.encode())
 
 
@@ -226,11 +226,11 @@ def self_signed(folder: Path) -> None:
 def test_a_certificate_encrypts_and_without_one_only_this_machine_is_served(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with pytest.raises(ConfigError, match="nothing is encrypted"):
-        build_server(home, {}, Web(host="0.0.0.0", port=0), folder=tmp_path)
+        build_server(home, {}, WebSettings(host="0.0.0.0", port=0), folder=tmp_path)
     with pytest.raises(ConfigError, match="channels.web.certificate"):
-        build_server(home, {}, Web(port=0, certificate="none.pem"), folder=tmp_path)
+        build_server(home, {}, WebSettings(port=0, certificate="none.pem"), folder=tmp_path)
     self_signed(tmp_path)
-    server = build_server(home, {}, Web(port=0, certificate="web.pem"), folder=tmp_path)
+    server = build_server(home, {}, WebSettings(port=0, certificate="web.pem"), folder=tmp_path)
     port = int(server.sock.getsockname()[1])
     server.start()
     try:

@@ -15,8 +15,9 @@ from spoken import spoken
 from stores import new_store
 from test_database import child, finished, killed, until
 
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
 from appliance.agent.loop import Feed, Loops, Shown, Subscription
+from appliance.agent.loop_state import LoopLimits
 from appliance.agent.toolbox import Caller
 from appliance.channels.inbox import Inbox
 from appliance.channels.rpc.threads import ThreadMethods
@@ -42,7 +43,7 @@ from appliance.records import (
     ToolSpec,
 )
 from appliance.runtime.methods import LocalCall
-from appliance.sessions.outbox import Notification, Outbox, OutboxFilled, Patience
+from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox, OutboxFilled
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.tools import threads
@@ -149,7 +150,7 @@ class Desk:
         self.model: Model = model if hasattr(model, "plan") else Planned(model)  # type: ignore[assignment]
         packets = Packets(list, Search(store), Quiet())
         self.tools = tools or Glass()
-        agent = Agent(self.model, self.tools, packets, self.runs, Limits())
+        agent = Agent(self.model, self.tools, packets, self.runs, LoopLimits())
         self.outbox = Outbox(store, self.me)
         self.loops = Loops(store, self.runs, agent, status=Quiet())
         self.inbox = Inbox(store, self.runs, self.loops, relevant=lambda said: packets.relevant(said.text), outbox=self.outbox)
@@ -911,7 +912,7 @@ def test_prompts_that_wait_in_a_session_are_listed_and_cleared(desk: Callable[..
 @pytest.mark.covers("A-193")
 def test_a_full_queue_accepts_nothing_more_but_knows_what_it_has(desk: Callable[..., Desk]) -> None:
     here = desk()
-    here.outbox.patience = Patience(max_waiting=2)
+    here.outbox.patience = DeliveryPatience(max_waiting=2)
     for number in range(9):  # reminders that wait for a channel lock nobody out
         here.outbox.put(Notification(f"reminder {number}", "ann", "hoot"))
     here.accept("one"), here.accept("two")

@@ -144,8 +144,8 @@ def test_a_certificate_is_checked_or_has_to_be_the_pinned_one(server: tuple[Dove
     shown = ":".join(server[1][i : i + 2] for i in range(0, 64, 2)).upper()
     with receiver() as sink, pytest.raises(Busy):  # the receiver offers no encryption, and nothing is sent without
         EmailChannel(settings(server[0], pins=(shown,), smtp_host="127.0.0.1", smtp_port=sink.port), str, Path).check()
-    with pytest.raises(OwlError, match="login"), servers.Mailbox(settings(server[0], pins=(shown,)), "wrong").connected():
+    with pytest.raises(OwlError, match="login"), servers.ImapMailbox(settings(server[0], pins=(shown,)), "wrong").connected():
         raise AssertionError("it took a wrong password")
     assert EmailChannel(settings(server[0], verify=False), str, Path).warnings()[0].startswith("certificates are not checked")
     with pytest.raises(Lost):
-        _ = servers.Mailbox(settings(server[0]), "x").client
+        _ = servers.ImapMailbox(settings(server[0]), "x").client

@@ -7,7 +7,7 @@ import pytest
 from test_delivery import QUICK, Lines, ended
 from test_outbox import Post
 
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.preferred_channel import _read_channel
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
@@ -106,15 +106,15 @@ def wants() -> dict[str, str]:
 
 
 @pytest.fixture
-def courier(night: Night, screens: Notices, wants: dict[str, str]) -> Iterator[Courier]:
+def courier(night: Night, screens: Notices, wants: dict[str, str]) -> Iterator[OutboxSender]:
     preferred = lambda context: wants.get(context, "")  # noqa: E731
-    courier = Courier(night.post.outbox, preferred=preferred, quiet=night.quiet, notices=screens)
+    courier = OutboxSender(night.post.outbox, preferred=preferred, quiet=night.quiet, notices=screens)
     courier.start()
     yield courier
     assert courier.close()
 
 
-def test_what_waited_is_told_all_at_once(courier: Courier, night: Night, door: Lines) -> None:
+def test_what_waited_is_told_all_at_once(courier: OutboxSender, night: Night, door: Lines) -> None:
     courier.register("mail", door)
     night.post.session("mail")
     night.quiet.mute("user:ann", now_ms() + HOUR_MS)
@@ -132,7 +132,7 @@ def test_what_waited_is_told_all_at_once(courier: Courier, night: Night, door: L
 
 
 @pytest.mark.covers("A-248")
-def test_tui_reaches_a_person_only_while_they_look(courier: Courier, night: Night, screens: Notices, door: Lines) -> None:
+def test_tui_reaches_a_person_only_while_they_look(courier: OutboxSender, night: Night, screens: Notices, door: Lines) -> None:
     courier.register("local", door)
     courier.register("mail", door)
     night.post.session("mail")
@@ -153,7 +153,7 @@ def test_tui_reaches_a_person_only_while_they_look(courier: Courier, night: Nigh
 
 
 @pytest.mark.covers("A-248")
-def test_none_and_places_of_a_channel(courier: Courier, night: Night, door: Lines) -> None:
+def test_none_and_places_of_a_channel(courier: OutboxSender, night: Night, door: Lines) -> None:
     courier.register("slack", door)
     courier.register("web", door)
     for channel, sender in (("slack", "C042"), ("slack", "D007"), ("web", "ann")):
@@ -172,7 +172,9 @@ def test_none_and_places_of_a_channel(courier: Courier, night: Night, door: Line
 
 
 @pytest.mark.covers("A-249")
-def test_preferred_channel_comes_before_the_last_used(courier: Courier, night: Night, wants: dict[str, str], door: Lines) -> None:
+def test_preferred_channel_comes_before_the_last_used(
+    courier: OutboxSender, night: Night, wants: dict[str, str], door: Lines
+) -> None:
     for name in ("mail", "web"):
         courier.register(name, door)
         night.post.session(name)

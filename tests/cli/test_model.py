@@ -15,7 +15,7 @@ from test_gguf import entry, model, put, text
 from appliance.models import catalogue, model_info
 from appliance.providers.llama import Llama, Options
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models
+from appliance.runtime.settings import Config, ModelSettings
 
 CacheType = Literal["f16", "q8_0"]
 
@@ -100,7 +100,7 @@ def test_the_bundled_model_is_verified(box: Box, model_home: Home) -> None:  # n
 def test_the_window_told_is_the_window_the_model_gets(tmp_path: Path, asked: int, limit_mb: int, cache_type: CacheType) -> None:
     path = put(tmp_path, model())
     taken = Llama(path, Options(context=asked, memory_mb=limit_mb, cache_type=cache_type))
-    settings = replace(Config(), models=replace(Models(), context=asked, memory_mb=limit_mb, cache_type=cache_type))
+    settings = replace(Config(), models=replace(ModelSettings(), context=asked, memory_mb=limit_mb, cache_type=cache_type))
     found = model_info.describe(Home(tmp_path), settings, str(path), lambda stage, done, total: None)
     assert found["window"] == taken.window and found["memory_mb"] == round(taken.memory_bytes / 1_000_000)
 

@@ -108,9 +108,7 @@ def test_what_waits_is_decided_by_typed_words(line: Line, core: Core) -> None:
     line.type("accept")
     line.says("Hoot hoot")  # nothing waits: a message like any other
     line.type("write a plan")
-    line.says(
-        "Working: set", "Needs your approval: ", "plan.md", "added: Beans in April.", "added: Peas in May.", "Type accept"
-    )
+    line.says("Working: set", "Needs your approval: ", "plan.md", "added: Beans in April.", "added: Peas in May.", "Type accept")
     line.type("Accept")
     line.says("Accepted.", "The plan is written.", "You: ")
     line.type("change the plan")

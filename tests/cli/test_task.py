@@ -14,7 +14,7 @@ from test_database import a_run, said
 from appliance.cli.task import ENDS
 from appliance.clock import now_ms, process
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Claim, NewTask, Tasks
+from appliance.work.tasks import Claim, NewTask, TaskRows
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def add(box: Box, *words: str) -> int:
 
 def claimed(box: Box, task: int) -> Claim:
     with box.store() as store:
-        claim = Tasks(store).claim("w1", task)
+        claim = TaskRows(store).claim("w1", task)
     assert claim is not None
     return claim
 
 
 def ended(box: Box, claim: Claim, status: Any = "complete", text: str = "It is watered.") -> None:
     with box.store() as store:
-        Tasks(store).finish(claim, status, text)
+        TaskRows(store).finish(claim, status, text)
 
 
 @pytest.mark.covers("B-040", "B-042")
@@ -113,7 +113,7 @@ def test_what_cannot_be_is_one_line_and_the_next_step(box: Box, core: Core) -> N
         assert (refused.returncode, refused.stdout) == (code, "") and part in refused.stderr, (words, refused)
         assert refused.stderr.startswith("owlbox: ") and refused.stderr.count("\n") == 1, words
     with box.store() as store:
-        assert sum(Tasks(store).counts().values()) == 0
+        assert sum(TaskRows(store).counts().values()) == 0
 
 
 @pytest.mark.usefixtures("worker")
@@ -186,7 +186,7 @@ def test_watching_shows_states_and_events_and_ends_with_the_task(box: Box, core:
     watch.sees("task 2 is in progress by worker w1")
     with box.store() as store:
         run = a_run(store)
-        Tasks(store).attach(claim, run)
+        TaskRows(store).attach(claim, run)
         Runs(store, "").append(said(run, "water it"))
     watch.sees("  1.1 user: water it")
     with box.store() as store:
@@ -206,12 +206,12 @@ def test_watching_goes_on_with_the_next_attempt_and_prints_json(box: Box) -> Non
         claim = claimed(box, task)
         with box.store() as store:
             run = a_run(store)
-            Tasks(store).attach(claim, run)
+            TaskRows(store).attach(claim, run)
             Runs(store, "").append(said(run, f"try {number}"))
         watch.sees(f"try {number}")
         if number == 1:
             with box.store() as store:
-                Tasks(store).release("w1", "killed")
+                TaskRows(store).release("w1", "killed")
     ended(box, claim)
     assert watch.end() == 0
     told = [json.loads(line) for line in watch.lines]
@@ -241,7 +241,7 @@ def test_undo_on_the_command_line_names_the_tasks(box: Box) -> None:
     with box.store() as store:
         run = a_run(store)
         for name in ("one", "two"):
-            Tasks(store).add(NewTask(name, person="ann", run=run))
+            TaskRows(store).add(NewTask(name, person="ann", run=run))
     tried, kept = box.run("undo", run, "--dry-run"), len(box.json("task", "list"))
     assert tried.stdout.splitlines()[0] == "would take back 2 tasks" and "gone  task 1: one" in tried.stdout and kept == 2
     claim = claimed(box, 2)
@@ -249,7 +249,7 @@ def test_undo_on_the_command_line_names_the_tasks(box: Box) -> None:
     assert refused.returncode == 1 and "1 task was changed since: task 2: two (in progress by w1" in refused.stderr
     assert "task 2: two" in box.run("undo", run, "--dry-run").stdout
     with box.store() as store:
-        Tasks(store).give_back(claim, "x")
+        TaskRows(store).give_back(claim, "x")
     assert box.run("undo", run).returncode == 1  # it was worked on, even so
     other = box.json("thread", "list")
     assert len(other) == 1 and [task["id"] for task in box.json("task", "list")] == [2, 1]

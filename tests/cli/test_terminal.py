@@ -189,7 +189,7 @@ def test_no_cell_and_no_line_is_forged() -> None:
 
 def test_pieces_of_an_answer_keep_their_spelling() -> None:
     def work(out: TextIO) -> None:
-        answer = terminal.Answer(out, None)
+        answer = terminal.AnswerPrinter(out, None)
         for piece in "👩\u200d🚀 ❤\ufe0f a\u200db":
             answer.listen("delta", {"text": piece})
         answer.end_line()

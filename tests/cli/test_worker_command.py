@@ -12,8 +12,8 @@ from process import Box, a_box, is_gone, script, send, until  # noqa: F401
 from appliance.clock import new_id
 from appliance.runtime import paths
 from appliance.sessions.runs import Runs
-from appliance.store.process_registry import Leases, Roster
-from appliance.work.tasks import NewTask, Tasks
+from appliance.store.process_registry import Leases, ProcessRegistry
+from appliance.work.tasks import NewTask, TaskRows
 from appliance.work.worker_control import LOG_BYTES
 
 PLAY = """
@@ -35,21 +35,21 @@ def owl(box: Box) -> Iterator[Box]:
     script(box, PLAY)
     yield box
     with box.store() as store:
-        roster = Roster(store, Leases(store), box.runtime / "workers")
+        roster = ProcessRegistry(store, Leases(store), box.runtime / "workers")
         for worker in roster.running():
             roster.send(worker, signal.SIGKILL)
 
 
 def add(box: Box, name: str) -> int:
     with box.store() as store:
-        return Tasks(store).add(NewTask(name, person="ann")).id
+        return TaskRows(store).add(NewTask(name, person="ann")).id
 
 
 def record(box: Box, count: int = 1, *, log: Path | None = None) -> list[str]:
     """Rows of workers that have stopped."""
     made = []
     with box.store() as store:
-        roster = Roster(store, Leases(store), paths.runtime_folder(box.home, box.environ, make=True) / "workers")
+        roster = ProcessRegistry(store, Leases(store), paths.runtime_folder(box.home, box.environ, make=True) / "workers")
         for _ in range(count):
             made.append(new_id())
             roster.begin(made[-1], "once", log=log).end()
@@ -101,7 +101,7 @@ def test_a_killed_worker_is_dead_and_its_task_pending(owl: Box) -> None:
     until(lambda: is_gone(worker["pid"]), "it is gone")
     assert owl.json("worker", "status", worker["id"])["status"] == "dead"
     with owl.store() as store:
-        found = Tasks(store).get(number)
+        found = TaskRows(store).get(number)
         assert (found.status, found.deaths) == ("pending", 0)
         assert Runs(store, "").get(found.run).outcome == "interrupted"
     assert owl.run("worker", "reap").stdout == "no worker has died\n"

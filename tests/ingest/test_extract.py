@@ -18,13 +18,13 @@ from needs import leave_out
 from appliance.clock import monotonic_s, process, sleep_s
 from appliance.errors import Unavailable
 from appliance.ingest import extract
-from appliance.ingest.extract import Reading, form_of, is_current, read, reader_of
+from appliance.ingest.extract import FileReading, form_of, is_current, read, reader_of
 from appliance.ingest.extract_process import Clerk, Clerks
 from appliance.knowledge.contents import MAX_BODY_BYTES, MAX_CHARACTERS
 from appliance.text.html_text import is_refined, page
 
 
-def reading(name: str, data: bytes) -> Reading:
+def reading(name: str, data: bytes) -> FileReading:
     return read(name, data, form_of(name, data[:8192]))
 
 

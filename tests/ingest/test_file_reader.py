@@ -14,7 +14,18 @@ from needs import needs
 from record_tools import replace
 
 from appliance.errors import BadInput, NotFound, OwlError, Refused, TooLarge
-from appliance.ingest.file_reader import Counts, Gather, Item, Known, Rules, Wanted, absolute, expand, ref_of, walk
+from appliance.ingest.file_reader import (
+    FileRules,
+    Gather,
+    ItemToRead,
+    KnownFile,
+    ReadItem,
+    SkippedCounts,
+    absolute,
+    expand,
+    ref_of,
+    walk,
+)
 from appliance.knowledge.contents import MAX_BODY_BYTES
 
 
@@ -32,13 +43,13 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def names(folder: Path, rules: Rules | None = None, counts: Counts | None = None) -> list[str]:
-    found = expand(str(folder), rules or Rules(), counts or Counts())
+def names(folder: Path, rules: FileRules | None = None, counts: SkippedCounts | None = None) -> list[str]:
+    found = expand(str(folder), rules or FileRules(), counts or SkippedCounts())
     return [os.path.relpath(one.file, folder) for one in found if not one.problem]
 
 
-def item(gather: Gather, path: Path) -> Item:
-    (wanted,) = expand(str(path), Rules(), Counts())
+def item(gather: Gather, path: Path) -> ReadItem:
+    (wanted,) = expand(str(path), FileRules(), SkippedCounts())
     if wanted.problem:
         raise BadInput(wanted.problem)
     found = gather.item(wanted)
@@ -71,10 +82,10 @@ def test_links_pipes_sockets_and_hidden_files_are_left_out_and_counted(folder: P
     (folder / ".hidden").write_text("x")
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("x")
-    counts = Counts()
+    counts = SkippedCounts()
     assert names(folder, counts=counts) == ["a.md"]
     assert (counts.links, counts.special, counts.hidden) == (4, 2, 1)
-    assert names(folder, Rules(has_hidden=True)) == [".hidden", "a.md"]
+    assert names(folder, FileRules(has_hidden=True)) == [".hidden", "a.md"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +96,7 @@ def test_what_is_named_and_is_no_file_is_a_problem_of_its_own(folder: Path, name
     (folder / "a.md").write_text("x")
     (folder / "link").symlink_to("a.md")
     os.mkfifo(folder / "pipe")
-    (found,) = expand(str(folder / name), Rules(), Counts())
+    (found,) = expand(str(folder / name), FileRules(), SkippedCounts())
     assert problem in found.problem
 
 
@@ -96,7 +107,7 @@ def test_names_that_cannot_be_references_are_told(folder: Path, name: bytes):
     with open(path, "w") as file:
         file.write("x")
     (folder / "fine.md").write_text("x")
-    found = list(expand(str(folder), Rules(), Counts()))
+    found = list(expand(str(folder), FileRules(), SkippedCounts()))
     assert any(one.file.endswith("fine.md") and not one.problem for one in found)
     other = next(one for one in found if not one.file.endswith("fine.md"))
     assert other.problem if b"/" not in name else other.ref
@@ -107,9 +118,9 @@ def test_the_homes_of_owls_are_closed(folder: Path):
     home.mkdir()
     (home / "owlbox.db").write_text("x")
     (folder / "a.md").write_text("x")
-    rules = Rules(closed=(str(home),))
+    rules = FileRules(closed=(str(home),))
     assert names(folder, rules) == ["a.md"]
-    (found,) = expand(str(home / "owlbox.db"), rules, Counts())
+    (found,) = expand(str(home / "owlbox.db"), rules, SkippedCounts())
     assert "own home" in found.problem
 
 
@@ -148,8 +159,8 @@ def test_what_is_left_out_is_what_git_leaves_out(repository: Path, below: str):
 @needs("git")
 def test_an_ignored_folder_that_is_named_is_taken_and_ignoring_can_be_turned_off(repository: Path):
     assert names(repository / "build") == ["x.md"]
-    assert "a.log" in names(repository, Rules(has_ignored=True))
-    counts = Counts()
+    assert "a.log" in names(repository, FileRules(has_ignored=True))
+    counts = SkippedCounts()
     names(repository, counts=counts)
     assert counts.ignored > 5
 
@@ -182,7 +193,7 @@ def test_any_patterns_mean_what_they_mean_to_git(folder: Path, seed: int):
         (one / ".gitignore").write_text("\n".join(chance.choices(PATTERNS, k=3)) + "\n")
     command = ["git", "-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
-    assert sorted(names(folder, Rules(has_hidden=True))) == sorted(name for name in said if name)
+    assert sorted(names(folder, FileRules(has_hidden=True))) == sorted(name for name in said if name)
 
 
 NAMES = [
@@ -237,8 +248,8 @@ def test_a_letter_outside_of_ascii_is_its_bytes_as_it_is_to_git(folder: Path, pa
     (folder / ".gitignore").write_bytes(os.fsencode(pattern) + b"\n")
     command = ["git", "-C", str(folder), "ls-files", "-z", "--others", "--exclude-standard"]
     said = subprocess.run(command, check=True, capture_output=True).stdout.split(b"\0")
-    counts = Counts()
-    found = [*walk(str(folder), Rules(has_hidden=True), counts), *counts.problems]
+    counts = SkippedCounts()
+    found = [*walk(str(folder), FileRules(has_hidden=True), counts), *counts.problems]
     assert sorted(os.fsencode(one.file) for one in found) == sorted(
         os.path.join(os.fsencode(folder), name) for name in said if name
     )
@@ -262,10 +273,10 @@ def test_keys_and_passwords_are_left_out_of_a_folder_and_counted(folder: Path):
     for name in (".env", ".env.local", "id_rsa", "sub/passwords.kdbx", ".ssh/config", ".env.example", "a.md", "id_rsa.pub", "env"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
-    counts = Counts()
-    assert names(folder, Rules(has_hidden=True), counts) == [".env.example", "a.md", "env", "id_rsa.pub"] and counts.secret == 5
-    assert ".env" in names(folder, Rules(has_hidden=True, has_secrets=True))
-    assert not next(expand(str(folder / ".env"), Rules(), Counts())).problem  # named: a person wants it
+    counts = SkippedCounts()
+    assert names(folder, FileRules(has_hidden=True), counts) == [".env.example", "a.md", "env", "id_rsa.pub"] and counts.secret == 5
+    assert ".env" in names(folder, FileRules(has_hidden=True, has_secrets=True))
+    assert not next(expand(str(folder / ".env"), FileRules(), SkippedCounts())).problem  # named: a person wants it
 
 
 @pytest.mark.parametrize("kind", ["", "RSA ", "OPENSSH ", "ENCRYPTED "])
@@ -283,7 +294,7 @@ def test_a_private_key_is_never_kept(folder: Path, gather: Gather, kind: str):
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "/sys/kernel", "/dev/null", "/proc"])
 def test_what_the_kernel_makes_up_is_no_file(path: str):
-    (found,) = expand(path, Rules(), Counts())
+    (found,) = expand(path, FileRules(), SkippedCounts())
     assert "kernel" in found.problem
 
 
@@ -291,7 +302,7 @@ def test_what_version_control_keeps_is_not_read_even_when_it_is_named(folder: Pa
     (folder / ".git").mkdir()
     (folder / ".git" / "config").write_text("token")
     for path in (folder / ".git", folder / ".git" / "config"):
-        (found,) = expand(str(path), Rules(has_hidden=True), Counts())
+        (found,) = expand(str(path), FileRules(has_hidden=True), SkippedCounts())
         assert ".git" in found.problem
 
 
@@ -332,7 +343,7 @@ def test_a_file_that_became_a_link_is_not_followed(folder: Path, gather: Gather)
     (folder / "sub" / "a.md").write_text("mine")
     (folder / "other").mkdir()
     (folder / "other" / "a.md").write_text("not mine")
-    (wanted,) = expand(str(folder / "sub" / "a.md"), Rules(), Counts())
+    (wanted,) = expand(str(folder / "sub" / "a.md"), FileRules(), SkippedCounts())
     (folder / "sub").rename(folder / "was")
     (folder / "sub").symlink_to("other")
     with pytest.raises(BadInput, match="behind a link"):
@@ -340,9 +351,9 @@ def test_a_file_that_became_a_link_is_not_followed(folder: Path, gather: Gather)
     (folder / "other" / "a.md").unlink()
     (folder / "other" / "a.md").symlink_to("../was/a.md")
     with pytest.raises(BadInput, match="a link"):
-        gather.item(Wanted("disk://x", str(folder / "other" / "a.md")))
+        gather.item(ItemToRead("disk://x", str(folder / "other" / "a.md")))
     with pytest.raises(NotFound):
-        gather.item(Wanted("disk://x", str(folder / "gone")))
+        gather.item(ItemToRead("disk://x", str(folder / "gone")))
 
 
 def test_a_database_in_use_is_never_opened_whatever_its_name(folder: Path):
@@ -359,7 +370,7 @@ def test_a_file_nobody_lets_us_read_is_told(folder: Path, gather: Gather):
     path = folder / "a.md"
     path.write_text("x")
     path.chmod(0)
-    wanted = Wanted("disk://x", str(path))
+    wanted = ItemToRead("disk://x", str(path))
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)  # root may read everything
@@ -388,8 +399,8 @@ def test_python_whose_parser_breaks_is_still_a_text(folder: Path, tmp_path: Path
 def test_what_is_known_is_not_looked_into_again(folder: Path, gather: Gather):
     (folder / "a.md").write_text("x")
     first = item(gather, folder / "a.md")
-    (wanted,) = expand(str(folder / "a.md"), Rules(), Counts())
-    known = Known(first.ref, "h", "h", first.sha256, "another", first.reader)
+    (wanted,) = expand(str(folder / "a.md"), FileRules(), SkippedCounts())
+    known = KnownFile(first.ref, "h", "h", first.sha256, "another", first.reader)
     assert gather.item(wanted, known) is None
     assert gather.item(wanted, replace(known, hash="edited")) == gather.item(wanted)
     assert gather.item(wanted, replace(known, reader="text/0")) == gather.item(wanted)

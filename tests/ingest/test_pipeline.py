@@ -22,8 +22,8 @@ from stores import new_store
 from appliance.clock import sleep_s
 from appliance.errors import BadInput, Cancelled, OwlError, PathConflict, TooLarge, Unavailable
 from appliance.ingest import extract
-from appliance.ingest.file_reader import Gather, Item, Rules
-from appliance.ingest.pipeline import AT_ONCE, Added, Fetched, Ingest, Refreshed
+from appliance.ingest.file_reader import FileRules, Gather, ReadItem
+from appliance.ingest.pipeline import AT_ONCE, Added, FetchedPage, Ingest, Refreshed
 from appliance.ingest.receiver import Intake, Staging
 from appliance.ingest.sources import Desk, Sources
 from appliance.knowledge.drives import Drives
@@ -53,7 +53,7 @@ class Here:
         return Ingest(Desk(self.sources, By("client"), os.getuid()), gather, **more)
 
     def add(self, *inputs: object, on_conflict: Any = "skip", **more: Any) -> Added:
-        return self.work(**more).add([str(one) for one in inputs or [self.folder]], Rules(), on_conflict)
+        return self.work(**more).add([str(one) for one in inputs or [self.folder]], FileRules(), on_conflict)
 
     def refresh(self, *refs: str, is_all: bool = False, **more: Any) -> Refreshed:
         return self.work(**more).refresh(refs, is_all=is_all)
@@ -237,7 +237,7 @@ def test_one_failing_input_stops_no_other(here: Here):
 def test_ten_inputs_are_read_at_once_and_no_more(here: Here):
     at_once, most, guard, gate = 0, 0, threading.Lock(), threading.Barrier(AT_ONCE)
 
-    def fetch(url: str) -> Fetched:
+    def fetch(url: str) -> FetchedPage:
         nonlocal at_once, most
         with guard:
             at_once += 1
@@ -245,7 +245,7 @@ def test_ten_inputs_are_read_at_once_and_no_more(here: Here):
         gate.wait(LIMIT_S)  # goes on when ten have come, and not before
         with guard:
             at_once -= 1
-        return Fetched(b"page", "text/plain")
+        return FetchedPage(b"page", "text/plain")
 
     done = here.add(*(f"http://example.org/{n}" for n in range(30)), fetch=fetch)
     assert done.counts["added"] == 30 and most == AT_ONCE == 10
@@ -355,10 +355,10 @@ def site() -> Iterator[tuple[str, dict[str, bytes]]]:
     server.server_close()
 
 
-def fetch(url: str) -> Fetched:
+def fetch(url: str) -> FetchedPage:
     try:
         with urlopen(url, timeout=180) as answer:
-            return Fetched(answer.read(), answer.headers["Content-Type"])
+            return FetchedPage(answer.read(), answer.headers["Content-Type"])
     except OSError as error:
         raise Unavailable(f"{url}: {error}") from None
 
@@ -548,11 +548,11 @@ def test_what_is_wrong_with_one_item_does_not_stop_the_others(here: Here, intake
 def test_the_core_reads_again_only_what_its_own_user_added(here: Here, intake: Intake):
     mine = here.write("mine.md", "x")
     here.add()
-    here.sources.store_items([Item("disk://etc/passwd", "theirs", None, file="/etc/passwd")], By("client"), os.getuid() + 1)
+    here.sources.store_items([ReadItem("disk://etc/passwd", "theirs", None, file="/etc/passwd")], By("client"), os.getuid() + 1)
     here.entries.put("disk:/etc/hostname", Content(body="typed by hand"))
     secret = here.home.root / "owlbox.toml"
     secret.write_text("secret")
-    here.sources.store_items([Item(f"disk:/{secret}", "x", None, file=str(secret))], By("client"), os.getuid())
+    here.sources.store_items([ReadItem(f"disk:/{secret}", "x", None, file=str(secret))], By("client"), os.getuid())
     mine.write_text("changed")
     done = intake.refresh([], True, "", lambda: False)
     assert statuses(done) == {"mine.md": "updated", "passwd": "error", "hostname": "error", "owlbox.toml": "error"}
@@ -564,7 +564,7 @@ def test_the_core_reads_again_only_what_its_own_user_added(here: Here, intake: I
 def test_files_of_one_user_are_not_read_because_another_asked_for_it(here: Here):
     here.write("private.md", "private")
     path = str(here.folder / "private.md")
-    here.sources.store_items([Item(here.ref("private.md"), "x", None, file=path)], By("client"), os.getuid() + 1)
+    here.sources.store_items([ReadItem(here.ref("private.md"), "x", None, file=path)], By("client"), os.getuid() + 1)
     here.entries.put(here.ref("other.md"), Content(body="typed"))
     done = here.refresh(is_all=True)
     assert statuses(done) == {"private.md": "error", "other.md": "error"}

@@ -17,7 +17,7 @@ from appliance.clock import CancelToken, now_ms, sleep_s, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.ingest.file_reader import Gather
 from appliance.ingest.sources import Sources
-from appliance.ingest.workspace_sync import MANIFEST, MAX_FILE_BYTES, Change, Constraint, Project
+from appliance.ingest.workspace_sync import MANIFEST, MAX_FILE_BYTES, Constraint, Project, WorkspaceChange
 from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import Content, Entries
 from appliance.knowledge.schemes import Schemes
@@ -116,7 +116,7 @@ def test_followed_files_are_archived_until_the_run_asks_for_them(desk: Desk):
     desk.write("large.txt", b"x" * (MAX_FILE_BYTES + 1))
     (desk.root / "link.md").symlink_to("notes.md")
     actor = desk.run()
-    assert desk.project.before_turn(actor) == Change(read=2)
+    assert desk.project.before_turn(actor) == WorkspaceChange(read=2)
     assert desk.paths() == ["notes.md", "src/a.py"]
     assert {path: how for path, how in desk.seen(actor).items() if path != MANIFEST} == {
         "notes.md": "archived",
@@ -162,20 +162,20 @@ def test_what_changed_on_the_disk_is_there_before_the_next_turn_and_nothing_else
     sleep_s(0.12)  # what was written this moment is looked at once more
     desk.project.before_turn(actor)
     before = desk.writes()
-    assert desk.project.before_turn(actor) == Change() and desk.writes() == before
+    assert desk.project.before_turn(actor) == WorkspaceChange() and desk.writes() == before
     kept = desk.entries.get("b.md")
     desk.write("a.md", "changed")
     desk.write("new.md", "new")
     (desk.root / "c.md").unlink()
-    assert desk.project.before_turn(actor) == Change(read=2, removed=1)
+    assert desk.project.before_turn(actor) == WorkspaceChange(read=2, removed=1)
     assert desk.entries.get("a.md").body == "changed" and desk.paths() == ["a.md", "b.md", "new.md"]
     assert desk.entries.get("b.md") == kept
     assert desk.seen(actor)["new.md"] == "archived"
     desk.write("b.md", "b.md")  # touched: it says the same
-    assert desk.project.before_turn(actor) == Change() and desk.entries.get("b.md") == kept
+    assert desk.project.before_turn(actor) == WorkspaceChange() and desk.entries.get("b.md") == kept
     desk.write("d.bin", b"\0")
     desk.project.before_turn(actor)
-    assert desk.project.before_turn(actor) == Change()
+    assert desk.project.before_turn(actor) == WorkspaceChange()
 
 
 def accept(desk: Desk, actor: Actor, proposed: Outcome) -> Outcome:
@@ -243,7 +243,7 @@ def test_what_a_person_writes_at_once_is_on_the_disk_too(desk: Desk):
     assert desk.verbs.set(me, "c.md", Write(body="three")).status == 200
     assert sorted(one.name for one in desk.root.iterdir()) == ["c.md", "new"]
     assert desk.verbs.rm(me, "c.md").status == 200 and not path.exists() and not (desk.root / "c.md").exists()
-    assert desk.project.before_turn(desk.run()) == Change()
+    assert desk.project.before_turn(desk.run()) == WorkspaceChange()
 
 
 @pytest.mark.parametrize("verb", ["set", "rm", "mv"])
@@ -338,10 +338,10 @@ def test_files_of_nobody_are_left_alone(desk: Desk):
 def test_without_a_workspace_nothing_is_followed(desk: Desk):
     none = Project(None, desk.store, desk.sources, lambda: Gather(os.environ))
     actor = desk.run()
-    assert none.before_turn(actor) == Change() and desk.seen(actor) == {}
+    assert none.before_turn(actor) == WorkspaceChange() and desk.seen(actor) == {}
     assert WorkspaceControl(none, desk.verbs, lambda run, tokens: None).persist(desk.person(actor), "a.md", "add").status == 404
     gone = Project(desk.root / "gone", desk.store, desk.sources, lambda: Gather(os.environ))
-    assert gone.before_turn(actor) == Change()
+    assert gone.before_turn(actor) == WorkspaceChange()
 
 
 # -- the manifest -----------------------------------------------------------------------------------
@@ -374,12 +374,12 @@ def test_a_run_without_the_repository_looks_at_nothing_but_what_is_added(desk: D
     desk.write("a.md", "one")
     desk.write("b.md", "two")
     actor = desk.run()
-    assert desk.project.before_turn(actor, has_repo=False) == Change()
+    assert desk.project.before_turn(actor, has_repo=False) == WorkspaceChange()
     assert desk.paths() == [] and desk.seen(actor) == {}
     assert desk.workspace.persist(desk.person(actor), "a.md", "add", has_repo=False).message == "one"
     assert desk.paths() == ["a.md"] and desk.seen(actor)["a.md"] == "visible" and MANIFEST not in desk.seen(actor)
     desk.write("a.md", "changed")
-    assert desk.project.before_turn(actor, has_repo=False) == Change(read=1)
+    assert desk.project.before_turn(actor, has_repo=False) == WorkspaceChange(read=1)
     assert desk.entries.get("a.md").body == "changed" and desk.paths() == ["a.md"]
 
 
@@ -544,7 +544,7 @@ def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
         desk.write(name)
     desk.project.before_turn(desk.run())
     desk.root.rename(desk.root.with_name("elsewhere"))  # a disk that is not mounted now
-    assert desk.project.before_turn(desk.run()) == Change()
+    assert desk.project.before_turn(desk.run()) == WorkspaceChange()
     desk.root.with_name("elsewhere").rename(desk.root)
     (desk.root / "sub" / "c.md").unlink()
     (desk.root / "sub").chmod(0)
@@ -558,7 +558,7 @@ def test_what_is_away_is_not_forgotten_and_what_is_gone_is(desk: Desk):
         os.seteuid(user)
         (desk.root / "sub").chmod(0o755)
     assert "sub/b.md" not in followed and desk.project._remove_gone(followed) == 0
-    assert desk.project.before_turn(desk.run()) == Change(removed=1)
+    assert desk.project.before_turn(desk.run()) == WorkspaceChange(removed=1)
     assert desk.paths() == ["a.md", "sub/b.md"]
 
 

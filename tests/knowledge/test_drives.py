@@ -12,9 +12,9 @@ from stores import new_store
 
 from appliance.clock import sleep_s
 from appliance.errors import BadInput, NotFound
-from appliance.knowledge.drives import Child, Drive, Drives, counted, formatted, is_id, line_count, stored_path
+from appliance.knowledge.drives import Drive, Drives, FolderChild, counted, formatted, is_id, line_count, stored_path
 from appliance.knowledge.entries import Content, Entries
-from appliance.knowledge.grep import Needle, Texts, Where, folded
+from appliance.knowledge.grep import GrepScope, Needle, Texts, folded
 from appliance.knowledge.schemes import Schemes
 from appliance.store.database import Store
 
@@ -122,7 +122,7 @@ def test_a_model_sees_no_drive_that_is_hidden_from_it(shelf: Shelf) -> None:
     assert [d.drive for d in shelf.drives.list_drives(is_model=True)] == ["agent"]
     assert [i.ref for i in shelf.drives.items(is_model=True)[0]] == ["agent:/a"] and shelf.drives.items()[1] == 2
     assert [h.ref for h in shelf.texts.search("needle", is_model=True)] == ["agent:/a"]
-    assert [m.ref for m in shelf.texts.grep(Needle("needle"), Where(is_model=True))] == ["agent:/a"]
+    assert [m.ref for m in shelf.texts.grep(Needle("needle"), GrepScope(is_model=True))] == ["agent:/a"]
     with pytest.raises(NotFound, match="no drive system"):
         shelf.drives.find("system:/secret", is_model=True)
     with pytest.raises(NotFound):
@@ -136,7 +136,7 @@ def test_names_count_whole(shelf: Shelf) -> None:
     assert shelf.drives.count("agent://a") == 2 and shelf.drives.size("agent://a").bytes == 2
     assert [i.ref for i in shelf.drives.items("agent://a")[0]] == ["agent:/a/1", "agent:/a/b/2"]
     assert [i.ref for i in shelf.drives.items("agent://a", is_recursive=False)[0]] == ["agent:/a/1"]
-    assert [m.ref for m in shelf.texts.grep(Needle("x"), Where("agent://a"))] == ["agent:/a/1", "agent:/a/b/2"]
+    assert [m.ref for m in shelf.texts.grep(Needle("x"), GrepScope("agent://a"))] == ["agent:/a/1", "agent:/a/b/2"]
     assert not shelf.drives.is_folder("agent://a.md") and shelf.drives.is_folder("agent://a/b")
 
 
@@ -147,10 +147,10 @@ def test_a_folder_is_implied_or_made_and_listed_once(shelf: Shelf) -> None:
     shelf.put("agent:/full/a", "agent:/implied/a", "agent:/file")
     found, total = shelf.drives.children("agent://", 100)
     assert total == 4 and found == [
-        Child("empty/", "agent://empty/", True, 0),
-        Child("full/", "agent://full/", True, 1),
-        Child("implied/", "agent://implied/", True, 1),
-        Child("file", "agent://file", False, 0),
+        FolderChild("empty/", "agent://empty/", True, 0),
+        FolderChild("full/", "agent://full/", True, 1),
+        FolderChild("implied/", "agent://implied/", True, 1),
+        FolderChild("file", "agent://file", False, 0),
     ]
     assert shelf.drives.is_folder("agent://empty") and shelf.drives.is_folder("agent://empty/")
 
@@ -294,7 +294,7 @@ def test_case_is_unicode_s(shelf: Shelf, query: str, text: str) -> None:
     shelf.put("agent:/a", body=text)
     shelf.put("agent:/b", body="nothng of t")
     assert [hit.ref for hit in shelf.texts.search(query)] == ["agent:/a"]
-    assert [match.text for match in shelf.texts.grep(Needle(query, "literal", is_any_case=True), Where())] == [text]
+    assert [match.text for match in shelf.texts.grep(Needle(query, "literal", is_any_case=True), GrepScope())] == [text]
 
 
 @pytest.mark.covers("B-082")
@@ -353,7 +353,7 @@ def test_what_is_in_a_text_is_found_in_any_case(before: str, after: str, word: s
 )
 def test_a_pattern_is_looked_for_in_each_line(shelf: Shelf, pattern: str, kind: str, lines: list[int]) -> None:
     shelf.put("agent:/a", body="alpha\nbeta\na/b")
-    assert [m.line for m in shelf.texts.grep(Needle(pattern, kind), Where())] == lines  # type: ignore[arg-type]
+    assert [m.line for m in shelf.texts.grep(Needle(pattern, kind), GrepScope())] == lines  # type: ignore[arg-type]
 
 
 @pytest.mark.covers("E-202")
@@ -379,12 +379,12 @@ def test_what_is_no_regular_expression_is_refused(pattern: str) -> None:
 )
 def test_a_glob_limits_grep_to_file_names(shelf: Shelf, glob: str, refs: list[str]) -> None:
     shelf.put("agent:/a.md", "agent:/sub/b.md", "agent:/sub/b.txt")
-    assert [m.ref for m in shelf.texts.grep(Needle("x"), Where(glob=glob))] == refs
+    assert [m.ref for m in shelf.texts.grep(Needle("x"), GrepScope(glob=glob))] == refs
 
 
 def test_a_stop_ends_a_search(shelf: Shelf) -> None:
     shelf.put("agent:/a", "agent:/b", body="x")
-    assert shelf.texts.search("x", stop=lambda: True) == [] == shelf.texts.grep(Needle("x"), Where(), lambda: True)
+    assert shelf.texts.search("x", stop=lambda: True) == [] == shelf.texts.grep(Needle("x"), GrepScope(), lambda: True)
 
 
 @pytest.mark.covers("B-075")

@@ -21,7 +21,7 @@ from appliance.knowledge.search import Search
 from appliance.models import catalogue
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Finish, Piece
-from appliance.runtime.settings import Context
+from appliance.runtime.settings import ContextSettings
 
 PAGE = "\n".join(f"line {n} about owls and what they eat" for n in range(1, 61))
 
@@ -73,7 +73,7 @@ class Desk:
         self.indexer = self.working()
 
     def working(self, **options: object) -> Indexer:
-        self.indexer = Indexer(self.passages, self.entries, self.encoder, self.say, Context(**options))  # type: ignore[arg-type]
+        self.indexer = Indexer(self.passages, self.entries, self.encoder, self.say, ContextSettings(**options))  # type: ignore[arg-type]
         return self.indexer
 
     def say(self, instructions: str, text: str) -> str:

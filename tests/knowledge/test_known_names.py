@@ -7,7 +7,7 @@ import pytest
 from appliance.clock import now_ms
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
-from appliance.knowledge.known_names import Familiar, spoken
+from appliance.knowledge.known_names import KnownNames, spoken
 from appliance.knowledge.search import Search
 from appliance.records import Inbound
 from appliance.sessions.runs import Runs
@@ -49,7 +49,7 @@ def test_names_come_from_documents_and_senders_and_search_knows_them(tmp_path: P
         runs.touch_session(Inbound("matrix", "@ada:example.org", "hello", "m1", now_ms()))
         runs.touch_session(Inbound("local", "root", "hello", "m2", now_ms()))
     entries.set("memory://talk", "Ada: I had tea\nBob: I had tea\n" * 20)
-    familiar = Familiar(store)
+    familiar = KnownNames(store)
     assert set(familiar.names()) == {"Cleo", "Dora", "Dora Maar", "Eve", "Ada"}
     finder = Search(store, passages, familiar.names)
     assert finder.question("What did Dora Maar's cat and Bob do?") == "What did cat and do?"

@@ -15,7 +15,7 @@ from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.knowledge.schemes import Scheme, Schemes
-from appliance.knowledge.search import Found, Hit, Looks, Search, Vector, Where, snippet, words_of
+from appliance.knowledge.search import Found, Hit, Search, SearchOptions, SearchScope, Vector, snippet, words_of
 from appliance.store.database import Store
 
 ANYTHING = settings(
@@ -41,8 +41,8 @@ class Library:
 
     def ask(self, query: str, about: str = "", **looks: object) -> list[Hit]:
         vector = Vector("m", topic(about)) if about else None
-        where = looks.pop("where", Where())
-        return list(self.search.search(query, vector, where=where, looks=Looks(**looks)).hits)  # type: ignore[arg-type]
+        where = looks.pop("where", SearchScope())
+        return list(self.search.search(query, vector, where=where, looks=SearchOptions(**looks)).hits)  # type: ignore[arg-type]
 
     def refs(self, query: str, about: str = "", **looks: object) -> list[str]:
         return [hit.ref for hit in self.ask(query, about, **looks)]
@@ -321,7 +321,7 @@ def test_filters_narrow_words_and_meaning_alike(library: Library, about: str) ->
     every = {"memory://a/heron", "memory://ab", "agent://a/heron", "notes/heron.md", "memory://last"}
 
     def refs(**where: object) -> set[str]:
-        return set(library.refs("heron", about, where=Where(**where)))  # type: ignore[arg-type]
+        return set(library.refs("heron", about, where=SearchScope(**where)))  # type: ignore[arg-type]
 
     assert refs() == every
     assert refs(folder="memory://a") == refs(folder="memory://a/") == {"memory://a/heron"}
@@ -366,17 +366,17 @@ def test_near_vectors_elsewhere_keep_no_nearest_out(library: Library) -> None:
 
 def test_a_snippet_shows_where_the_words_are(library: Library) -> None:
     text = "First line. " * 60 + "The herons were waiting at the pond. " + "Last line. " * 60
-    shown = snippet(text, ["heron", "wait"], Looks(marks=("[", "]")))
+    shown = snippet(text, ["heron", "wait"], SearchOptions(marks=("[", "]")))
     assert "[herons] were [waiting] at the pond" in shown and shown.startswith("… ") and shown.endswith(" …")
     assert len(shown) <= 300 + 4 + 4
-    assert snippet("Short\n\n  text", ["heron"], Looks()) == "Short text"
-    assert snippet("", ["heron"], Looks()) == ""
+    assert snippet("Short\n\n  text", ["heron"], SearchOptions()) == "Short text"
+    assert snippet("", ["heron"], SearchOptions()) == ""
 
 
 @ANYTHING
 @given(text=st.text(max_size=500), word=st.text(min_size=1, max_size=5), chars=st.integers(10, 400))
 def test_a_snippet_is_part_of_its_text(text: str, word: str, chars: int) -> None:
-    shown = snippet(text, words_of(word), Looks(snippet_chars=chars))
+    shown = snippet(text, words_of(word), SearchOptions(snippet_chars=chars))
     assert shown.removeprefix("… ").removesuffix(" …") in " ".join(text.split()) and len(shown) <= chars + 4
 
 

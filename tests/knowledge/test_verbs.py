@@ -271,7 +271,7 @@ def test_rewriting_raises_only_our_errors(text: str, body: str, search: str | No
         except OwlError as error:
             assert error.message
         else:
-            assert isinstance(done, edits.Edited)
+            assert isinstance(done, edits.EditedText)
 
 
 def test_compare_and_set(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages, packed
 from appliance.knowledge.indexer import Indexer
 from appliance.knowledge.search import Search, Vector
-from appliance.knowledge.vss_index import State, Vss
+from appliance.knowledge.vss_index import VectorState, Vss
 from appliance.store.database import Store
 
 DIMENSION = 24
@@ -66,7 +66,7 @@ def _beside() -> Vss:
         pytest.skip("needs the extra: pip install -e '.[vss]'")
     made = Vss(folder)
     try:
-        made.make(State(1, 1, 1, 1), [(1, packed(vector("x")))])
+        made.make(VectorState(1, 1, 1, 1), [(1, packed(vector("x")))])
     except Unavailable as error:
         pytest.skip(str(error))
     made.close()
@@ -134,29 +134,29 @@ def test_libraries_that_do_not_load_leave_sqlite_vec(tmp_path: Path) -> None:
     desk.fill(10)
     assert desk.near("text 7", 1) == [("memory://7", 0.4)]
     with pytest.raises(Unavailable, match="sqlite-vss does not load"):
-        Vss(folder).make(State(1, 1, 1, 1), [(1, b"\x01")])
+        Vss(folder).make(VectorState(1, 1, 1, 1), [(1, b"\x01")])
     desk.store.close()
 
 
 def test_an_index_that_takes_long_to_make_is_not_made_for_every_write(tmp_path: Path) -> None:
     made = Vss(tmp_path)
     assert (
-        made.is_due(State(1, 5, 5, 15))
-        and not made.is_due(State(1, 0, 0, 0))
-        and not made.is_due(State(1, vss_index.MOST + 1, 1, 1))
+        made.is_due(VectorState(1, 5, 5, 15))
+        and not made.is_due(VectorState(1, 0, 0, 0))
+        and not made.is_due(VectorState(1, vss_index.MOST + 1, 1, 1))
     )
-    assert made.nearest(State(1, 5, 5, 15), b"\x01", 5) is None
+    assert made.nearest(VectorState(1, 5, 5, 15), b"\x01", 5) is None
 
 
 def test_which_vectors_there_are_is_known_without_reading_them(store: Store) -> None:
     passages = Passages(store)
     entries = Entries(store, passages.index)
-    assert passages.state() == State(0, 0, 0, 0)
+    assert passages.state() == VectorState(0, 0, 0, 0)
     for n in range(3):
         entries.set(f"memory://{n}", f"text {n}")
     passages.store_vectors("m", [(chunk, vector(chunk.text)) for chunk in passages.waiting()])
     state, rows = passages.vectors()
-    assert state == passages.state() == State(1, 3, 3, 6) and dict(rows)[3] == packed(vector(passages_text(2)))
+    assert state == passages.state() == VectorState(1, 3, 3, 6) and dict(rows)[3] == packed(vector(passages_text(2)))
 
 
 def passages_text(number: int) -> str:

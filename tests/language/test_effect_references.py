@@ -15,7 +15,7 @@ from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
 from appliance.language.planning.effect_references import last_effect
-from appliance.language.planning.plans import Chat, Do, Plan, Say, ask_back
+from appliance.language.planning.plans import Do, ModelTalk, Plan, Say, ask_back
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import Router
 from appliance.language.sentence_stream import ClaimGuard, SentenceStream
@@ -238,7 +238,7 @@ def test_a_greeting_or_a_question_is_passed_on_as_it_comes(guide: MessagePlanner
 def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: MessagePlanner) -> None:
     plan: Callable[[str], Plan] = lambda text: guide.plan("tiny", [Message("user", text)])  # noqa: E731
     near, text = plan("I had such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
-    assert isinstance(near, Chat) and near.may_claim and isinstance(text, Chat) and not text.may_claim
+    assert isinstance(near, ModelTalk) and near.may_claim and isinstance(text, ModelTalk) and not text.may_claim
 
 
 def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: MessagePlanner) -> None:

@@ -11,7 +11,8 @@ from record_tools import replace
 from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
+from appliance.agent.loop_state import LoopLimits
 from appliance.clock import CancelToken
 from appliance.errors import Unavailable
 from appliance.knowledge.entries import Entries
@@ -94,7 +95,7 @@ def ask(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., tuple[l
         said: Any = Quiet(*(with_questions(told, guide._router) if is_program else told))
         tools = Once(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=NAMES)
         model = PlayedModel(list(answers))
-        limits = Limits(tier=lambda route: tier)
+        limits = LoopLimits(tier=lambda route: tier)
         mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, make_guide=lambda: guide)  # type: ignore[arg-type]
         return list(mind.loop("run", (LOCAL,), CancelToken(), role=role)), model, tools
 

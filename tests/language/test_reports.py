@@ -14,7 +14,7 @@ from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.items import find_todos
 from appliance.language.languages import Languages
-from appliance.language.program_or_model import Chat, Do, Plan, Say
+from appliance.language.program_or_model import Do, ModelTalk, Plan, Say
 from appliance.language.reports import write_standup, write_todos
 from appliance.language.router import Router
 from appliance.language.work_planner import WorkPlanner
@@ -109,13 +109,13 @@ def test_a_skill_of_steps_and_tools_says_what_it_takes(guide: WorkPlanner) -> No
 
 def test_a_skill_that_is_one_request_is_asked_plainly_and_no_answer_recites_it(guide: WorkPlanner) -> None:
     plan = called(guide, own("Say in the voice of a pirate: $ARGUMENTS"), "good day")
-    assert isinstance(plan, Chat) and plan.messages[-1].content == "Say in the voice of a pirate: good day"
+    assert isinstance(plan, ModelTalk) and plan.messages[-1].content == "Say in the voice of a pirate: good day"
     assert "voice of a pirate" in plan.forbidden and "good day" not in plan.forbidden
 
 
 def test_a_skill_never_asks_for_an_effect_in_its_short_form(guide: WorkPlanner) -> None:
     plan = called(guide, own("1. One.\n2. Two.", 'metadata:\n  small: "Add a task to $ARGUMENTS"\n'), "rob a bank")
-    assert isinstance(plan, Chat)
+    assert isinstance(plan, ModelTalk)
 
 
 TALKED = [

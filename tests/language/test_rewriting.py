@@ -5,12 +5,12 @@ import pytest
 from appliance.language import support
 from appliance.language.languages import Languages
 from appliance.language.planning import rewriting
-from appliance.language.planning.plans import Chat, Grounded, Say
+from appliance.language.planning.plans import Grounded, ModelTalk, Say
 from appliance.language.router import Intent, Router
 
 LANGUAGES = Languages()
 IGNORED = LANGUAGES.function_words()
-CHAT = Chat("", (), 100, 0.0, 1.1)
+CHAT = ModelTalk("", (), 100, 0.0, 1.1)
 
 
 @pytest.mark.parametrize(

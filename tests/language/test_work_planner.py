@@ -10,7 +10,8 @@ from record_tools import replace
 from stores import new_store
 from test_agent import LOCAL, PlayedModel, PlayedTools, Quiet
 
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
+from appliance.agent.loop_state import LoopLimits
 from appliance.clock import CancelToken
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
@@ -65,7 +66,7 @@ def work(tmp_path: Path) -> Callable[..., Ran]:
         names = NAMES if role is WORKER else tuple(name for name in NAMES if name not in ENDS)
         tools = PlayedTools(act or (lambda call: Outcome(200, "ok", f"did {call.name}")), names=names)
         model = PlayedModel(list(answers))
-        limits = Limits(tier=lambda route: tier)
+        limits = LoopLimits(tier=lambda route: tier)
         mind = Agent(model, tools, Packets(lambda: (), said, said), said, limits, make_guide=lambda: guide)  # type: ignore[arg-type]
         steps = list(mind.loop("run", (LOCAL,), CancelToken(), role=role))
         assert isinstance(steps[-1], LoopEnded)

@@ -15,8 +15,8 @@ from test_mcp_http_odd import serving
 
 from appliance.clock import CancelToken, new_id
 from appliance.errors import Cancelled, NotFound, OwlError, TooLarge, Unavailable
-from appliance.ingest.file_reader import Gather, Item, Known, Rules
-from appliance.ingest.pipeline import PAGE_CHARS, Fetched, Ingest
+from appliance.ingest.file_reader import FileRules, Gather, KnownFile, ReadItem
+from appliance.ingest.pipeline import PAGE_CHARS, FetchedPage, Ingest
 from appliance.mcp import page_loader
 from appliance.mcp.page_loader import MAX_TURNS, SHOWN_CHARS, PageLoader
 from appliance.records import Ask, Route
@@ -26,7 +26,7 @@ from appliance.text.references import display
 
 __all__ = ["a_box"]
 LONG = "The whole document. " + "word " * 2000 + "the very end"
-HTTP = Fetched(b"<title>By HTTP</title><script>steal()</script><p>plain page", "text/html", "utf-8")
+HTTP = FetchedPage(b"<title>By HTTP</title><script>steal()</script><p>plain page", "text/html", "utf-8")
 
 
 @dataclass(frozen=True)
@@ -191,11 +191,11 @@ class Bench:
     model: Listening
     fetched: list[str] = field(default_factory=list)
 
-    def fetch(self, url: str) -> Fetched:
+    def fetch(self, url: str) -> FetchedPage:
         self.fetched.append(url)
         return HTTP
 
-    def load(self, name: str, addition: str = "", cancel: CancelToken | None = None) -> Fetched:
+    def load(self, name: str, addition: str = "", cancel: CancelToken | None = None) -> FetchedPage:
         loader = PageLoader(self.shelf, self.model, self.fetch, lambda route: True)
         return loader.page(f"https://example.org/{name}", addition, cancel)
 
@@ -322,15 +322,15 @@ class Kept:
     """A shelf that remembers what it was given."""
 
     def __init__(self) -> None:
-        self.items: list[Item] = []
+        self.items: list[ReadItem] = []
 
-    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]:
         return {}
 
     def select_items(self, ref: str, after: str = "") -> Any:
         raise AssertionError("nothing is looked up")
 
-    def store_items(self, items: Sequence[Item]) -> list[Any]:
+    def store_items(self, items: Sequence[ReadItem]) -> list[Any]:
         from appliance.ingest.file_reader import Kept as Became
 
         self.items += items
@@ -341,12 +341,12 @@ class Kept:
 
 
 @pytest.fixture
-def add(tmp_path: Path) -> Iterator[Callable[[str, Callable[[str], Fetched]], tuple[list[Any], list[Item]]]]:
+def add(tmp_path: Path) -> Iterator[Callable[[str, Callable[[str], FetchedPage]], tuple[list[Any], list[ReadItem]]]]:
     gather = Gather({}, [])
 
-    def added(url: str, fetch: Callable[[str], Fetched]) -> tuple[list[Any], list[Item]]:
+    def added(url: str, fetch: Callable[[str], FetchedPage]) -> tuple[list[Any], list[ReadItem]]:
         shelf = Kept()
-        done = Ingest(shelf, gather, fetch=fetch).add([url], Rules())
+        done = Ingest(shelf, gather, fetch=fetch).add([url], FileRules())
         return list(done.items), shelf.items
 
     yield added
@@ -364,17 +364,17 @@ def add(tmp_path: Path) -> Iterator[Callable[[str, Callable[[str], Fetched]], tu
 )
 def test_the_drive_is_chosen_by_address_and_server(add: Any, url: str, server: str, ref: str):
     text = "# Plan\n" + "a" * PAGE_CHARS
-    became, items = add(url, lambda _: Fetched(text.encode(), "text/markdown", "utf-8", "Our plan", server))
+    became, items = add(url, lambda _: FetchedPage(text.encode(), "text/markdown", "utf-8", "Our plan", server))
     assert display(items[0].ref) == ref and items[0].title == "Our plan" and items[0].source_url == url
     assert items[0].body == text[:PAGE_CHARS] and f"through MCP server {server}" in became[0].message
 
 
 @pytest.mark.covers("B-098", "E-216")
 def test_html_of_a_server_loses_scripts_too_and_a_failure_is_the_item_s(add: Any):
-    _, items = add("https://example.org/x", lambda _: Fetched(HTTP.data, "text/html", "utf-8", "Given", "web"))
+    _, items = add("https://example.org/x", lambda _: FetchedPage(HTTP.data, "text/html", "utf-8", "Given", "web"))
     assert items[0].title == "Given" and items[0].body == "plain page"
 
-    def fail(url: str) -> Fetched:
+    def fail(url: str) -> FetchedPage:
         raise page_loader.Failed("It needs a login")
 
     became, items = add("https://example.org/x", fail)

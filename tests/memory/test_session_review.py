@@ -17,7 +17,7 @@ from appliance.records import Event, Marked
 from appliance.runtime.events import Events
 from appliance.sessions.people import People
 from appliance.sessions.runs import Runs
-from appliance.sessions.sessions import Rules
+from appliance.sessions.sessions import SessionRules
 from appliance.store.database import Store
 
 GROUP = "group:family"
@@ -35,7 +35,7 @@ class Room:
         people.link_identity("chat/@ann:x.org", "ann")
         people.link_identity("chat/@bob:x.org", "bob")
         self.entries = Entries(store, passages.index)
-        self.runs = Runs(store, "p", Rules, Events(), people)
+        self.runs = Runs(store, "p", SessionRules, Events(), people)
         self.memories = Memories(self.entries, passages, Search(store, passages))
         self.review = SessionReview(self.runs.people, self.runs, self.memories, lambda: True)
         with store.write():

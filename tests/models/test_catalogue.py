@@ -149,7 +149,7 @@ def test_an_unreachable_registry_is_one_line_and_a_hint(home: Home, monkeypatch:
 # -- models by address ------------------------------------------------------------------------------
 
 
-def by_address(server: Server, name: str = "owl", size: int = len(DATA)) -> catalogue.Entry:  # noqa: F811
+def by_address(server: Server, name: str = "owl", size: int = len(DATA)) -> catalogue.CatalogueEntry:  # noqa: F811
     """A model of the catalogue that is fetched from the test's own server."""
     entry = catalogue.entries()["granite-4.0-350m"]
     return replace(entry, name=name, url=server.url, file=f"{name}.gguf", sha256=SHA256, size_bytes=size)
@@ -184,7 +184,7 @@ def test_removing_takes_the_file_and_the_part_and_the_cache_only_when_asked(home
     entry = by_address(server)
     target = catalogue._add_known(home, entry, quiet)
     cached = catalogue.cache_folder() / entry.file
-    line = catalogue.Model("owl", "", "", entry.file, 1, 1, True)
+    line = catalogue.CatalogueModel("owl", "", "", entry.file, 1, 1, True)
     part = download.part_of(cached)
     part.write_bytes(b"half")
     assert catalogue.remove(home, line) == [part, target] and cached.exists()
@@ -201,7 +201,7 @@ def test_a_running_download_is_not_removed(home: Home) -> None:
     with download.part_of(cached).open("wb") as part:
         fcntl.flock(part, fcntl.LOCK_EX)
         with pytest.raises(Busy):
-            catalogue.remove(home, catalogue.Model("owl", "", "", "owl.gguf", 1, 1, False))
+            catalogue.remove(home, catalogue.CatalogueModel("owl", "", "", "owl.gguf", 1, 1, False))
 
 
 # -- what the catalogue says ------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_what_is_wrong_with_entries_of_a_home_is_said(home: Home, change: tuple[
 
 
 def test_a_machine_is_told_what_fits() -> None:
-    line = catalogue.Model("owl", "", "", "owl.gguf", 1_000_000_000, 2000, False)
+    line = catalogue.CatalogueModel("owl", "", "", "owl.gguf", 1_000_000_000, 2000, False)
     assert [catalogue._fit(line, gb * 1_000_000_000 // 10) for gb in (80, 24, 23, 15, 14, 1)] == [
         "yes",
         "yes",

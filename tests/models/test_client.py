@@ -22,7 +22,7 @@ from appliance.records import Ask, Finish, Measure, Message, Part, Piece, Route,
 from appliance.runtime import log
 from appliance.runtime.jsonrpc import Peer
 from appliance.runtime.methods import method
-from appliance.runtime.rpc_server import Call, Listener, listen
+from appliance.runtime.rpc_server import Listener, ServedCall, listen
 
 ROUTE = Route("local", "scripted", "s", 8192, "grammar")
 ASK = Ask((Part("core", "You are an owl."),), (Message("user", "hi"),), deadline_s=60, correlation="c0ffee")
@@ -42,7 +42,7 @@ class Service:
         self.listener: Listener | None = None
 
     @method("plan")
-    def plan(self, call: Call, pool: str = "") -> list[dict[str, Any]]:
+    def plan(self, call: ServedCall, pool: str = "") -> list[dict[str, Any]]:
         """One route; one that lingers answers the first question alone."""
         self.correlations.append(call.correlation)
         if self.behaviour == "linger" and len(self.correlations) > 1:
@@ -51,12 +51,12 @@ class Service:
         return [to_plain(ROUTE)]
 
     @method("measure")
-    def measure(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+    def measure(self, call: ServedCall, route: str, ask: Ask) -> dict[str, Any]:
         """A size."""
         return dict(to_plain(Measure(route, {"core": 7}, 9)))
 
     @method("generate")
-    def generate(self, call: Call, route: str, ask: Ask) -> dict[str, Any]:
+    def generate(self, call: ServedCall, route: str, ask: Ask) -> dict[str, Any]:
         """Two pieces and an end, or not."""
         self.asked.append(ask)
         self.correlations.append(call.correlation)

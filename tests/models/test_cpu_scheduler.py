@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Busy, Cancelled, DeadlineExceeded, OwlError
-from appliance.models.cpu_scheduler import LIMITS, Rank, Scheduler, Turn, Wish
+from appliance.models.cpu_scheduler import LIMITS, CpuScheduler, Rank, Turn, TurnRequest
 
 BOUND_S = 60.0
 
@@ -18,11 +18,11 @@ class Stage:
     """Askers in threads of their own; `said` is what they did, in order."""
 
     def __init__(self, quantum_s: float = 1.0) -> None:
-        self.scheduler = Scheduler(quantum_s)
+        self.scheduler = CpuScheduler(quantum_s)
         self.said: list[str] = []
         self.threads: list[threading.Thread] = []
 
-    def enter(self, name: str, wish: Wish, steps: int = 1, each: Callable[[Turn], None] | None = None) -> CancelToken:
+    def enter(self, name: str, wish: TurnRequest, steps: int = 1, each: Callable[[Turn], None] | None = None) -> CancelToken:
         """An asker that computes in `steps` steps with a rest before each; waits until it is in the queue or running."""
         cancel, inside = CancelToken(), threading.Event()
 
@@ -57,7 +57,7 @@ class Stage:
         return self.said
 
 
-def held(stage: Stage, wish: Wish, steps: int) -> tuple[threading.Event, CancelToken]:
+def held(stage: Stage, wish: TurnRequest, steps: int) -> tuple[threading.Event, CancelToken]:
     """An asker named H that stops before each step until told to go on once; then it runs through."""
     go = threading.Event()
     return go, stage.enter("H", wish, steps, lambda turn: None if go.wait(BOUND_S) else None)
@@ -65,27 +65,27 @@ def held(stage: Stage, wish: Wish, steps: int) -> tuple[threading.Event, CancelT
 
 def test_a_person_interrupts_background_work_which_goes_on_where_it_was() -> None:
     stage = Stage()
-    go, _ = held(stage, Wish(Rank.BACKGROUND, "worker"), 3)
-    stage.enter("p", Wish(Rank.PERSON, "ann"), 2)
+    go, _ = held(stage, TurnRequest(Rank.BACKGROUND, "worker"), 3)
+    stage.enter("p", TurnRequest(Rank.PERSON, "ann"), 2)
     go.set()
     assert stage.finish() == ["H0", "p0", "p1", "H1", "H2"]
 
 
 def test_a_look_up_goes_before_people_and_bulk_work_after_everybody() -> None:
     stage = Stage()
-    go, _ = held(stage, Wish(Rank.PERSON, "ann"), 2)
-    stage.enter("gap", Wish(Rank.GAP))
-    stage.enter("b", Wish(Rank.BACKGROUND, "worker"))
-    stage.enter("q", Wish(Rank.QUICK))
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "ann"), 2)
+    stage.enter("gap", TurnRequest(Rank.GAP))
+    stage.enter("b", TurnRequest(Rank.BACKGROUND, "worker"))
+    stage.enter("q", TurnRequest(Rank.QUICK))
     go.set()
     assert stage.finish() == ["H0", "q0", "H1", "b0", "gap0"]
 
 
 def test_people_take_turns_within_a_quantum_and_one_person_does_not() -> None:
     stage = Stage(quantum_s=0)
-    go, _ = held(stage, Wish(Rank.PERSON, "ann"), 3)
-    stage.enter("a", Wish(Rank.PERSON, "ann"), 1)
-    stage.enter("b", Wish(Rank.PERSON, "bob"), 2)
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "ann"), 3)
+    stage.enter("a", TurnRequest(Rank.PERSON, "ann"), 1)
+    stage.enter("b", TurnRequest(Rank.PERSON, "bob"), 2)
     go.set()
     # bob rests before his first step, as everybody does, and a quantum of nothing is over at once.
     assert stage.finish() == ["H0", "H1", "b0", "H2", "b1", "a0"]
@@ -93,21 +93,21 @@ def test_people_take_turns_within_a_quantum_and_one_person_does_not() -> None:
 
 def test_somebody_with_many_questions_does_not_go_before_one_who_has_one() -> None:
     stage = Stage()
-    go, _ = held(stage, Wish(Rank.PERSON, "ann"), 1)
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "ann"), 1)
     for number in range(3):
-        stage.enter(f"a{number}-", Wish(Rank.PERSON, "ann"))
-    stage.enter("b", Wish(Rank.PERSON, "bob"))
+        stage.enter(f"a{number}-", TurnRequest(Rank.PERSON, "ann"))
+    stage.enter("b", TurnRequest(Rank.PERSON, "bob"))
     go.set()
     assert stage.finish()[1] == "b0"
 
 
 def test_only_so_many_are_begun_and_the_rest_wait() -> None:
     stage = Stage(quantum_s=0)
-    go, _ = held(stage, Wish(Rank.PERSON, "p0"), 2)
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "p0"), 2)
     for number in range(1, LIMITS[Rank.PERSON] + 3):
-        stage.enter(f"p{number}-", Wish(Rank.PERSON, f"p{number}"), 2)
+        stage.enter(f"p{number}-", TurnRequest(Rank.PERSON, f"p{number}"), 2)
     most = []
-    stage.enter("q", Wish(Rank.QUICK), 1, lambda turn: most.append(len(stage.scheduler._begun)))
+    stage.enter("q", TurnRequest(Rank.QUICK), 1, lambda turn: most.append(len(stage.scheduler._begun)))
     go.set()
     assert len(stage.finish()) == 2 * (LIMITS[Rank.PERSON] + 3) + 1
     assert most[0] <= LIMITS[Rank.PERSON] + 1
@@ -115,30 +115,33 @@ def test_only_so_many_are_begun_and_the_rest_wait() -> None:
 
 def test_another_model_sends_background_work_away_and_waits_for_people() -> None:
     stage, one, two = Stage(), object(), object()
-    go, _ = held(stage, Wish(Rank.BACKGROUND, "worker", one), 3)
-    stage.enter("p", Wish(Rank.PERSON, "ann", two), 1)
+    go, _ = held(stage, TurnRequest(Rank.BACKGROUND, "worker", one), 3)
+    stage.enter("p", TurnRequest(Rank.PERSON, "ann", two), 1)
     go.set()
     assert stage.finish() == ["H0", f"H:{Busy('').outcome}", "p0"]
     stage = Stage(quantum_s=0)
-    go, _ = held(stage, Wish(Rank.PERSON, "ann", one), 3)
-    stage.enter("p", Wish(Rank.PERSON, "bob", two), 1)
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "ann", one), 3)
+    stage.enter("p", TurnRequest(Rank.PERSON, "bob", two), 1)
     go.set()
     assert stage.finish() == ["H0", "H1", "H2", "p0"]
 
 
 def test_cancel_ends_waiting_and_resting_and_a_deadline_ends_waiting() -> None:
     stage = Stage()
-    go, _ = held(stage, Wish(Rank.PERSON, "ann"), 1)
-    waiting = stage.enter("w", Wish(Rank.PERSON, "bob"))
+    go, _ = held(stage, TurnRequest(Rank.PERSON, "ann"), 1)
+    waiting = stage.enter("w", TurnRequest(Rank.PERSON, "bob"))
     waiting.set()
-    with pytest.raises(DeadlineExceeded, match=r"busy for 0.05 s"), stage.scheduler.turn(Wish(Rank.PERSON), CancelToken(), 0.05):
+    with (
+        pytest.raises(DeadlineExceeded, match=r"busy for 0.05 s"),
+        stage.scheduler.turn(TurnRequest(Rank.PERSON), CancelToken(), 0.05),
+    ):
         pass
     go.set()
     assert sorted(stage.finish()) == ["H0", f"w:{Cancelled('').outcome}"]
     stage = Stage()
-    go, resting = held(stage, Wish(Rank.BACKGROUND, "worker"), 2)
+    go, resting = held(stage, TurnRequest(Rank.BACKGROUND, "worker"), 2)
     stop = threading.Event()
-    stage.enter("p", Wish(Rank.PERSON, "ann"), 1, lambda turn: None if stop.wait(BOUND_S) else None)
+    stage.enter("p", TurnRequest(Rank.PERSON, "ann"), 1, lambda turn: None if stop.wait(BOUND_S) else None)
     go.set()
     while "p0" not in stage.said:
         stop.wait(0.002)
@@ -151,20 +154,20 @@ def test_cancel_ends_waiting_and_resting_and_a_deadline_ends_waiting() -> None:
 
 def test_alone_waits_for_all_that_was_begun_even_when_it_rests() -> None:
     stage = Stage()
-    go, _ = held(stage, Wish(Rank.BACKGROUND, "worker"), 2)
-    stage.enter("p", Wish(Rank.PERSON, "ann"), 1)
-    stage.enter("alone", Wish(Rank.QUICK, is_alone=True))
+    go, _ = held(stage, TurnRequest(Rank.BACKGROUND, "worker"), 2)
+    stage.enter("p", TurnRequest(Rank.PERSON, "ann"), 1)
+    stage.enter("alone", TurnRequest(Rank.QUICK, is_alone=True))
     go.set()
     assert stage.finish() == ["H0", "p0", "H1", "alone0"]
 
 
 def test_time_spent_resting_is_counted() -> None:
     stage, rested = Stage(), []
-    go, _ = held(stage, Wish(Rank.BACKGROUND, "worker"), 1)
+    go, _ = held(stage, TurnRequest(Rank.BACKGROUND, "worker"), 1)
     stage.threads.clear()
     pause = threading.Event()
-    stage.enter("b", Wish(Rank.BACKGROUND, "other"), 2, lambda turn: rested.append(turn.rested_s))
-    stage.enter("p", Wish(Rank.PERSON, "ann"), 1, lambda turn: None if pause.wait(0.05) else None)
+    stage.enter("b", TurnRequest(Rank.BACKGROUND, "other"), 2, lambda turn: rested.append(turn.rested_s))
+    stage.enter("p", TurnRequest(Rank.PERSON, "ann"), 1, lambda turn: None if pause.wait(0.05) else None)
     go.set()
     stage.finish()
     assert rested[0] == 0 and len(rested) == 2
@@ -181,7 +184,7 @@ def test_everybody_gets_through_and_one_computes_at_a_time(askers: list[tuple[Ra
         inside.remove(turn)
 
     for number, (rank, person, steps, is_stopped) in enumerate(askers):
-        cancel = stage.enter(f"{number}-", Wish(rank, person, "model"), steps, compute)
+        cancel = stage.enter(f"{number}-", TurnRequest(rank, person, "model"), steps, compute)
         if is_stopped:
             cancel.set()
     said = stage.finish()

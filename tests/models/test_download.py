@@ -21,12 +21,12 @@ from record_tools import replace
 
 from appliance.errors import BadInput, Busy, Cancelled, DiskFull, NotFound, Refused, Unavailable
 from appliance.models import download
-from appliance.models.download import Patience, Wanted
+from appliance.models.download import DownloadPatience, WantedFile
 from appliance.runtime.http_client import CHUNK_BYTES
 
 DATA = os.urandom(1 << 16) * 12 + b"the end"
 SHA256 = hashlib.sha256(DATA).hexdigest()
-QUICK = Patience(connect_s=60, stall_s=60, attempts=3, pause_s=0.01, longest_pause_s=0.05, reserve_bytes=0)
+QUICK = DownloadPatience(connect_s=60, stall_s=60, attempts=3, pause_s=0.01, longest_pause_s=0.05, reserve_bytes=0)
 PACKAGE = Path(__file__).parents[2]
 
 
@@ -128,15 +128,15 @@ def quiet(stage: str, done: int, total: int) -> None:
 
 
 def fetch(
-    server: Server, target: Path, *faults: Callable[[Handler], None], size: int = len(DATA), patience: Patience = QUICK
+    server: Server, target: Path, *faults: Callable[[Handler], None], size: int = len(DATA), patience: DownloadPatience = QUICK
 ) -> None:
     server.faults += faults
-    download.fetch(Wanted(server.url, SHA256, size), target, quiet, patience)
+    download.fetch(WantedFile(server.url, SHA256, size), target, quiet, patience)
 
 
 def test_a_file_comes_whole_with_progress_and_nothing_is_left_behind(server: Server, target: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    download.fetch(Wanted(server.url, SHA256), target, lambda *line: seen.append(line), QUICK)
+    download.fetch(WantedFile(server.url, SHA256), target, lambda *line: seen.append(line), QUICK)
     assert target.read_bytes() == DATA and os.listdir(target.parent) == [target.name]
     assert seen[-1] == ("download", len(DATA), len(DATA)) and [s[1] for s in seen] == sorted(s[1] for s in seen)
     assert target.stat().st_mode & 0o777 == 0o644
@@ -182,7 +182,7 @@ def test_an_ended_attempt_is_taken_up_by_the_next_run(server: Server, target: Pa
     kept = download.part_of(target).stat().st_size
     assert kept > len(DATA) // 2
     seen: list[tuple[str, int, int]] = []
-    download.fetch(Wanted(server.url, SHA256), target, lambda *line: seen.append(line), QUICK)
+    download.fetch(WantedFile(server.url, SHA256), target, lambda *line: seen.append(line), QUICK)
     assert server.asked[-1]["Range"] == f"bytes={kept}-" and seen[0][0] == "check what came before"
     assert target.read_bytes() == DATA
 
@@ -241,7 +241,7 @@ def test_a_server_that_is_not_there_is_tried_a_few_times(target: Path) -> None:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/x"
         with pytest.raises(Unavailable, match="no connection") as caught:
-            download.fetch(Wanted(url, SHA256), target, quiet, QUICK)
+            download.fetch(WantedFile(url, SHA256), target, quiet, QUICK)
     assert "network" in caught.value.hint
 
 
@@ -265,7 +265,7 @@ def test_a_redirect_to_an_unsafe_place_is_refused(server: Server, target: Path, 
 )
 def test_only_https_or_this_machine_is_asked(url: str, target: Path) -> None:
     with pytest.raises(Refused, match="only https"):
-        download.fetch(Wanted(url, SHA256), target, quiet, QUICK)
+        download.fetch(WantedFile(url, SHA256), target, quiet, QUICK)
 
 
 def test_a_secure_start_may_not_lead_to_this_machine() -> None:
@@ -276,9 +276,9 @@ def test_a_secure_start_may_not_lead_to_this_machine() -> None:
 
 
 def test_a_disk_without_room_is_refused_before_the_transfer(server: Server, target: Path) -> None:
-    huge = Patience(reserve_bytes=1 << 60)
+    huge = DownloadPatience(reserve_bytes=1 << 60)
     with pytest.raises(DiskFull, match=r"lacks \d+ MB for owl.bin"):
-        download.fetch(Wanted(server.url, SHA256), target, quiet, huge)
+        download.fetch(WantedFile(server.url, SHA256), target, quiet, huge)
     assert os.listdir(target.parent) == []
 
 
@@ -345,5 +345,5 @@ def test_a_kept_part_can_be_discarded(server: Server, target: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_an_ordinary_error(server: Server, tmp_path: Path) -> None:
     with pytest.raises(OSError) as caught:
-        download.fetch(Wanted(server.url, SHA256), tmp_path / "none/owl.bin", quiet, QUICK)
+        download.fetch(WantedFile(server.url, SHA256), tmp_path / "none/owl.bin", quiet, QUICK)
     assert caught.value.errno == errno.ENOENT

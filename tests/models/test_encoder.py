@@ -17,7 +17,7 @@ from appliance.models.client import Models as Client
 from appliance.models.pool import Pool, find_encoder
 from appliance.providers.encoder import Encoder
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models
+from appliance.runtime.settings import Config, ModelSettings
 from appliance.service.broker_process import ExternalBroker
 
 pytestmark = pytest.mark.model
@@ -84,7 +84,7 @@ def test_nothing_is_loaded_before_the_first_text_nor_for_none(home: Home) -> Non
 @pytest.mark.covers("B-095")
 def test_another_length_than_configured_is_refused_with_both(home: Home) -> None:
     with pytest.raises(BadInput, match="384 numbers, models.embedding_dimension is 768") as caught:
-        Pool(home, Config(models=Models(embedding_dimension=768))).embed(["owl"], CancelToken())
+        Pool(home, Config(models=ModelSettings(embedding_dimension=768))).embed(["owl"], CancelToken())
     assert "models.embedding_dimension = 384" in caught.value.hint
 
 

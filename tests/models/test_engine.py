@@ -22,10 +22,10 @@ from appliance.models.cpu_scheduler import QUANTUM_S
 from appliance.models.pool import Pool
 from appliance.providers import gguf
 from appliance.providers.llama import Llama, Options, is_bound_to_window
-from appliance.providers.llama_library import BATCH, OURS, Loaded, library
+from appliance.providers.llama_library import BATCH, OURS, LoadedModel, library
 from appliance.records import Ask, Finish, Message, Part, Piece, Route
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models
+from appliance.runtime.settings import Config, ModelSettings
 
 pytestmark = pytest.mark.model
 ROUTE = Route("local", "llama", "smollm2", 2048, "grammar")
@@ -149,7 +149,7 @@ def test_a_state_of_another_cache_type_or_file_is_not_used(file: Path, cold: tup
 @pytest.mark.skipif(not is_ours(), reason="llama.cpp was built without image-build/llama_patch.py: make install")
 def test_numbers_depend_neither_on_other_conversations_nor_on_how_many_tokens_are_evaluated_at_once(file: Path) -> None:
     """From 64 tokens on llama.cpp computes in blocks, and from 512 in the window on it divides one token among threads."""
-    loaded = Loaded(file, 768, 2, "f16", lambda: False)
+    loaded = LoadedModel(file, 768, 2, "f16", lambda: False)
     tokens = [(7 * i + 1) % loaded.vocabulary_size for i in range(450)]
     behind = []
     for others in (0, 3, 447):
@@ -169,7 +169,7 @@ def test_numbers_depend_neither_on_other_conversations_nor_on_how_many_tokens_ar
 
 
 def test_one_token_at_a_time_where_llama_cpp_divides_it_among_threads(file: Path) -> None:
-    one, two = (Loaded(file, 512, threads, "f16", lambda: False) for threads in (1, 2))
+    one, two = (LoadedModel(file, 512, threads, "f16", lambda: False) for threads in (1, 2))
     assert one.alike() > 1 and two.alike() == (one.alike() if two.is_ours else 1)
     one.close(), two.close()
 
@@ -211,7 +211,7 @@ def test_a_quantised_cache_needs_less_memory(file: Path) -> None:
 
 @contextmanager
 def opened_pool(file: Path, context: int = 2048) -> Iterator[Pool]:
-    made = Pool(Home(file.parent.parent), Config(models=Models(context=context, threads=1, prefix_mb=0)))
+    made = Pool(Home(file.parent.parent), Config(models=ModelSettings(context=context, threads=1, prefix_mb=0)))
     try:
         yield made
     finally:
@@ -291,7 +291,7 @@ def test_background_work_that_was_interrupted_says_what_it_would_have_said(file:
 
 def test_where_memory_is_short_a_job_shares_the_window_and_survives_being_pushed_out(file: Path) -> None:
     memory_mb = round(opened(file, context=512).memory_bytes / 1_000_000) + 1
-    models = Models(context=512, threads=1, prefix_mb=0, memory_mb=memory_mb)
+    models = ModelSettings(context=512, threads=1, prefix_mb=0, memory_mb=memory_mb)
     pool = Pool(Home(file.parent.parent), Config(models=models))
     job = Job(pool, background())
     job.begun.wait(BOUND_S)

@@ -27,14 +27,14 @@ from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Cancelled, ContextTooLong, DeadlineExceeded, OwlError, ProviderError, TooLarge, Unavailable
 from appliance.models.client import ModelAnswered
 from appliance.models.client import Models as Client
-from appliance.models.failover import Chain, Chance, Patience, generate, pauses
+from appliance.models.failover import CallPatience, Chain, Chance, generate, pauses
 from appliance.models.pool import Pool
 from appliance.records import Ask, Cancel, Finish, Measure, Piece, Route
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Models
+from appliance.runtime.settings import ModelSettings
 from appliance.service.broker_process import ExternalBroker
 
-QUICK = Patience(total_s=600, pause_s=30, first_s=0.0)
+QUICK = CallPatience(total_s=600, pause_s=30, first_s=0.0)
 
 
 class Clock:
@@ -67,7 +67,7 @@ def routes(*windows: int) -> list[Route]:
     return [Route(f"r{i}", f"p{i}", "m", window, "native") for i, window in enumerate(windows, 1)]
 
 
-def walk(count: int, *errors: OwlError, patience: Patience | None = None) -> tuple[list[tuple[str, float]], OwlError | None]:
+def walk(count: int, *errors: OwlError, patience: CallPatience | None = None) -> tuple[list[tuple[str, float]], OwlError | None]:
     """Whom a chain asks, and after which pause, when this goes wrong; how it ends, None when an answer came."""
     clock, seen = Clock(), []
     chain = Chain(routes(*[8000] * count), patience, now=clock)
@@ -147,7 +147,7 @@ def test_no_single_wait_is_longer_than_the_longest_pause() -> None:
 
 @pytest.mark.covers("R-198")
 def test_the_whole_call_has_a_deadline() -> None:
-    seen, end = walk(1, *[LIMITED] * 50, patience=Patience(total_s=20, pause_s=5))
+    seen, end = walk(1, *[LIMITED] * 50, patience=CallPatience(total_s=20, pause_s=5))
     assert seen == [("r1", wait_s) for wait_s in (0, 1, 2, 4, 5, 5, 3)] and end is LIMITED
 
 
@@ -293,7 +293,7 @@ def test_faults_through_a_pool_of_two(
 @pytest.mark.parametrize("error", [DENIED, CUT, UNKNOWN, SLOW, GARBLED])
 def test_without_failover_the_first_ones_error_comes_unchanged(tmp_path: Path, error: OwlError) -> None:
     stage = Stage({"a/m": [[error]], "b/m": [["b"]]}, windows={"m": 5000})
-    pool = pooled(tmp_path, stage, models=Models(local_only=False, failover=False))
+    pool = pooled(tmp_path, stage, models=ModelSettings(local_only=False, failover=False))
     for _ in range(5):  # nor does the breaker put another in its place
         assert talked(pool) == ("", error)
     assert "b/m" not in stage.heard
@@ -349,7 +349,7 @@ def test_a_question_that_is_stopped_while_it_waits_ends_at_once(tmp_path: Path) 
     stage = Stage({"a/m": [[told(LIMITED, 300)]]}, windows={"m": 5000})
     pool, stop = pooled(tmp_path, stage, pools={"default": ("a/m",)}), CancelToken()
     started_s = monotonic_s()
-    answer = generate(Asker(pool), pool.plan(), asked(), stop, Patience())
+    answer = generate(Asker(pool), pool.plan(), asked(), stop, CallPatience())
     threading.Timer(0.1, stop.set).start()
     with pytest.raises(Cancelled):
         list(answer)

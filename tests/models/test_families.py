@@ -12,7 +12,7 @@ from appliance.providers import families
 from appliance.providers.call_signs import Sign, Signs
 from appliance.providers.chat_template import CHATML, Template
 from appliance.providers.grammar_matcher import Grammar
-from appliance.providers.token_stream import Answer
+from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import Ask, Message, Part, ToolCall, ToolSpec
 
 FIELDS = {
@@ -293,7 +293,7 @@ def test_the_stream_shows_words_and_holds_back_the_call(name: str) -> None:
     assert family is not None
     text = ("" if family.is_bare else "Let me look.\n") + KINDS[name].written
     for size in (1, 3, len(text)):
-        answer = Answer((), signs=Signs(family.marks, ["search"], is_bare=family.is_bare))
+        answer = StreamedAnswer((), signs=Signs(family.marks, ["search"], is_bare=family.is_bare))
         shown = "".join(answer.feed(text[at : at + size].encode()) for at in range(0, len(text), size))
         assert answer.is_call and answer.call_text == KINDS[name].written
         assert (shown + answer.finish()).strip() == ("" if family.is_bare else "Let me look.")

@@ -19,7 +19,7 @@ from appliance.providers.grammar import MANY_ITEMS, Sampler, call_grammar, read_
 from appliance.providers.grammar_matcher import Grammar
 from appliance.providers.llama import Llama, Options
 from appliance.providers.sampling import Writing
-from appliance.providers.token_stream import Answer
+from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import Ask, Message, Part, Piece, Route, ToolSpec
 
 POINT = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "number"}}, "required": ["x", "y"]}
@@ -384,7 +384,7 @@ def test_a_prompt_that_has_begun_the_thoughts_yields_thoughts_which_take_half_of
 
 def read(parts: list[bytes], *, may_call: bool = False, is_thinking: bool = False) -> tuple[str, str, str]:
     """Thoughts (a line break at their end is nobody's concern), what was shown, and the call."""
-    answer = Answer((), may_call=may_call, is_thinking=is_thinking)
+    answer = StreamedAnswer((), may_call=may_call, is_thinking=is_thinking)
     thoughts = shown = ""
     for part in parts:
         shown += answer.feed(part)
@@ -415,7 +415,7 @@ def test_thoughts_come_apart_from_the_answer(text: str, expected: tuple[str, str
 def test_thoughts_begun_by_the_template_and_before_a_call() -> None:
     assert read([b"Hm.", b"</think>", b"\n", b"Yes."], is_thinking=True) == ("Hm.", "Yes.", "")
     assert read([b"<think>I", b" call.</think>\n", b'{"na', b"me"], may_call=True) == ("I call.", "", '{"name')
-    answer = Answer((), may_call=True)
+    answer = StreamedAnswer((), may_call=True)
     answer.feed(b"<think>a ")
     assert not answer.begins_call(b'{"')
     answer.feed(b"b</think>\n")

@@ -19,7 +19,7 @@ from appliance.providers.grammar import Sampler, call_grammar, read_call, simple
 from appliance.providers.kv_cache import common
 from appliance.providers.llama import Llama, Options
 from appliance.providers.memory_room import free_bytes
-from appliance.providers.token_stream import Answer
+from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 
@@ -304,7 +304,7 @@ def test_the_broker_answers_with_the_real_model(model_home: Home) -> None:  # no
 
 
 def fed(data: list[bytes], stops: tuple[str, ...] = (), *, may_call: bool = False) -> list[str]:
-    answer = Answer(stops, may_call=may_call)
+    answer = StreamedAnswer(stops, may_call=may_call)
     shown = [answer.feed(part) for part in data if not answer.is_stopped]
     return [*shown, answer.finish()]
 

@@ -14,12 +14,12 @@ from appliance.models.pool import Pool, find_model
 from appliance.providers.llama import Llama, Options
 from appliance.records import Ask, Finish, Message, Piece
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models
+from appliance.runtime.settings import Config, ModelSettings
 
 
 def scripted(folder: Path, text: str, **pools: tuple[str, ...]) -> Pool:
     (folder / "play.toml").write_text(text)
-    return Pool(Home(folder), Config(models=Models(script="play.toml"), pools={"default": ("local",), **pools}))
+    return Pool(Home(folder), Config(models=ModelSettings(script="play.toml"), pools={"default": ("local",), **pools}))
 
 
 def dropped(folder: Path, *names: str) -> Home:
@@ -93,7 +93,7 @@ def test_embedding_models_and_damaged_files_are_not_picked(tmp_path: Path) -> No
     assert find_model(home, "").stem == "chat"
     (home.models / "chat.gguf").unlink()
     with pytest.raises(BadInput, match="truncated"):
-        Pool(home, Config(models=Models(default="damaged"))).plan()
+        Pool(home, Config(models=ModelSettings(default="damaged"))).plan()
 
 
 def test_a_dropped_model_is_seen_without_a_restart(tmp_path: Path) -> None:

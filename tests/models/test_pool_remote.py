@@ -26,9 +26,9 @@ from appliance.models.remote_models import Breaker
 from appliance.records import Finish, Piece
 from appliance.runtime import config
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import PROVIDERS, Config, Models, Price, Provider, RouteTable, Spending
+from appliance.runtime.settings import PROVIDERS, Config, ModelSettings, Price, ProviderSettings, RouteTable, Spending
 
-OPEN = Models(local_only=False)
+OPEN = ModelSettings(local_only=False)
 
 
 def ends(pool: Pool, name: str, words: str = "hi", **more: object) -> Finish:
@@ -77,13 +77,13 @@ def test_a_provider_that_nobody_knows_is_named_with_those_there_are(tmp_path: Pa
 
 @pytest.mark.covers("S-025")
 def test_a_server_of_this_machine_is_a_provider_like_any_other_and_needs_no_key(tmp_path: Path) -> None:
-    near = Provider(base_url="http://127.0.0.1:9/v1")
+    near = ProviderSettings(base_url="http://127.0.0.1:9/v1")
     pool = pooled(
         tmp_path,
         Stage(),
         providers={
             "lab": near,
-            "pc": Provider(base_url="http://pc.home.arpa/v1"),
+            "pc": ProviderSettings(base_url="http://pc.home.arpa/v1"),
             "ollama": replace(PROVIDERS["ollama"], timeout_s=60),
         },
     )
@@ -173,7 +173,7 @@ def test_a_pool_falls_to_the_local_model_when_its_providers_are_away(tmp_path: P
 @pytest.mark.parametrize("name", ["a/m", "big", "ollama/m"])
 def test_local_only_refuses_every_provider(tmp_path: Path, name: str) -> None:
     stage = Stage()
-    pool = pooled(tmp_path, stage, models=Models(), routes={"big": RouteTable("b", "m")})
+    pool = pooled(tmp_path, stage, models=ModelSettings(), routes={"big": RouteTable("b", "m")})
     for act in (lambda: pool.plan(name), lambda: ends(pool, name), lambda: pool.measure(name, asked(), CancelToken())):
         with pytest.raises(Unavailable, match=r"models\.local_only is true"):
             act()
@@ -323,7 +323,7 @@ def test_a_finish_says_who_answered_and_what_it_cost(tmp_path: Path) -> None:
 
 @pytest.mark.covers("A-128")
 def test_at_a_limit_remote_models_are_refused_and_free_ones_are_not(tmp_path: Path) -> None:
-    known = {"a": service(), "lab": Provider(base_url="http://10.0.0.2/v1")}
+    known = {"a": service(), "lab": ProviderSettings(base_url="http://10.0.0.2/v1")}
     stage, limits = Stage(), Spending(person_day_usd=0.6)
     pool = pooled(tmp_path, stage, providers=known, prices={"a/m": Price(100, 1000)}, spending=limits, pools={"default": ("a/m",)})
     assert ends(pool, "a/m", person="ada", max_tokens=512).cost_micros == 100 * 100 + 10 * 1000

@@ -8,7 +8,7 @@ import pytest
 from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance.providers.llama import Llama, Options
-from appliance.providers.llama_library import Loaded
+from appliance.providers.llama_library import LoadedModel
 from appliance.providers.sampling import FIRST_GUESS, LONGEST_GUESS, PAUSE_GUESSES, PromptLookup, Writing, find_continuation
 from appliance.records import Ask, Message, Part, ToolSpec
 
@@ -97,7 +97,7 @@ def test_what_is_evaluated_together_gives_the_numbers_that_it_gives_alone(llama:
 
 @pytest.mark.model
 def test_the_numbers_of_a_text_do_not_depend_on_what_others_keep_in_the_window(model_file: Path) -> None:  # noqa: F811
-    loaded = Loaded(model_file, 256, 1, "f16", lambda: False)
+    loaded = LoadedModel(model_file, 256, 1, "f16", lambda: False)
     tokens, seen = loaded.tokens(NOTE), set()
     for others in (0, 4, 8):  # without flash attention all three differ
         if others:

@@ -23,7 +23,7 @@ from appliance.providers.remote_settings import Remote
 from appliance.providers.scripted import Scripted
 from appliance.records import Ask, Finish, Message, Part, Piece, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models
+from appliance.runtime.settings import Config, ModelSettings
 
 __all__ = ["model_home"]
 
@@ -75,7 +75,7 @@ class Plug:
 
 @pytest.fixture(scope="module")
 def llama_pool(model_home: Home) -> Iterator[Pool]:
-    pool = Pool(model_home, Config(models=Models(context=1024, threads=2)))
+    pool = Pool(model_home, Config(models=ModelSettings(context=1024, threads=2)))
     yield pool
     pool.close()
 

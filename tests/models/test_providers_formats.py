@@ -378,9 +378,9 @@ def test_servers_nearby_are_asked_for_the_window_in_their_own_words(pages: dict[
 
 
 def _body(made: Any, asked: Ask) -> Any:
-    from appliance.providers.conversation import Names
+    from appliance.providers.conversation import ToolNames
 
-    return made._build_body(asked, made._build_talk(asked), Names(asked))
+    return made._build_body(asked, made._build_talk(asked), ToolNames(asked))
 
 
 # -- anthropic ---------------------------------------------------------------------------------------------

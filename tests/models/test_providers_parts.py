@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from appliance.errors import BadInput, ProviderError
 from appliance.providers import formats, sse
-from appliance.providers.conversation import GO_ON, LEFT_OUT, NAME, NO_RESULT, Names, read
+from appliance.providers.conversation import GO_ON, LEFT_OUT, NAME, NO_RESULT, ToolNames, read
 from appliance.providers.http_provider import Hosted
-from appliance.providers.sse import Events, Sent
+from appliance.providers.sse import SseEvent, SseEvents
 from appliance.providers.tool_schemas import flat, subset
 from appliance.records import Ask, Dialect, Message, Part, ToolCall, ToolSpec
 from appliance.runtime.config_keys import About
@@ -19,35 +19,35 @@ from appliance.runtime.config_keys import About
 # -- events --------------------------------------------------------------------------------------------------
 
 
-def events(*parts: bytes) -> list[Sent]:
-    reader = Events()
+def events(*parts: bytes) -> list[SseEvent]:
+    reader = SseEvents()
     return [sent for part in parts for sent in reader.feed(part)] + reader.close()
 
 
 @pytest.mark.parametrize(
     ("data", "want"),
     [
-        (b"data: a\n\n", [Sent("", "a")]),
-        (b"data:a\n\n", [Sent("", "a")]),
-        (b"data:  a\n\n", [Sent("", " a")]),
-        (b"data: a\r\n\r\ndata: b\r\n\r\n", [Sent("", "a"), Sent("", "b")]),
-        (b"data: a\r\rdata: b\r\r", [Sent("", "a"), Sent("", "b")]),
-        (b"data: a\ndata: b\n\n", [Sent("", "a\nb")]),
-        (b"data: a\r\ndata: b\r\n\r\n", [Sent("", "a\nb")]),
-        (b"event: x\ndata: a\n\ndata: b\n\n", [Sent("x", "a"), Sent("", "b")]),
-        (b": comment\n\ndata: a\n\n: ping\n\n", [Sent("", "a")]),
-        (b"id: 7\nretry: 10\nodd\ndata: a\n\n", [Sent("", "a")]),
-        (b"event: nothing\n\ndata: a\n\n", [Sent("", "a")]),
-        (b"data\n\n", [Sent("", "")]),
-        (b"data: a", [Sent("", "a")]),
-        (b"data: a\n", [Sent("", "a")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [Sent("", "a")]),
-        ("data: Käuzchen 🦉\n\n".encode(), [Sent("", "Käuzchen 🦉")]),
-        (b"data: \xff\n\n", [Sent("", "\ufffd")]),
+        (b"data: a\n\n", [SseEvent("", "a")]),
+        (b"data:a\n\n", [SseEvent("", "a")]),
+        (b"data:  a\n\n", [SseEvent("", " a")]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [SseEvent("", "a"), SseEvent("", "b")]),
+        (b"data: a\r\rdata: b\r\r", [SseEvent("", "a"), SseEvent("", "b")]),
+        (b"data: a\ndata: b\n\n", [SseEvent("", "a\nb")]),
+        (b"data: a\r\ndata: b\r\n\r\n", [SseEvent("", "a\nb")]),
+        (b"event: x\ndata: a\n\ndata: b\n\n", [SseEvent("x", "a"), SseEvent("", "b")]),
+        (b": comment\n\ndata: a\n\n: ping\n\n", [SseEvent("", "a")]),
+        (b"id: 7\nretry: 10\nodd\ndata: a\n\n", [SseEvent("", "a")]),
+        (b"event: nothing\n\ndata: a\n\n", [SseEvent("", "a")]),
+        (b"data\n\n", [SseEvent("", "")]),
+        (b"data: a", [SseEvent("", "a")]),
+        (b"data: a\n", [SseEvent("", "a")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [SseEvent("", "a")]),
+        ("data: Käuzchen 🦉\n\n".encode(), [SseEvent("", "Käuzchen 🦉")]),
+        (b"data: \xff\n\n", [SseEvent("", "\ufffd")]),
         (b"", []),
     ],
 )
-def test_events_are_read(data: bytes, want: list[Sent]) -> None:
+def test_events_are_read(data: bytes, want: list[SseEvent]) -> None:
     assert events(data) == want
     assert events(*(bytes([byte]) for byte in data)) == want
 
@@ -66,11 +66,11 @@ def test_where_bytes_are_cut_changes_nothing(words: list[bytes], cuts: list[int]
 
 
 def test_a_line_or_an_event_without_an_end_is_refused_before_it_fills_the_memory() -> None:
-    reader = Events()
+    reader = SseEvents()
     with pytest.raises(ProviderError, match="no answer"):
         for _ in range(sse.MAX_LINE_BYTES // 65536 + 2):
             reader.feed(b"x" * 65536)
-    reader = Events()
+    reader = SseEvents()
     with pytest.raises(ProviderError, match="no answer"):
         for _ in range(sse.MAX_EVENT_BYTES // 65536 + 2):
             reader.feed(b"data: " + b"x" * 65536 + b"\n")
@@ -277,7 +277,7 @@ def test_any_messages_become_turns_that_alternate_with_a_result_for_each_call(me
 @settings(max_examples=100)
 @given(st.lists(st.text(max_size=80), max_size=6, unique=True))
 def test_any_names_of_tools_are_told_apart_there_and_come_back(names: list[str]) -> None:
-    found = Names(Ask((), (), tuple(ToolSpec(name, "", {}) for name in names)))
+    found = ToolNames(Ask((), (), tuple(ToolSpec(name, "", {}) for name in names)))
     theirs = [found.theirs(name) for name in names]
     assert len(set(theirs)) == len(names) and all(NAME.fullmatch(name) for name in theirs)
     assert [found.ours(name) for name in theirs] == names

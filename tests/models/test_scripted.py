@@ -125,9 +125,9 @@ def test_measure_names_its_parts(tmp_path: Path) -> None:
 def test_no_model_library_is_imported(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from appliance.models.pool import Pool; from appliance.runtime.paths import Home\n"
-        "from appliance.runtime.settings import Config, Models; from appliance.records import Ask, Message\n"
+        "from appliance.runtime.settings import Config, ModelSettings; from appliance.records import Ask, Message\n"
         "from appliance.clock import CancelToken\n"
-        "pool = Pool(Home(Path(sys.argv[1])), Config(models=Models(script='play.toml')))\n"
+        "pool = Pool(Home(Path(sys.argv[1])), Config(models=ModelSettings(script='play.toml')))\n"
         "print(list(pool.generate('local', Ask((), (Message('user', 'hi'),)), CancelToken()))[0].text)\n"
         "assert not {'llama_cpp', 'numpy', 'jinja2', 'urllib3'} & set(sys.modules), 'imported'\n"
     )

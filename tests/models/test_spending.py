@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import Exhausted, StoreError
-from appliance.models.prices import FREE, Prices, Tokens, cost, dollars
+from appliance.models.prices import FREE, Prices, TokenCounts, cost, dollars
 from appliance.models.spending import Amount, Spend
-from appliance.runtime.settings import Config, Price, Provider, Spending
+from appliance.runtime.settings import Config, Price, ProviderSettings, Spending
 
 ROOT = Path(__file__).parents[2]
 DOLLAR = 1_000_000
@@ -205,7 +205,7 @@ def test_who_only_looks_leaves_the_line_alone_that_another_broker_writes(tmp_pat
 def test_a_price_is_the_configurations_then_the_longest_name_of_the_table(provider: str, model: str, output: float | None) -> None:
     config = Config(
         prices={"mine": Price(1, 3), "openrouter/a/b:free": FREE},
-        providers={**Config().providers, "lab": Provider(base_url="http://10.0.0.2/v1")},
+        providers={**Config().providers, "lab": ProviderSettings(base_url="http://10.0.0.2/v1")},
     )
     price = Prices(config).of(provider, model)
     assert (None if price is None else price.output) == output
@@ -215,9 +215,9 @@ def test_a_price_is_the_configurations_then_the_longest_name_of_the_table(provid
 def test_a_cost_counts_cached_tokens_once_and_at_their_own_price() -> None:
     price = Price(3, 15, 0.3, 3.75)
     assert (
-        cost(price, Tokens(prompt=1_000_000, output=100_000, cached=600_000, cache_write=200_000))
+        cost(price, TokenCounts(prompt=1_000_000, output=100_000, cached=600_000, cache_write=200_000))
         == 600_000 + 180_000 + 750_000 + 1_500_000
     )
-    assert cost(Price(3, 15), Tokens(prompt=1000, output=0, cached=500)) == 3000
-    assert cost(Price(0.05, 0.4), Tokens(prompt=1)) == 1  # never less than it was
+    assert cost(Price(3, 15), TokenCounts(prompt=1000, output=0, cached=500)) == 3000
+    assert cost(Price(0.05, 0.4), TokenCounts(prompt=1)) == 1  # never less than it was
     assert [dollars(n) for n in (0, 400, 123_456, 12_345_678)] == ["$0.00", "$0.0004", "$0.12", "$12.35"]

@@ -8,7 +8,7 @@ from test_client import broker, models
 
 from appliance.models.client import LONGEST, VectorCache
 from appliance.runtime.methods import method
-from appliance.runtime.rpc_server import Call
+from appliance.runtime.rpc_server import ServedCall
 
 
 class Encoder:
@@ -19,7 +19,7 @@ class Encoder:
         self.asked: list[str] = []
 
     @method("embed", is_long=True)
-    def embed(self, call: Call, texts: list[str], is_background: bool = False, deadline_s: float = 60) -> dict[str, Any]:
+    def embed(self, call: ServedCall, texts: list[str], is_background: bool = False, deadline_s: float = 60) -> dict[str, Any]:
         """The length of each text, and which model it is."""
         self.asked += texts
         return {"model": self.model, "vectors": [[float(len(text)), float(len(self.model))] for text in texts]}

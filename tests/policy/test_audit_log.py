@@ -6,7 +6,7 @@ import pytest
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
-from appliance.policy.audit_log import CLOCKLESS_MS, DAY_MS, Asked, Keep, Ledger
+from appliance.policy.audit_log import CLOCKLESS_MS, DAY_MS, AuditQuery, Keep, Ledger
 from appliance.records import Inbound
 from appliance.runtime import log
 from appliance.sessions.runs import Runs
@@ -72,15 +72,15 @@ def test_unknown_severity_is_refused(ledger):
 @pytest.mark.parametrize(
     ("asked", "kinds"),
     [
-        (Asked(), ["fetch", "mount_allowed", "mount_denied"]),
-        (Asked(kind="mount_"), ["mount_allowed", "mount_denied"]),
-        (Asked(kind="mount%"), []),
-        (Asked(severity="warning"), ["mount_denied"]),
-        (Asked(session="s2"), ["fetch"]),
-        (Asked(run="r1"), ["mount_allowed"]),
-        (Asked(rule="bind.den"), ["mount_denied"]),
-        (Asked(limit=1), ["fetch"]),
-        (Asked(before=3), ["mount_allowed", "mount_denied"]),
+        (AuditQuery(), ["fetch", "mount_allowed", "mount_denied"]),
+        (AuditQuery(kind="mount_"), ["mount_allowed", "mount_denied"]),
+        (AuditQuery(kind="mount%"), []),
+        (AuditQuery(severity="warning"), ["mount_denied"]),
+        (AuditQuery(session="s2"), ["fetch"]),
+        (AuditQuery(run="r1"), ["mount_allowed"]),
+        (AuditQuery(rule="bind.den"), ["mount_denied"]),
+        (AuditQuery(limit=1), ["fetch"]),
+        (AuditQuery(before=3), ["mount_allowed", "mount_denied"]),
     ],
 )
 def test_listing_is_newest_first_and_filtered(ledger, asked, kinds):
@@ -109,7 +109,7 @@ def test_a_busy_ledger_stays_bounded_between_sweeps(store):
     with store.write():
         for _ in range(600):
             ledger.note("exec")
-    assert len(ledger.listing(Asked(limit=1000))) < 400
+    assert len(ledger.listing(AuditQuery(limit=1000))) < 400
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM runs", "UPDATE runs SET deleted_ms = 1"])

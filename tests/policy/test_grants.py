@@ -25,16 +25,16 @@ from appliance.policy import taint
 from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import DAY_MS, Grants, lasting
 from appliance.policy.policy_file import Policy
-from appliance.policy.taint import FREE_BITS, Known, Mark, Reach
+from appliance.policy.taint import FREE_BITS, KnownData, Mark, ToolReach
 from appliance.records import ToolCall
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.fences import foreign, is_origin, told
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskRows
 
-WEB = Reach("web", target="url", data=("url",))
-CALL = Reach("call", named="mcp:x")
+WEB = ToolReach("web", target="url", data=("url",))
+CALL = ToolReach("call", named="mcp:x")
 PAGE = Mark("web", "https://a.example/x")
 MAIL = Mark("mail", "from mallory")
 
@@ -98,7 +98,7 @@ def runs(store: Store) -> Runs:
     ],
 )
 def test_an_address_may_say_what_the_person_said_or_a_stranger_listed(url: str, is_free: bool) -> None:
-    known = Known(
+    known = KnownData(
         "Is there a barn on owls.example, bücher.example or other.example/a/b?c=d ?",
         taint.links("See (https://listed.example/a?b=c)."),
     )
@@ -110,7 +110,7 @@ def test_the_more_links_there_are_the_fewer_may_be_followed() -> None:
     few = frozenset(f"https://a.example/{n}" for n in range(2))
     left = {len(links): 0 for links in (many, few)}
     for links in (many, few):
-        while not taint.carried(WEB, "https://a.example/1", {}, Known("", links, followed=left[len(links)])):
+        while not taint.carried(WEB, "https://a.example/1", {}, KnownData("", links, followed=left[len(links)])):
             left[len(links)] += 1
     assert left == {500: 1, 2: 8} and all(count * len(str(bin(size))[2:]) <= FREE_BITS for size, count in left.items())
 
@@ -143,12 +143,12 @@ def test_the_more_links_there_are_the_fewer_may_be_followed() -> None:
     ],
 )
 def test_arguments_of_a_server_say_what_the_person_said(arguments: dict[str, object], carried: tuple[str, ...]) -> None:
-    known = Known("What time is it in Europe/Paris, at 7?", names=frozenset(arguments))
+    known = KnownData("What time is it in Europe/Paris, at 7?", names=frozenset(arguments))
     assert taint.carried(CALL, "mcp:x", arguments, known) == carried
 
 
 def test_what_an_argument_is_called_says_something_where_the_tool_has_none_of_that_name() -> None:
-    known = Known("What time is it?", theirs="it takes a zone", names=frozenset({"when"}))
+    known = KnownData("What time is it?", theirs="it takes a zone", names=frozenset({"when"}))
     assert taint.carried(CALL, "mcp:x", {"when": "time", "zone": True, "it": "is"}, known) == ()
     assert taint.carried(CALL, "mcp:x", {"when": "time", "4711": True}, known) == ("4711",)
     book = replace(known, theirs=" ".join(f"w{n}" for n in range(1000)))
@@ -159,27 +159,27 @@ def test_what_an_argument_is_called_says_something_where_the_tool_has_none_of_th
 
 
 def test_what_is_asked_many_times_says_something_however_little_each_time_does() -> None:
-    def most(reach: Reach, target: str, arguments: dict[str, object]) -> int:
-        known = [Known("See https://a.example/1 of owls", followed=count, names=frozenset(arguments)) for count in range(100)]
+    def most(reach: ToolReach, target: str, arguments: dict[str, object]) -> int:
+        known = [KnownData("See https://a.example/1 of owls", followed=count, names=frozenset(arguments)) for count in range(100)]
         return next(n for n, one in enumerate(known) if taint.carried(reach, target, arguments, one))
 
     assert most(CALL, "mcp:x", {"query": "owls"}) == most(CALL, "mcp:x", {}) == 4
-    assert most(WEB, "https://a.example/1", {}) == most(Reach("search", named="search"), "search", {"query": "owls"}) == 16
+    assert most(WEB, "https://a.example/1", {}) == most(ToolReach("search", named="search"), "search", {"query": "owls"}) == 16
 
 
 def test_how_an_address_is_asked_for_says_something() -> None:
-    reach = Reach("web", target="url", data=("url", "wait"), usual=(20,))
+    reach = ToolReach("web", target="url", data=("url", "wait"), usual=(20,))
     for wait, free in ((None, 16), (20, 16), (7, 16), (47, 1)):
-        known = [Known("See https://a.example/1 in 7 seconds", followed=count) for count in range(20)]
+        known = [KnownData("See https://a.example/1 in 7 seconds", followed=count) for count in range(20)]
         asked = {"url": "https://a.example/1", "wait": wait}
         assert [taint.carried(reach, "https://a.example/1", asked, one) for one in known].count(()) == free
 
 
 def test_a_search_may_use_words_of_the_web_and_no_others() -> None:
-    search, known = Reach("search", named="search", data=("query",)), Known("owls?", public="Strigidae live in barns")
+    search, known = ToolReach("search", named="search", data=("query",)), KnownData("owls?", public="Strigidae live in barns")
     assert taint.carried(search, "search", {"query": "strigidae owls barns", "max_results": 7}, known) == ()
     assert taint.carried(search, "search", {"query": "owls 4711"}, known) == ("query",)
-    listed = Known("owls?", public=" ".join(f"word{chr(97 + n)}" for n in range(26)) + " 4711 4712")
+    listed = KnownData("owls?", public=" ".join(f"word{chr(97 + n)}" for n in range(26)) + " 4711 4712")
     assert taint.carried(search, "search", {"query": "owls 4711"}, listed) == ("query",), "a number is what a code looks like"
     many = " ".join(f"word{chr(97 + n)}" for n in range(9))
     assert taint.carried(search, "search", {"query": many}, listed) == ("query",), "and a page may be a book of codes"
@@ -215,17 +215,17 @@ def test_a_search_may_use_words_of_the_web_and_no_others() -> None:
     ],
 )
 def test_all_of_a_search_is_looked_at(query: str, is_free: bool) -> None:
-    known = Known(
+    known = KnownData(
         "What do barn owls eat, and where? Is it all of today?", public="Mice! mice \u2837\u2831\u2831 \u2166 is the owls!!?!"
     )
-    search = Reach("search", named="search", data=("query",))
+    search = ToolReach("search", named="search", data=("query",))
     given = taint.canonical(search, {"query": query})
     assert (taint.carried(search, "search", given, known) == ()) is is_free
     assert given["query"] == " ".join(query.split())
 
 
 def test_what_a_server_is_told_has_the_very_letters_of_the_person() -> None:
-    known = Known("Please see to it", names=frozenset({"query"}))
+    known = KnownData("Please see to it", names=frozenset({"query"}))
     for said, carried in (("Please see", ()), ("please see", ()), ("PLEASE SEE", ()), ("plea\u017fe \u017fee", ("query",))):
         assert taint.carried(CALL, "mcp:x", {"query": said}, known) == carried
 
@@ -277,7 +277,7 @@ def test_marks_are_kept_once_and_passed_on(store: Store, runs: Runs) -> None:
 
 def test_what_a_marked_run_writes_is_marked(store: Store, runs: Runs) -> None:
     run, clean = runs.begin("local:ada", "chat"), runs.begin("local:ada", "chat")
-    entries, tasks = Entries(store), Tasks(store)
+    entries, tasks = Entries(store), TaskRows(store)
     before = entries.put("memory://before", Content(body="a"), By("model", run.id))
     runs.taint(run.id, "web", "https://a.example/x")
     after = entries.put("memory://after", Content(body="b"), By("model", run.id))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.errors import BadInput, ConfigError, Refused, TooLarge
-from appliance.policy.mounts import BLOCKED, Allowlist, Rule, Who, clean, contains, listed, matches, within
+from appliance.policy.mounts import BLOCKED, Allowlist, MountRule, Who, clean, contains, listed, matches, within
 
 ADA = Who("ada", ("birds",), "coder", is_admin=True)
 BOB = Who("bob", (), "coder")
@@ -30,8 +30,8 @@ def modes(*rules, **more):
 def test_path_is_evaluated_as_what_it_is_after_cleaning():
     assert clean("/home/alice/../bob/.ssh") == "/home/bob/.ssh"
     assert clean("//a/./b//c/") == "/a/b/c" and clean("/..") == "/"
-    assert modes(Rule("/home/*"))("/home/alice/../bob/.ssh") == "denied mount.bind.blocked"
-    assert modes(Rule("/home/bob"))("/home/alice/../bob") == "readonly"
+    assert modes(MountRule("/home/*"))("/home/alice/../bob/.ssh") == "denied mount.bind.blocked"
+    assert modes(MountRule("/home/bob"))("/home/alice/../bob") == "readonly"
 
 
 @pytest.mark.covers("A-059")
@@ -103,8 +103,8 @@ def test_containment_goes_by_whole_names(root, path, is_inside):
 
 @pytest.mark.covers("A-050")
 def test_what_is_not_listed_is_denied():
-    assert modes(Rule("/opt/owl"))("/opt/other") == "denied mount.bind.source_not_allowed"
-    assert modes(Rule("/opt/owl"))("/opt/owl/sub") == "denied mount.bind.source_not_allowed"
+    assert modes(MountRule("/opt/owl"))("/opt/other") == "denied mount.bind.source_not_allowed"
+    assert modes(MountRule("/opt/owl"))("/opt/owl/sub") == "denied mount.bind.source_not_allowed"
     assert modes()("/opt/owl") == "denied mount.bind.source_not_allowed"
 
 
@@ -112,21 +112,21 @@ def test_what_is_not_listed_is_denied():
 @pytest.mark.parametrize(
     ("rule", "key", "words"),
     [
-        (Rule("srv"), "mounts[1].path", "an absolute path"),
-        (Rule(""), "mounts[1].path", "an absolute path"),
-        (Rule("/a\0"), "mounts[1].path", "an absolute path"),
-        (Rule("/srv", "write"), "mounts[1].mode", "readonly, readwrite, denied"),
-        (Rule("/srv", kind="toy"), "mounts[1].kind", "project, reference"),
-        (Rule("/srv", user="ada", group="birds"), "mounts[1]", "a user and a group"),
+        (MountRule("srv"), "mounts[1].path", "an absolute path"),
+        (MountRule(""), "mounts[1].path", "an absolute path"),
+        (MountRule("/a\0"), "mounts[1].path", "an absolute path"),
+        (MountRule("/srv", "write"), "mounts[1].mode", "readonly, readwrite, denied"),
+        (MountRule("/srv", kind="toy"), "mounts[1].kind", "project, reference"),
+        (MountRule("/srv", user="ada", group="birds"), "mounts[1]", "a user and a group"),
     ],
 )
 def test_bad_entry_is_named_by_its_number(rule, key, words):
     with pytest.raises(ConfigError) as caught:
-        Allowlist.of([Rule("/fine"), rule])
+        Allowlist.of([MountRule("/fine"), rule])
     assert caught.value.key == key and words in str(caught.value) and "mounts[1]" in str(caught.value)
 
 
-USERS = (Rule("/d", "denied"), Rule("/d", "readonly", user="ada"), Rule("/d", "readwrite", "project", group="birds"))
+USERS = (MountRule("/d", "denied"), MountRule("/d", "readonly", user="ada"), MountRule("/d", "readwrite", "project", group="birds"))
 
 
 @pytest.mark.covers("A-052", "E-300")
@@ -137,12 +137,12 @@ USERS = (Rule("/d", "denied"), Rule("/d", "readonly", user="ada"), Rule("/d", "r
         (USERS, Who("eve", ("birds",), "coder", is_admin=True), "readwrite"),  # then the group's
         (USERS, Who("eve"), "denied mount.bind.denied"),  # then everybody's
         (USERS, Who(), "denied mount.bind.denied"),  # also when nobody knows who it is
-        ((Rule("/d"), Rule("/d", "denied")), ADA, "readonly"),  # the first of equals
-        ((Rule("/d", "denied"), Rule("/d")), ADA, "denied mount.bind.denied"),
-        ((Rule("/d", "denied", user="ada"), Rule("/d")), ADA, "denied mount.bind.denied"),
-        ((Rule("/d", group="birds"), Rule("/*", "denied", user="ada")), ADA, "denied mount.bind.denied"),
-        ((Rule("/d", user="ada"),), BOB, "denied mount.bind.source_not_allowed"),
-        ((Rule("/d", group="birds"),), BOB, "denied mount.bind.source_not_allowed"),
+        ((MountRule("/d"), MountRule("/d", "denied")), ADA, "readonly"),  # the first of equals
+        ((MountRule("/d", "denied"), MountRule("/d")), ADA, "denied mount.bind.denied"),
+        ((MountRule("/d", "denied", user="ada"), MountRule("/d")), ADA, "denied mount.bind.denied"),
+        ((MountRule("/d", group="birds"), MountRule("/*", "denied", user="ada")), ADA, "denied mount.bind.denied"),
+        ((MountRule("/d", user="ada"),), BOB, "denied mount.bind.source_not_allowed"),
+        ((MountRule("/d", group="birds"),), BOB, "denied mount.bind.source_not_allowed"),
     ],
 )
 def test_priority_is_user_then_group_then_everybody(rules, who, mode):
@@ -157,13 +157,13 @@ def test_priority_is_user_then_group_then_everybody(rules, who, mode):
 @pytest.mark.parametrize("shape", ["/srv/{}", "/srv/{}/below", "/srv/a/{}"])
 def test_built_in_blocked_names_are_never_opened(name, shape):
     path = shape.format(name)
-    assert modes(Rule(path, "readwrite", "project"), Rule("/srv/*"))(path) == "denied mount.bind.blocked"
+    assert modes(MountRule(path, "readwrite", "project"), MountRule("/srv/*"))(path) == "denied mount.bind.blocked"
     assert modes(is_open=True)(path) == "denied mount.bind.blocked"
 
 
 @pytest.mark.parametrize("name", ["environment", "keys", "id_rsa.txt", "credentials.py", "ssh", ".env.example", "monkey"])
 def test_innocent_names_are_not_blocked(name):
-    assert modes(Rule("/srv/*"))(f"/srv/{name}") == "readonly"
+    assert modes(MountRule("/srv/*"))(f"/srv/{name}") == "readonly"
 
 
 @pytest.mark.covers("A-053", "A-057")
@@ -171,7 +171,7 @@ def test_own_folders_are_never_shown(tmp_path):
     home, link = tmp_path / "home", tmp_path / "link"
     home.mkdir()
     link.symlink_to(home)
-    ask = modes(Rule(f"{tmp_path}/*", "readwrite", "project"), Rule(str(tmp_path)), closed=[link])
+    ask = modes(MountRule(f"{tmp_path}/*", "readwrite", "project"), MountRule(str(tmp_path)), closed=[link])
     for path in (home, link, home / "owlbox.toml", link / "sessions"):
         assert ask(str(path)) == "denied mount.bind.blocked"
     assert ask(str(tmp_path / "homely")) == "readwrite"
@@ -182,13 +182,13 @@ def test_own_folders_are_never_shown(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "who", "mode"),
     [
-        (Rule("/p", "readwrite", "project"), ADA, "readwrite"),
-        (Rule("/p", "readwrite", "project"), Who("ada", role="chat", is_admin=True), "denied mount.project.role"),
-        (Rule("/p", "readonly", "project"), ADA, "readonly"),
-        (Rule("/p", "readwrite", "reference"), ADA, "readonly"),
-        (Rule("/p", "readwrite", "project"), BOB, "readonly"),  # shared, and no admin
-        (Rule("/p", "readwrite", "project", group="birds"), Who("eve", ("birds",), "coder"), "readonly"),
-        (Rule("/p", "readwrite", "project", user="bob"), BOB, "readwrite"),  # bob's own
+        (MountRule("/p", "readwrite", "project"), ADA, "readwrite"),
+        (MountRule("/p", "readwrite", "project"), Who("ada", role="chat", is_admin=True), "denied mount.project.role"),
+        (MountRule("/p", "readonly", "project"), ADA, "readonly"),
+        (MountRule("/p", "readwrite", "reference"), ADA, "readonly"),
+        (MountRule("/p", "readwrite", "project"), BOB, "readonly"),  # shared, and no admin
+        (MountRule("/p", "readwrite", "project", group="birds"), Who("eve", ("birds",), "coder"), "readonly"),
+        (MountRule("/p", "readwrite", "project", user="bob"), BOB, "readwrite"),  # bob's own
     ],
 )
 def test_write_access_is_narrowed(rule, who, mode):
@@ -199,7 +199,7 @@ def test_write_access_is_narrowed(rule, who, mode):
 
 @pytest.mark.covers("S-080")
 def test_without_the_restriction_every_other_path_is_readable():
-    ask = modes(Rule("/srv/shut", "denied"), is_open=True)
+    ask = modes(MountRule("/srv/shut", "denied"), is_open=True)
     assert (ask("/usr/share"), ask("/srv/shut"), ask("/root/.ssh")) == (
         "readonly",
         "denied mount.bind.denied",
@@ -213,8 +213,8 @@ def test_link_counts_as_what_it_leads_to(tmp_path):
     (tmp_path / "keys" / ".ssh").mkdir(parents=True)
     for name, target in (("ok", "docs"), ("out", "/etc"), ("bad", "keys/.ssh")):
         (tmp_path / name).symlink_to(target)
-    rules = [Rule(str(tmp_path / name), "readwrite", "project") for name in ("ok", "out", "bad")]
-    ask = modes(*rules, Rule(str(tmp_path / "docs")))
+    rules = [MountRule(str(tmp_path / name), "readwrite", "project") for name in ("ok", "out", "bad")]
+    ask = modes(*rules, MountRule(str(tmp_path / "docs")))
     assert ask(str(tmp_path / "ok")) == "readonly"  # as the folder itself
     assert ask(str(tmp_path / "out")) == "denied mount.bind.source_not_allowed"
     assert ask(str(tmp_path / "bad")) == "denied mount.bind.blocked"
@@ -224,10 +224,10 @@ def test_link_counts_as_what_it_leads_to(tmp_path):
 def test_visible_are_the_entries_that_are_there(tmp_path):
     (tmp_path / "a").mkdir()
     rules = [
-        Rule(f"{tmp_path}/a", "readwrite", "project"),
-        Rule(f"{tmp_path}/gone"),
-        Rule(f"{tmp_path}/*"),
-        Rule(f"{tmp_path}/no", "denied"),
+        MountRule(f"{tmp_path}/a", "readwrite", "project"),
+        MountRule(f"{tmp_path}/gone"),
+        MountRule(f"{tmp_path}/*"),
+        MountRule(f"{tmp_path}/no", "denied"),
     ]
     found = Allowlist.of(rules)
     assert [(r.path, r.mode) for r in found.visible(ADA)] == [(f"{tmp_path}/a", "readwrite")]
@@ -241,7 +241,7 @@ def test_masks_hide_what_lies_in_a_shown_folder(tmp_path):
     for name in ("src/deep/server.pem", ".env", "src/main.py", ".env.example"):
         (tmp_path / name).touch()
     (tmp_path / "loop").symlink_to(tmp_path)
-    found = [path for path, _ in Allowlist.of([Rule(f"{tmp_path}/shut", "denied")]).narrowed(str(tmp_path), ADA)]
+    found = [path for path, _ in Allowlist.of([MountRule(f"{tmp_path}/shut", "denied")]).narrowed(str(tmp_path), ADA)]
     assert sorted(str(p.relative_to(tmp_path)) for p in found) == [".env", ".ssh", "shut", "src/deep/server.pem"]
 
 
@@ -250,10 +250,10 @@ def test_what_is_denied_under_one_name_is_denied_under_every_other(tmp_path):
     (tmp_path / "disk/library/private").mkdir(parents=True)
     (tmp_path / "srv").symlink_to("disk")
     by_link, by_name = f"{tmp_path}/srv/library", f"{tmp_path}/disk/library"
-    rules = [Rule(by_link), Rule(by_name), Rule(f"{by_link}/private", "denied")]
+    rules = [MountRule(by_link), MountRule(by_name), MountRule(f"{by_link}/private", "denied")]
     assert modes(*rules)(f"{by_name}/private") == "denied mount.bind.denied"
     assert list(Allowlist.of(rules).narrowed(by_name, ADA)) == [(Path(by_name, "private"), "hidden")]
-    mine = Rule(f"{by_name}/private", user="ada")  # the person's own entry comes first, whatever the name
+    mine = MountRule(f"{by_name}/private", user="ada")  # the person's own entry comes first, whatever the name
     assert modes(*rules, mine)(f"{by_name}/private") == "readonly"
 
 
@@ -263,13 +263,13 @@ def test_an_entry_below_a_writable_folder_narrows_it(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "ws/ro/deep/x.lock").touch()
     rules = [
-        Rule(f"{tmp_path}/ws", "readwrite", "project", user="ada"),
-        Rule(f"{tmp_path}/ws/ro", user="ada"),
-        Rule(f"{tmp_path}/ws/no", "denied"),
-        Rule(f"{tmp_path}/ws/own", "readwrite", "project", user="ada"),
-        Rule(f"{tmp_path}/ws/*.lock", user="ada"),
-        Rule(f"{tmp_path}/ws/plan", "readonly", "project", user="ada"),
-        Rule(f"{tmp_path}/*"),  # means the folder as well, which the person's own entry then widens
+        MountRule(f"{tmp_path}/ws", "readwrite", "project", user="ada"),
+        MountRule(f"{tmp_path}/ws/ro", user="ada"),
+        MountRule(f"{tmp_path}/ws/no", "denied"),
+        MountRule(f"{tmp_path}/ws/own", "readwrite", "project", user="ada"),
+        MountRule(f"{tmp_path}/ws/*.lock", user="ada"),
+        MountRule(f"{tmp_path}/ws/plan", "readonly", "project", user="ada"),
+        MountRule(f"{tmp_path}/*"),  # means the folder as well, which the person's own entry then widens
     ]
     listed, ws = Allowlist.of(rules), f"{tmp_path}/ws"
 
@@ -304,7 +304,7 @@ def test_doors_to_programs_outside_are_hidden(tmp_path):
 
 @pytest.mark.covers("A-057")
 def test_processes_of_this_machine_are_never_shown():
-    ask = modes(Rule("/proc/*"), is_open=True)
+    ask = modes(MountRule("/proc/*"), is_open=True)
     assert {ask(path) for path in ("/proc", "/proc/self/environ", f"/proc/{os.getpid()}/maps")} == {"denied mount.bind.blocked"}
     assert ask("/processes") == "readonly"
     assert (Path("/proc"), "hidden") in Allowlist().narrowed("/", ADA, is_deep=False)

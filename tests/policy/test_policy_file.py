@@ -7,24 +7,25 @@ from record_tools import replace
 
 from appliance.errors import ConfigError, Refused
 from appliance.policy import policy_file
-from appliance.policy.mounts import Rule, Who
-from appliance.policy.policy_file import Policy, Verdict, size_bytes
+from appliance.policy.mounts import MountRule, Who
+from appliance.policy.policy_file import Policy, size_bytes
 from appliance.policy.rules import (
     GB,
     MB,
     PERMISSIVE,
     STRICT,
-    Ground,
+    BuiltinRules,
     Lists,
     Mounts,
     Networks,
+    PolicyRequest,
+    PolicyVerdict,
     Quotas,
-    Request,
     Runtime,
     Runtimes,
     Security,
     Usage,
-    Wanted,
+    WantedFolder,
     check_sane,
     laid_over,
 )
@@ -54,7 +55,7 @@ def ids(judgement):
 @pytest.mark.covers("A-277")
 def test_without_a_path_the_default_policy_holds():
     assert policy_file.load(None) == Policy("strict", (), ())
-    assert policy_file.load(None).check("shell") == Verdict(True, "")
+    assert policy_file.load(None).check("shell") == PolicyVerdict(True, "")
 
 
 TOOLS = ("read_*", "shell"), ("shell", "read_s*")
@@ -63,16 +64,16 @@ TOOLS = ("read_*", "shell"), ("shell", "read_s*")
 @pytest.mark.parametrize(
     ("mode", "allow", "deny", "tool", "verdict"),
     [
-        ("strict", (), (), "shell", Verdict(True)),
-        ("strict", (), ("shell",), "shell", Verdict(False, "tools.deny: shell")),
-        ("strict", (), ("shell",), "shell2", Verdict(True)),
-        ("strict", *TOOLS, "read_file", Verdict(True)),
-        ("strict", *TOOLS, "shell", Verdict(False, "tools.deny: shell")),
-        ("strict", *TOOLS, "read_secret", Verdict(False, "tools.deny: read_s*")),
-        ("strict", *TOOLS, "write_file", Verdict(False, "tools.allow: not listed")),
-        ("permissive", *TOOLS, "shell", Verdict(True, "tools.deny: shell")),
-        ("permissive", *TOOLS, "write_file", Verdict(True, "tools.allow: not listed")),
-        ("disabled", *TOOLS, "shell", Verdict(True)),
+        ("strict", (), (), "shell", PolicyVerdict(True)),
+        ("strict", (), ("shell",), "shell", PolicyVerdict(False, "tools.deny: shell")),
+        ("strict", (), ("shell",), "shell2", PolicyVerdict(True)),
+        ("strict", *TOOLS, "read_file", PolicyVerdict(True)),
+        ("strict", *TOOLS, "shell", PolicyVerdict(False, "tools.deny: shell")),
+        ("strict", *TOOLS, "read_secret", PolicyVerdict(False, "tools.deny: read_s*")),
+        ("strict", *TOOLS, "write_file", PolicyVerdict(False, "tools.allow: not listed")),
+        ("permissive", *TOOLS, "shell", PolicyVerdict(True, "tools.deny: shell")),
+        ("permissive", *TOOLS, "write_file", PolicyVerdict(True, "tools.allow: not listed")),
+        ("disabled", *TOOLS, "shell", PolicyVerdict(True)),
     ],
 )
 def test_verdict_on_a_tool(mode, allow, deny, tool, verdict):
@@ -86,17 +87,19 @@ def test_verdict_on_a_tool(mode, allow, deny, tool, verdict):
 )
 def test_a_tool_that_reaches_the_web_needs_a_network(mode, is_allowed, rule):
     off = Policy(mode, network=Networks(proxy=False))
-    assert off.check("fetch_url", network="proxy") == Verdict(is_allowed, rule) and off.check("read_file") == Verdict(True)
-    assert Policy(mode).check("fetch_url", network="proxy") == Verdict(True)
+    assert off.check("fetch_url", network="proxy") == PolicyVerdict(is_allowed, rule) and off.check("read_file") == PolicyVerdict(
+        True
+    )
+    assert Policy(mode).check("fetch_url", network="proxy") == PolicyVerdict(True)
 
 
 @pytest.mark.covers("A-131")
 def test_role_has_its_own_list_of_tools():
     rules = Policy(roles={"researcher": Lists(("read_*",)), "chat": Lists(deny=("shell",))})
-    assert rules.check("shell", "researcher") == Verdict(False, "roles.researcher.allow: not listed")
-    assert rules.check("shell", "chat") == Verdict(False, "roles.chat.deny: shell")
+    assert rules.check("shell", "researcher") == PolicyVerdict(False, "roles.researcher.allow: not listed")
+    assert rules.check("shell", "chat") == PolicyVerdict(False, "roles.chat.deny: shell")
     assert rules.check("read_file", "researcher").allowed and rules.check("shell", "coder").allowed
-    assert replace(rules, mode="permissive").check("shell", "chat") == Verdict(True, "roles.chat.deny: shell")
+    assert replace(rules, mode="permissive").check("shell", "chat") == PolicyVerdict(True, "roles.chat.deny: shell")
 
 
 # -- judgements --------------------------------------------------------------------------------------
@@ -104,11 +107,11 @@ def test_role_has_its_own_list_of_tools():
 
 # category: (what is asked for, the rule against it by default)
 DENIED = {
-    "mounts": (Request("t", mounts=(Wanted("/srv"),)), "mount.bind.disabled"),
-    "quotas": (Request("t", usage=Usage(cpus=8)), "quota.cpu.max"),
-    "network": (Request("t", network="host"), "network.host.disabled"),
-    "ipc": (Request("t", target="person:bob"), "ipc.deny"),
-    "commands": (Request("t", command="ls; sudo ls"), "command.blocked"),
+    "mounts": (PolicyRequest("t", mounts=(WantedFolder("/srv"),)), "mount.bind.disabled"),
+    "quotas": (PolicyRequest("t", usage=Usage(cpus=8)), "quota.cpu.max"),
+    "network": (PolicyRequest("t", network="host"), "network.host.disabled"),
+    "ipc": (PolicyRequest("t", target="person:bob"), "ipc.deny"),
+    "commands": (PolicyRequest("t", command="ls; sudo ls"), "command.blocked"),
 }
 RULES = Policy(ipc=Lists(deny=("person:*",)))
 
@@ -137,7 +140,7 @@ def test_mode_decides_what_a_violation_does(request_, rule, mode, is_allowed, ru
 def test_text_of_a_denial_has_three_violations_and_the_number_of_others(count, end):
     usage = Usage(cpus=8, memory_bytes=9 * GB, swap_bytes=9 * GB, pids=2000, tmp_bytes=GB)
     names = ["cpus", "memory_bytes", "swap_bytes", "pids", "tmp_bytes"][:count]
-    found = STRICT.judge(Request("exec", usage=Usage(**{name: getattr(usage, name) for name in names})))
+    found = STRICT.judge(PolicyRequest("exec", usage=Usage(**{name: getattr(usage, name) for name in names})))
     assert len(found.violations) == count and found.text.count("; ") == min(count, 3) - 1
     assert found.text.startswith("quota.cpu.max (exec): 8 CPUs are more than 4")
     assert found.text.endswith(end) if count > 3 else "more violation" not in found.text
@@ -145,8 +148,8 @@ def test_text_of_a_denial_has_three_violations_and_the_number_of_others(count, e
 
 @pytest.mark.covers("A-035")
 def test_warnings_never_block(tmp_path):
-    rules = Policy(mounts=Mounts(rules=(Rule(str(tmp_path)),)))
-    found = rules.judge(Request("t", CODER, mounts=(Wanted(str(tmp_path), is_writable=True),)))
+    rules = Policy(mounts=Mounts(rules=(MountRule(str(tmp_path)),)))
+    found = rules.judge(PolicyRequest("t", CODER, mounts=(WantedFolder(str(tmp_path), is_writable=True),)))
     assert found.is_allowed and found.violations == () and [w.rule for w in found.warnings] == ["mount.bind.downgraded"]
 
 
@@ -168,30 +171,30 @@ def test_warnings_never_block(tmp_path):
     ],
 )
 def test_default_limits(usage, rule):
-    assert ids(STRICT.judge(Request("t", usage=usage))) == ([rule] if rule else [])
+    assert ids(STRICT.judge(PolicyRequest("t", usage=usage))) == ([rule] if rule else [])
 
 
 def test_lower_limits_hold_for_what_is_asked():
     rules = Policy(quotas=Quotas(min_cpus=0.5, min_memory=MB, max_disk=GB))
-    assert ids(rules.judge(Request("t", usage=Usage(0.1, 1, disk_bytes=2 * GB)))) == [
+    assert ids(rules.judge(PolicyRequest("t", usage=Usage(0.1, 1, disk_bytes=2 * GB)))) == [
         "quota.disk.max",
         "quota.cpu.min",
         "quota.memory.min",
     ]
-    assert ids(rules.judge(Request("t"))) == []
+    assert ids(rules.judge(PolicyRequest("t"))) == []
 
 
 @pytest.mark.covers("A-037")
 @pytest.mark.parametrize(
     ("request_", "rules"),
     [
-        (Request("t", mounts=(Wanted("/srv"),)), ["mount.bind.disabled"]),
-        (Request("t", mounts=(Wanted("data", kind="volume"), Wanted("", kind="tmpfs"))), []),
-        (Request("t", network="host"), ["network.host.disabled"]),
-        (Request("t", network="proxy"), []),
-        (Request("t", is_privileged=True), ["security.privileged.disabled"]),
-        (Request("t", is_root=True), ["security.root.disabled"]),
-        (Request("t", runtime=Runtime("python", "latest", "ab")), ["image.latest_tag"]),
+        (PolicyRequest("t", mounts=(WantedFolder("/srv"),)), ["mount.bind.disabled"]),
+        (PolicyRequest("t", mounts=(WantedFolder("data", kind="volume"), WantedFolder("", kind="tmpfs"))), []),
+        (PolicyRequest("t", network="host"), ["network.host.disabled"]),
+        (PolicyRequest("t", network="proxy"), []),
+        (PolicyRequest("t", is_privileged=True), ["security.privileged.disabled"]),
+        (PolicyRequest("t", is_root=True), ["security.root.disabled"]),
+        (PolicyRequest("t", runtime=Runtime("python", "latest", "ab")), ["image.latest_tag"]),
     ],
 )
 def test_default_switches(request_, rules):
@@ -201,10 +204,10 @@ def test_default_switches(request_, rules):
 @pytest.mark.covers("A-038")
 def test_permissive_preset(tmp_path):
     asked = Usage(cpus=16, memory_bytes=16 * GB, swap_bytes=999 * GB, pids=4096)
-    rules = replace(PERMISSIVE, mode="strict", mounts=replace(PERMISSIVE.mounts, rules=(Rule(str(tmp_path)),)))
-    fine = Request("t", usage=asked, mounts=(Wanted(str(tmp_path)),), is_root=True)
+    rules = replace(PERMISSIVE, mode="strict", mounts=replace(PERMISSIVE.mounts, rules=(MountRule(str(tmp_path)),)))
+    fine = PolicyRequest("t", usage=asked, mounts=(WantedFolder(str(tmp_path)),), is_root=True)
     assert PERMISSIVE.mode == "permissive" and ids(rules.judge(fine)) == []
-    over = Request("t", usage=Usage(17, 17 * GB, pids=4097), network="host", is_privileged=True)
+    over = PolicyRequest("t", usage=Usage(17, 17 * GB, pids=4097), network="host", is_privileged=True)
     assert ids(rules.judge(over)) == [
         *("quota.cpu.max", "quota.memory.max", "quota.pids.max"),
         *("network.host.disabled", "security.privileged.disabled"),
@@ -228,7 +231,7 @@ def test_permissive_preset(tmp_path):
     ],
 )
 def test_runtime_has_to_be_a_known_one(rules, runtime, rule):
-    assert ids(Policy(runtime=rules).judge(Request("t", runtime=runtime))) == ([rule] if rule else [])
+    assert ids(Policy(runtime=rules).judge(PolicyRequest("t", runtime=runtime))) == ([rule] if rule else [])
 
 
 @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ def test_runtime_has_to_be_a_known_one(rules, runtime, rule):
     ],
 )
 def test_who_may_send_to_whom(lists, role, target, rule):
-    found = Policy(ipc=lists).judge(Request("message", Who(role=role), target=target))
+    found = Policy(ipc=lists).judge(PolicyRequest("message", Who(role=role), target=target))
     assert ids(found) == ([rule] if rule else [])
 
 
@@ -264,8 +267,12 @@ def folders(tmp_path):
 
 
 def lists(folders, **more):
-    rules = [Rule(f"{folders}/own", "readwrite", "project"), Rule(f"{folders}/library"), Rule(f"{folders}/shut", "denied")]
-    return Policy(mounts=Mounts(rules=(*rules, Rule(f"{folders}/.ssh")), **more))
+    rules = [
+        MountRule(f"{folders}/own", "readwrite", "project"),
+        MountRule(f"{folders}/library"),
+        MountRule(f"{folders}/shut", "denied"),
+    ]
+    return Policy(mounts=Mounts(rules=(*rules, MountRule(f"{folders}/.ssh")), **more))
 
 
 @pytest.mark.covers("A-048", "A-050", "A-053", "E-298")
@@ -282,30 +289,30 @@ def lists(folders, **more):
 )
 def test_folder_is_granted_as_it_is_listed(folders, name, is_writable, granted, rule):
     path = f"{folders}/{name}"
-    found = lists(folders).judge(Request("t", CODER, mounts=(Wanted(path, "/mnt/x", is_writable),)))
+    found = lists(folders).judge(PolicyRequest("t", CODER, mounts=(WantedFolder(path, "/mnt/x", is_writable),)))
     assert ids(found) == ([rule] if rule else [])
     assert [(m.source, m.inside, m.is_writable) for m in found.mounts] == ([] if granted is None else [(path, "/mnt/x", granted)])
 
 
 @pytest.mark.covers("E-298", "A-042")
 def test_switches_and_path_lists_come_on_top(folders):
-    asked = Request("t", CODER, mounts=(Wanted(f"{folders}/own"),))
+    asked = PolicyRequest("t", CODER, mounts=(WantedFolder(f"{folders}/own"),))
     assert ids(lists(folders, binds=False).judge(asked)) == ["mount.bind.disabled"]
     assert ids(lists(folders, deny=(f"{folders}/o*",)).judge(asked)) == ["mount.path.denied"]
     assert ids(lists(folders, allow=("/elsewhere",)).judge(asked)) == ["mount.path.denied"]
     assert ids(lists(folders, allow=(f"{folders}/*",)).judge(asked)) == []
     off = Policy(mounts=Mounts(volumes=False, tmpfs=False))
-    asked = Request("t", mounts=(Wanted("data", kind="volume"), Wanted("", kind="tmpfs")))
+    asked = PolicyRequest("t", mounts=(WantedFolder("data", kind="volume"), WantedFolder("", kind="tmpfs")))
     assert ids(off.judge(asked)) == ["mount.volume.disabled", "mount.tmpfs.disabled"]
-    assert ids(off.judge(Request("t", mounts=(Wanted("relative"),)))) == ["mount.bind.blocked"]
+    assert ids(off.judge(PolicyRequest("t", mounts=(WantedFolder("relative"),)))) == ["mount.bind.blocked"]
 
 
 @pytest.mark.covers("A-033", "A-053", "A-057")
 @pytest.mark.parametrize(("mode", "writable"), [("permissive", False), ("disabled", True)])
 def test_secrets_are_left_out_whatever_the_mode(folders, mode, writable):
-    rules = replace(lists(folders), mode=mode, ground=Ground(closed=(f"{folders}/own",)))
+    rules = replace(lists(folders), mode=mode, ground=BuiltinRules(closed=(f"{folders}/own",)))
     names = ("own", ".ssh", "other")
-    found = rules.judge(Request("t", CODER, mounts=tuple(Wanted(f"{folders}/{n}", is_writable=True) for n in names)))
+    found = rules.judge(PolicyRequest("t", CODER, mounts=tuple(WantedFolder(f"{folders}/{n}", is_writable=True) for n in names)))
     assert found.is_allowed and [(m.source, m.is_writable) for m in found.mounts] == [(f"{folders}/other", writable)]
 
 
@@ -358,7 +365,7 @@ def test_every_key_is_read(load):
     assert load(text % ("a" * 64)) == Policy(
         roles={"chat": Lists(deny=("exec",))},
         quotas=Quotas(0.1, 2, MB, 2 * GB, None, 10, 100, GB),
-        mounts=Mounts(True, False, False, ("/srv/*",), ("*x",), (Rule("/srv/lib"),)),
+        mounts=Mounts(True, False, False, ("/srv/*",), ("*x",), (MountRule("/srv/lib"),)),
         network=Networks(False, True),
         ipc=Lists(("a",), ("b",)),
         commands=("git push",),
@@ -494,7 +501,7 @@ def test_file_that_is_no_text_is_refused(tmp_path):
 )
 def test_variables_are_replaced(load, text, path):
     found = load(f'[[mounts.rules]]\npath = "{text}"', environ={"ROOT": "/srv", "EMPTY": ""})
-    assert found.mounts.rules == (Rule(path),)
+    assert found.mounts.rules == (MountRule(path),)
 
 
 @pytest.mark.covers("A-044", "E-306")
@@ -508,13 +515,13 @@ def test_variable_that_leaves_a_relative_path_is_refused(load):
 
 @pytest.mark.covers("A-045", "E-307")
 def test_lists_that_hold_something_replace_and_single_values_always_do():
-    ground = Ground((Rule("/toml"),), ("git push",), ("/home/owl",))
+    ground = BuiltinRules((MountRule("/toml"),), ("git push",), ("/home/owl",))
     base = Policy(
         "permissive",
         ("a",),
         ("b",),
         quotas=Quotas(max_cpus=9),
-        mounts=Mounts(binds=True, deny=("/x",), rules=(Rule("/base"),)),
+        mounts=Mounts(binds=True, deny=("/x",), rules=(MountRule("/base"),)),
         network=Networks(host=True),
         roles={"chat": Lists(("r",))},
         ground=ground,
@@ -525,20 +532,20 @@ def test_lists_that_hold_something_replace_and_single_values_always_do():
     assert (found.quotas.max_cpus, found.network.host, found.mounts.binds) == (4, False, None)
     assert (found.mounts.deny, found.mounts.rules, found.roles, found.ipc) == (
         ("/x",),
-        (Rule("/base"),),
+        (MountRule("/base"),),
         {"chat": Lists(("r",))},
         Lists(("t",)),
     )
     assert found.ground == ground
-    listed = laid_over(base, Policy(mounts=Mounts(rules=(Rule("/own"),))))
+    listed = laid_over(base, Policy(mounts=Mounts(rules=(MountRule("/own"),))))
     assert [rule.path for rule in listed.allowlist.rules] == ["/own"] and "git push" in listed.forbidden.patterns
     assert listed.ground.closed == ("/home/owl",)
 
 
 @pytest.mark.covers("A-152")
 def test_policy_adds_commands_to_the_built_in_ones():
-    rules = Policy(commands=("git push",), ground=Ground(blocked=("make",)))
-    assert [ids(rules.judge(Request("t", command=c))) for c in ("git push", "make", "sudo ls", "git pull")] == [
+    rules = Policy(commands=("git push",), ground=BuiltinRules(blocked=("make",)))
+    assert [ids(rules.judge(PolicyRequest("t", command=c))) for c in ("git push", "make", "sudo ls", "git pull")] == [
         ["command.blocked"]
     ] * 3 + [[]]
 

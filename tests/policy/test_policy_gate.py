@@ -6,13 +6,13 @@ import pytest
 
 from appliance.errors import ConfigError, DeadlineExceeded, NotFound, OwlError, Unavailable
 from appliance.policy import policy_file
-from appliance.policy.audit_log import Asked, Ledger
+from appliance.policy.audit_log import AuditQuery, Ledger
 from appliance.policy.gate import Gate
-from appliance.policy.mounts import Rule, Who
-from appliance.policy.rules import Lists, Mounts, Policy, Request, Runtime, Runtimes, Usage, Wanted
+from appliance.policy.mounts import MountRule, Who
+from appliance.policy.rules import Lists, Mounts, Policy, PolicyRequest, Runtime, Runtimes, Usage, WantedFolder
 from appliance.store.database import Store
 
-ASKED = Request("exec", Who("ada", role="chat"), session="local:ada", run="r1", command="ls")
+ASKED = PolicyRequest("exec", Who("ada", role="chat"), session="local:ada", run="r1", command="ls")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def gate(store, ledger, file):
 
 
 def rows(ledger, **asked):
-    return [(line.kind, line.severity, line.rule) for line in reversed(ledger.listing(Asked(**asked)))]
+    return [(line.kind, line.severity, line.rule) for line in reversed(ledger.listing(AuditQuery(**asked)))]
 
 
 # -- audit -------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def rows(ledger, **asked):
 
 @pytest.mark.covers("A-031", "A-039", "A-047")
 def test_an_allowed_request_is_written_down_with_its_runtime(gate, ledger):
-    asked = Request("exec", session="s", run="r", command="ls", runtime=Runtime("python", "3.11", "ab"))
+    asked = PolicyRequest("exec", session="s", run="r", command="ls", runtime=Runtime("python", "3.11", "ab"))
     gate.judge(asked).require()
     (line,) = ledger.listing()
     assert (line.kind, line.session, line.run, line.actor) == ("policy_allowed", "s", "r", "exec")
@@ -59,7 +59,7 @@ def test_an_allowed_request_is_written_down_with_its_runtime(gate, ledger):
 @pytest.mark.covers("A-047", "A-149")
 def test_a_refused_request_leaves_nothing_but_its_audit_rows(gate, ledger, tmp_path):
     before = set(tmp_path.glob("*[!lm]"))  # the database's -wal and -shm come and go
-    found = gate.judge(Request("exec", session="s", command="sudo ls", usage=Usage(cpus=3)))
+    found = gate.judge(PolicyRequest("exec", session="s", command="sudo ls", usage=Usage(cpus=3)))
     assert not found.is_allowed and set(tmp_path.glob("*[!lm]")) == before
     assert rows(ledger) == [("policy_denied", "warning", "quota.cpu.max"), ("policy_denied", "warning", "command.blocked")]
     assert ledger.listing()[0].detail["command"] == "sudo ls"
@@ -69,10 +69,10 @@ def test_a_refused_request_leaves_nothing_but_its_audit_rows(gate, ledger, tmp_p
 def test_every_mount_decision_is_written_down(store, ledger, tmp_path):
     for name in ("a", "b", "shut", ".ssh"):
         (tmp_path / name).mkdir()
-    rules = (Rule(f"{tmp_path}/a"), Rule(f"{tmp_path}/shut", "denied"))
+    rules = (MountRule(f"{tmp_path}/a"), MountRule(f"{tmp_path}/shut", "denied"))
     gate = Gate(store, ledger, lambda: Policy(mounts=Mounts(rules=rules)))
     for name in ("a", "b", "shut", ".ssh"):
-        gate.judge(Request("exec", mounts=(Wanted(f"{tmp_path}/{name}", is_writable=True),)))
+        gate.judge(PolicyRequest("exec", mounts=(WantedFolder(f"{tmp_path}/{name}", is_writable=True),)))
     assert rows(ledger, kind="mount_") == [
         ("mount_allowed", "info", ""),
         ("mount_denied", "warning", "mount.bind.source_not_allowed"),
@@ -80,14 +80,14 @@ def test_every_mount_decision_is_written_down(store, ledger, tmp_path):
         ("mount_violation", "error", "mount.bind.blocked"),
     ]
     assert rows(ledger, rule="downgraded") == [("policy_warning", "info", "mount.bind.downgraded")]
-    (allowed,) = ledger.listing(Asked(kind="mount_allowed"))
+    (allowed,) = ledger.listing(AuditQuery(kind="mount_allowed"))
     assert allowed.detail["source"] == f"{tmp_path}/a" and allowed.detail["is_writable"] is False
 
 
 @pytest.mark.covers("A-033", "A-063", "E-296")
 def test_permissive_writes_down_what_it_lets_pass(store, ledger, tmp_path):
     gate = Gate(store, ledger, lambda: Policy("permissive"))
-    asked = Request("exec", usage=Usage(cpus=8), mounts=(Wanted(str(tmp_path)),))
+    asked = PolicyRequest("exec", usage=Usage(cpus=8), mounts=(WantedFolder(str(tmp_path)),))
     assert gate.judge(asked).require().is_allowed
     assert rows(ledger)[:2] == [("mount_violation", "error", "mount.bind.disabled"), ("policy_violation", "error", "quota.cpu.max")]
 
@@ -104,11 +104,11 @@ def test_a_refused_tool_is_written_down(store, ledger):
 
 @pytest.mark.covers("A-049", "A-052")
 def test_groups_come_from_whoever_knows_them(store, ledger, tmp_path):
-    rules = Policy(mounts=Mounts(rules=(Rule(str(tmp_path), group="birds"),)))
+    rules = Policy(mounts=Mounts(rules=(MountRule(str(tmp_path), group="birds"),)))
     gate = Gate(store, ledger, lambda: rules, groups={"ada": ["birds"], "bob": []}.__getitem__)
-    asked = (Wanted(str(tmp_path)),)
-    assert gate.judge(Request("t", Who("ada"), mounts=asked)).is_allowed
-    assert not gate.judge(Request("t", Who("bob"), mounts=asked)).is_allowed
+    asked = (WantedFolder(str(tmp_path)),)
+    assert gate.judge(PolicyRequest("t", Who("ada"), mounts=asked)).is_allowed
+    assert not gate.judge(PolicyRequest("t", Who("bob"), mounts=asked)).is_allowed
 
 
 @pytest.mark.covers("A-049")
@@ -116,11 +116,11 @@ def test_somebody_whose_groups_nobody_can_say_has_none(store, ledger, tmp_path):
     def broken(user):
         raise OwlError("the directory is down")
 
-    gate = Gate(store, ledger, lambda: Policy(mounts=Mounts(rules=(Rule(str(tmp_path), group="birds"),))), groups=broken)
-    found = gate.judge(Request("t", Who("ada"), mounts=(Wanted(str(tmp_path)),)))
+    gate = Gate(store, ledger, lambda: Policy(mounts=Mounts(rules=(MountRule(str(tmp_path), group="birds"),))), groups=broken)
+    found = gate.judge(PolicyRequest("t", Who("ada"), mounts=(WantedFolder(str(tmp_path)),)))
     assert not found.is_allowed and [w.rule for w in found.warnings] == ["groups.unknown"]
     assert ("policy_warning", "warning", "groups.unknown") in rows(ledger)
-    assert gate.judge(Request("t", Who("ada"), command="ls")).is_allowed
+    assert gate.judge(PolicyRequest("t", Who("ada"), command="ls")).is_allowed
 
 
 # -- sessions ----------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_session_policy_holds_in_its_session_until_it_is_lifted(gate, ledger, st
     denied = "[commands]\nblocked = ['ls']\n[tools]\ndeny = ['exec']"
     gate.set_session("local:ada", denied, "ada")
     assert not gate.judge(ASKED).is_allowed and not gate.check(gate.policy, "exec", session="local:ada").allowed
-    assert gate.judge(Request("exec", session="local:bob", command="ls")).is_allowed
+    assert gate.judge(PolicyRequest("exec", session="local:bob", command="ls")).is_allowed
     assert gate.of("local:ada").quotas.max_cpus == 4  # single values always replace
     other = Gate(store, ledger, lambda: policy_file.load(file))  # another process, or after a restart
     assert not other.judge(ASKED).is_allowed
@@ -276,12 +276,12 @@ def test_runtime_is_known_by_what_is_on_the_disk(store, ledger, tmp_path):
     gate = Gate(store, ledger, Policy)
     found = gate.measure("tools", "1", [one, two])
     assert len(found.sha256) == 64 and gate.measure("tools", "1", [one, two]) == found
-    assert gate.judge(Request("exec", runtime=found)).is_allowed
+    assert gate.judge(PolicyRequest("exec", runtime=found)).is_allowed
     pinned = Gate(store, ledger, lambda: Policy(runtime=Runtimes(pins={"tools": found.sha256})))
-    assert pinned.judge(Request("exec", runtime=found)).is_allowed
+    assert pinned.judge(PolicyRequest("exec", runtime=found)).is_allowed
     two.write_text("changed")
     changed = gate.measure("tools", "1", [one, two])
     assert changed.sha256 != found.sha256
-    assert [v.rule for v in pinned.judge(Request("exec", runtime=changed)).violations] == ["runtime.mismatch"]
+    assert [v.rule for v in pinned.judge(PolicyRequest("exec", runtime=changed)).violations] == ["runtime.mismatch"]
     with pytest.raises(Unavailable, match="gone: No such file"):
         gate.measure("tools", "1", [tmp_path / "gone"])

@@ -14,7 +14,7 @@ from appliance.agent.plugins import Plugins, PluginTargets
 from appliance.knowledge.schemes import Schemes
 from appliance.records import RunSettings
 from appliance.runtime.hooks import Hooks
-from appliance.runtime.settings import Plugins as Keys
+from appliance.runtime.settings import PluginSettings as Keys
 
 PAGE = using("fetch_url", url="{site}/page")
 READ = {"name": "read", "arguments": {"ref": NOTE}}

@@ -7,20 +7,20 @@ import unicodedata
 import pytest
 
 from appliance.errors import BadInput, Refused
-from appliance.policy.taint import Known, Reach, canonical, carried
+from appliance.policy.taint import KnownData, ToolReach, canonical, carried
 from appliance.text import urls
 from appliance.text.invisible import escape_invisible
 from appliance.web.hosts import local_name
 
-WEB = Reach("web", target="url", usual=(20.0,))
-SEARCH = Reach("search", data=("query",))
-CALL = Reach("call", named="mcp:s", data=())
+WEB = ToolReach("web", target="url", usual=(20.0,))
+SEARCH = ToolReach("search", data=("query",))
+CALL = ToolReach("call", named="mcp:s", data=())
 OWN = "Read https://owls.example.org/Page?a=1 and birds.org, then look for barn owls. My PIN is 4711, the code is zulu-kilo."
 LISTED = frozenset({"https://evil.net/a", "https://evil.net/b"})
-KNOWN = Known(OWN, LISTED, "owls eat mice and more mice at night", "look query zebra")
+KNOWN = KnownData(OWN, LISTED, "owls eat mice and more mice at night", "look query zebra")
 
 
-def leaves(reach: Reach, **arguments: object) -> str:
+def leaves(reach: ToolReach, **arguments: object) -> str:
     """What leaves without anybody being asked; "" when a call is held or refused."""
     try:
         given = canonical(reach, arguments)

@@ -14,7 +14,7 @@ from appliance.clock import CancelToken, now_ms
 from appliance.prompt.compaction import Compactor
 from appliance.records import ToolCall
 from appliance.sessions.outbox import Notification
-from appliance.work.conditions import Verdict, Wanted
+from appliance.work.conditions import ConditionVerdict, WantedTask
 
 PAGE = using("fetch_url", url="{site}/page")
 OUT = using("fetch_url", url="{site}/take?d=4711-OWL")
@@ -143,7 +143,9 @@ def test_tasks_that_a_model_made_of_marked_notes_are_marked(border: Border) -> N
     core, run = border.core, begun(border, "judge")
     known = schedule(border, run, "judge", action="tasks")
     marks = (("web", "https://evil.example/page"),)
-    core.schedules.firing.fire(known, now_ms(), verdict=Verdict(True, "", (Wanted("[judgedtask] Look"),), marks), is_asked=True)
+    core.schedules.firing.fire(
+        known, now_ms(), verdict=ConditionVerdict(True, "", (WantedTask("[judgedtask] Look"),), marks), is_asked=True
+    )
     (task,) = [one for one in core.tasks.list_tasks() if one.name.startswith("[judgedtask]")]
     assert core.runs.marks.carried(f"task:{task.id}") == marks
     done = work(border, task)

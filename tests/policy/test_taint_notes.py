@@ -17,7 +17,7 @@ from appliance.errors import BadInput, Conflict, Refused
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
 from appliance.knowledge.entries import PROJECT
-from appliance.policy.audit_log import Asked
+from appliance.policy.audit_log import AuditQuery
 from appliance.policy.taint import Mark
 from appliance.records import ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
@@ -284,7 +284,7 @@ def test_a_person_takes_the_mark_away_and_the_text_is_theirs(border: Border) -> 
     assert table["entry.view"].call(LocalCall(), ref="box://notes/trusted.md")["marks"]
     taken = trust(border, "box://notes/trusted.md")
     assert len(taken) == 1 and "/page" in taken[0] and marks_of(border, "box://notes/trusted.md") == []
-    noted = [line.detail for line in border.core.policy.ledger.listing(Asked(kind="entry_trusted"))]
+    noted = [line.detail for line in border.core.policy.ledger.listing(AuditQuery(kind="entry_trusted"))]
     assert {"ref": "box://notes/trusted.md", "marks": taken} in noted
     (box / "notes/trusted.md").rename(box / "notes/trusted-2.md")
     read_again(border)

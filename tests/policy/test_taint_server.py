@@ -11,7 +11,7 @@ from loopback import Server, serving
 from mcp_hubs import SERVERS
 from needs import needs
 
-from appliance.policy.audit_log import Asked
+from appliance.policy.audit_log import AuditQuery
 from appliance.runtime.methods import LocalCall, find_methods
 
 pytestmark = needs("bwrap", "perl")
@@ -86,7 +86,7 @@ def test_what_is_approved_is_done_once_and_a_grant_lets_the_next_pass(border: Bo
     assert (grant.kind, grant.target, grant.origins) == ("call", "mcp:bazaar", ("mcp:bazaar",))
     told = border.say("[granted] Please look it up.", "owner")
     assert told.said == "Done." and kept(border) == [SECRET, SECRET]
-    (line,) = border.core.policy.ledger.listing(Asked(kind="call_granted"))
+    (line,) = border.core.policy.ledger.listing(AuditQuery(kind="call_granted"))
     assert line.detail["grant"] == grant.id
 
 

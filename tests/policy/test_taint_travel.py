@@ -14,10 +14,10 @@ from test_taint import filled
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import BadInput, NotFound
 from appliance.knowledge.views import Actor
-from appliance.policy.audit_log import Asked
+from appliance.policy.audit_log import AuditQuery
 from appliance.records import RunSettings, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.sessions.runs import Start
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
@@ -142,7 +142,7 @@ def work(border: Border, task: Task) -> Task:
     core = border.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
     parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing)
-    ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
+    ticks = Ticks(parts, lambda: WorkerSettings(max_turns=5), Silent())
     ticks.tick("worker-1", task.id)
     return core.tasks.get(task.id)
 
@@ -159,7 +159,7 @@ def test_the_task_of_a_marked_thread_holds_what_it_may_not_and_its_person_is_tol
     assert border.core.approvals.waiting(run.id) == [], "nobody is there, so nothing waits"
     letters = border.core.store.rows("SELECT person, text FROM outbox WHERE key LIKE 'held:%' AND run = ?", (run.id,))
     assert {str(person) for person, _ in letters} == {"planner"} and all(source in str(text) for _, text in letters)
-    lines = border.core.policy.ledger.listing(Asked(kind="call_held", run=run.id))
+    lines = border.core.policy.ledger.listing(AuditQuery(kind="call_held", run=run.id))
     assert {line.actor for line in lines} == {"exec", "fetch_url"} and source in lines[0].detail["because"]
     told = border.say("[sees-the-task] Quickly now.", "planner")
     assert told.end.status == 202
@@ -375,7 +375,7 @@ def test_a_remembered_decision_holds_for_the_same_and_no_other_source(border: Bo
     assert told.end.status == 202, "a mail is another source"
     assert "mail from mallory" in border.because(told.run)[0]
     border.inbox.stop(told.run)
-    assert [line.actor for line in border.core.policy.ledger.listing(Asked(kind="call_granted"))] == []
+    assert [line.actor for line in border.core.policy.ledger.listing(AuditQuery(kind="call_granted"))] == []
 
 
 @needs("bwrap", "perl")
@@ -383,7 +383,7 @@ def test_a_grant_lets_calls_pass_until_it_is_revoked(border: Border) -> None:
     grants, call = border.core.taint.grants, LocalCall()
     made = grants.add_by_person("exec", "echo *", ["web"], "12h", "grantee", call=call)
     assert border.say("[granted] Run it.", "grantee").said == "Run."
-    (line,) = border.core.policy.ledger.listing(Asked(kind="call_granted"))
+    (line,) = border.core.policy.ledger.listing(AuditQuery(kind="call_granted"))
     assert line.detail["grant"] == made.id and line.actor == "exec"
     assert [one.id for one in grants.list_all()][0] == made.id
     grants.revoke_by_person(made.id, call=call)

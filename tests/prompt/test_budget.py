@@ -17,18 +17,18 @@ from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor, Views
-from appliance.prompt.budget import Budget, Rows
+from appliance.prompt.budget import Budget, BudgetRows
 from appliance.prompt.entry_blocks import Blocks
 from appliance.prompt.inspection import telemetry
 from appliance.prompt.packet import More, Packets
-from appliance.prompt.packet_types import Packet, Scene
+from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.prompt.run_log import Chronicle
 from appliance.prompt.sent_copies import Copies, _split_pieces
 from appliance.records import Ask, Event, Finish, Inbound, Message, Part, Route, ToolCall, ToolSpec
 from appliance.runtime.paths import Home
 from appliance.sessions.runs import Runs
 from appliance.text import tokens
-from appliance.text.tokens import Share, Table, estimate, is_too_long
+from appliance.text.tokens import PromptTable, Share, estimate, is_too_long
 
 TEXT = "The owl sleeps in the barn. "
 
@@ -58,7 +58,7 @@ class Desk:
         )
         self.counted: list[int] = []
         self.copies = Copies(self.store)
-        self.budget = Budget(self.packets, Rows(self.views, self.entries, self.copies))
+        self.budget = Budget(self.packets, BudgetRows(self.views, self.entries, self.copies))
 
     def actor(self, turn: int) -> Actor:
         return Actor("model", self.run, 1, turn)
@@ -68,9 +68,9 @@ class Desk:
         entry = self.entries.put(f"known://{name}", Content(body=(TEXT * chars)[:chars]), By("model"), scope=f"run:{self.run}")
         self.views.show(self.actor(turn), entry.id, "visible" if is_open else "summarized")
 
-    def scene(self, window: int = 0, turn: int = 2, **more: object) -> Scene:
+    def scene(self, window: int = 0, turn: int = 2, **more: object) -> PacketScene:
         route = Route("r", "p", "m", window, "tags")
-        return replace(Scene(self.run, route, layout="entries", turn=turn, loop=1, prompt="Where is the owl?"), **more)
+        return replace(PacketScene(self.run, route, layout="entries", turn=turn, loop=1, prompt="Where is the owl?"), **more)
 
     def visible(self) -> list[str]:
         return [view.path for view in self.views.views_of(self.run, prefix="known", visibility="visible")]
@@ -165,7 +165,7 @@ def test_the_table_lists_schemes_by_size_and_its_lines_add_up() -> None:
 
 
 def test_a_table_without_a_ceiling_says_so() -> None:
-    assert tokens.table([], 5, None).text().endswith("total: usage 5, no ceiling") and Table().free is None
+    assert tokens.table([], 5, None).text().endswith("total: usage 5, no ceiling") and PromptTable().free is None
 
 
 @pytest.mark.covers("R-160", "R-161", "R-163")
@@ -339,7 +339,7 @@ def test_an_estimate_is_checked_once_with_the_routes_own_tokenizer_before_anythi
         return sum(len(p.text) for p in ask.system) // 4 + len(ask.messages[0].content) // 4
 
     desk.know("late", 8000, 1)
-    budget = Budget(desk.packets, Rows(desk.views, desk.entries), count)
+    budget = Budget(desk.packets, BudgetRows(desk.views, desk.entries), count)
     packet = budget.assemble(desk.scene(4000))
     assert not packet.is_over and len(asked) == 1 and desk.visible() == ["known://late"]
     budget.assemble(desk.scene(4000))
@@ -355,7 +355,7 @@ def test_a_script_of_many_tokens_is_counted_before_it_is_sent(desk: Desk, layout
         asked.append(ask)
         return sum(len(text.encode()) for text in [*(p.text for p in ask.system), *(m.content for m in ask.messages)])
 
-    budget, owls = Budget(desk.packets, Rows(desk.views, desk.entries), count), "猫头鹰在谷仓里睡觉。"
+    budget, owls = Budget(desk.packets, BudgetRows(desk.views, desk.entries), count), "猫头鹰在谷仓里睡觉。"
     entry = desk.entries.put("known://cn", Content(body=owls * 100), By("model"), scope=f"run:{desk.run}")
     desk.views.show(desk.actor(1), entry.id, "visible")
     talk = [Message(role, owls * 10) for _ in range(5) for role in ("user", "assistant")]  # type: ignore[arg-type]
@@ -368,7 +368,7 @@ def test_a_script_of_many_tokens_is_counted_before_it_is_sent(desk: Desk, layout
     else:
         assert 1 < len(packet.messages) < 11
     asked.clear()
-    Budget(desk.packets, Rows(desk.views, desk.entries), count).assemble(
+    Budget(desk.packets, BudgetRows(desk.views, desk.entries), count).assemble(
         desk.scene(3200, layout="chat", messages=(Message("user", "hi"),))
     )
     assert asked == []  # what is short in any script is not counted
@@ -385,7 +385,7 @@ def test_no_message_is_left_out_of_a_chat_because_of_a_guess(desk: Desk) -> None
     talk = [Message(role, "word " * 80) for _ in range(10) for role in ("user", "assistant")]  # type: ignore[arg-type]
     scene = desk.scene(3000, layout="chat", messages=(*talk, Message("user", "now?")))
     assert desk.budget.assemble(scene).notes  # nobody counts: it is estimated, and pruned
-    packet = Budget(desk.packets, Rows(desk.views, desk.entries), count).assemble(scene)
+    packet = Budget(desk.packets, BudgetRows(desk.views, desk.entries), count).assemble(scene)
     assert packet.messages == scene.messages and packet.notes == () and len(asked) == 1
 
 
@@ -394,7 +394,7 @@ def test_a_route_that_cannot_count_leaves_the_estimate(desk: Desk) -> None:
         raise Unavailable("gone")
 
     desk.know("late", 8000, 1)
-    assert not Budget(desk.packets, Rows(desk.views, desk.entries), count).assemble(desk.scene(4000)).is_over
+    assert not Budget(desk.packets, BudgetRows(desk.views, desk.entries), count).assemble(desk.scene(4000)).is_over
     assert desk.visible() == []
 
 

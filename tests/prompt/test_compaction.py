@@ -11,7 +11,7 @@ from test_budget import Desk
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import Conflict, Unavailable
 from appliance.prompt import pruning
-from appliance.prompt.budget import Budget, Rows
+from appliance.prompt.budget import Budget, BudgetRows
 from appliance.prompt.compaction import KEPT_EXCHANGES, TAKEN_CHARS, Compactor, by_rule, is_faithful
 from appliance.prompt.pruning import STRATEGIES, WINDOW, Windows, cut_results, labelled, prune, size_of
 from appliance.records import Ask, Cancel, Event, Finish, Measure, Message, Piece, Route, ToolCall
@@ -116,7 +116,7 @@ def test_there_must_be_something_to_summarize(desk: Desk) -> None:
 def test_a_chat_that_nears_its_limit_is_summarized_in_the_background(desk: Desk) -> None:
     talk(desk, 12)
     compactor = Compactor(desk.runs, Writer("We spoke about the barn owl."))
-    budget = Budget(desk.packets, Rows(desk.views, desk.entries), full=compactor.start)
+    budget = Budget(desk.packets, BudgetRows(desk.views, desk.entries), full=compactor.start)
     scene = desk.scene(1000, layout="chat", messages=tuple(desk.runs.recent(desk.run, 80)))
     packet = budget.assemble(scene)
     budget.answered(scene, packet, "ok", "", Finish("stop", prompt_tokens=600))

@@ -17,12 +17,12 @@ from appliance.clock import CancelToken
 from appliance.errors import BadInput, NotFound
 from appliance.policy import modes, policy_file
 from appliance.prompt import roles
-from appliance.prompt.packet_types import Scene
+from appliance.prompt.packet_types import PacketScene
 from appliance.prompt.roles import DELEGATING, DIRECT, SHIPPED, Roles
 from appliance.records import Inbound, Route, Terms, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Agent, Config
+from appliance.runtime.settings import Config, RoleSettings
 from appliance.sessions.runs import Start
 from appliance.upkeep import doctor
 
@@ -67,7 +67,7 @@ def test_caps_pools_and_temperature_come_from_the_configuration(box: Path) -> No
     assert turns == {"assistant": 20, "worker": 15, "researcher": 50, "coder": 30, "memory": 10, "heartbeat": 15}
     assert {name for name in SHIPPED if known.get(name).pool == "small"} == {"memory", "heartbeat"}
     assert known.get("assistant").temperature == 0.7
-    config = replace(Config(), agents={**Config().agents, "coder": Agent(model="anthropic/claude", max_iterations=7)})
+    config = replace(Config(), agents={**Config().agents, "coder": RoleSettings(model="anthropic/claude", max_iterations=7)})
     changed = Roles(box, lambda: config).get("coder")
     assert (changed.pool, changed.max_turns) == ("anthropic/claude", 7)
 
@@ -187,7 +187,7 @@ def test_the_assistant_only_delegates_where_several_people_talk(box: Path) -> No
 @pytest.mark.covers("A-087")
 def test_the_assistants_temperature_is_what_the_home_says(box: Path) -> None:
     assert not Roles(box, Config).assistant().is_temperature_set
-    config = replace(Config(), agents={**Config().agents, "assistant": Agent(temperature=1.3)})
+    config = replace(Config(), agents={**Config().agents, "assistant": RoleSettings(temperature=1.3)})
     assert Roles(box, lambda: config).assistant().temperature == 1.3 and Roles(box, lambda: config).assistant().is_temperature_set
     write(box, "assistant", "---\ntemperature: 0.2\n---\n")
     known = Roles(box, lambda: config).assistant()
@@ -344,7 +344,7 @@ def test_a_policy_that_names_the_role_chat_still_holds_for_the_assistant(tmp_pat
 @pytest.mark.covers("R-186", "R-187")
 def test_a_run_without_a_persona_gets_one_that_teaches_seven_steps_behind_its_tools(stage: Stage) -> None:
     core = stage.core
-    scene = Scene("", Route("", "", "", 8192, "grammar"), tuple(core.toolbox.specs("run")), layout="entries")
+    scene = PacketScene("", Route("", "", "", 8192, "grammar"), tuple(core.toolbox.specs("run")), layout="entries")
     parts = {part.name: part.text for part in core.packets._system_parts(scene)}
     assert list(parts).index("persona") > list(parts).index("tools")
     assert re.findall(r"\b(\d)\. ", parts["persona"]) == list("1234567")

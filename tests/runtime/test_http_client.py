@@ -16,7 +16,7 @@ from loopback import Authority, Server, raw_serving, serving
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import BadInput, Cancelled, DeadlineExceeded, HttpError, OwlError, Refused, TooLarge
-from appliance.models.download import Places
+from appliance.models.download import VisitedHosts
 from appliance.runtime.host_lookup import Deadline, look_up
 from appliance.runtime.http_client import Answer, HttpClient, Request
 from appliance.text import urls
@@ -221,12 +221,12 @@ def test_a_redirect_is_an_answer_and_the_key_goes_nowhere_else(site: Server) -> 
     "near", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::a00:1", "fe80::1%1"]
 )
 def test_a_download_is_not_led_from_the_internet_into_the_house(near: str) -> None:
-    places = Places()
+    places = VisitedHosts()
     places.judge(["93.184.216.34"])
     places.came_from(urls.parse("https://models.example.org/owl"))
     with pytest.raises(Refused, match="leads to"):
         places.judge(["93.184.216.34", near])
-    home = Places()
+    home = VisitedHosts()
     home.judge([near])
     home.came_from(urls.parse("https://nas.local/owl"))
     home.judge([near])  # a server of the house may send on within it

@@ -17,7 +17,7 @@ from record_tools import replace
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import ConfigError, NotFound, OwlError, Refused, ServerError
 from appliance.runtime.settings import Config
-from appliance.runtime.tool_settings import Tools
+from appliance.runtime.tool_settings import ToolSettings
 
 pytestmark = [needs("bwrap", "perl", "python3")]
 
@@ -462,7 +462,7 @@ def test_closing_is_safe_when_the_other_end_is_gone(tmp_path: Path, what: str) -
 
 @pytest.mark.covers("S-098", "B-141")
 def test_servers_end_with_the_core_and_when_they_are_idle(tmp_path: Path) -> None:
-    tools = [Tools()]
+    tools = [ToolSettings()]
     with standing(tmp_path, settings=lambda: replace(Config(), tools=tools[0]), OWLBOX_LINGER_S="0.2") as made:
         made.add_stub("stub")
         made.text("stub", "echo")
@@ -475,7 +475,7 @@ def test_servers_end_with_the_core_and_when_they_are_idle(tmp_path: Path) -> Non
         while made.ferry.pid is not None and monotonic_s() < end_s:
             sleep_s(0.05)
         assert made.ferry.pid is None and bridge is not None
-        tools[0] = Tools()
+        tools[0] = ToolSettings()
         assert made.text("stub", "echo", "back") == "echo: back"  # and it comes again when it is needed
         server = made.pid("stub")
         made.hub.close()

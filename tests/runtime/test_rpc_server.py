@@ -27,7 +27,7 @@ from appliance.runtime import log
 from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, NOBODY, Peer, Wire
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
-from appliance.runtime.rpc_server import Call, Listener, listen
+from appliance.runtime.rpc_server import Listener, ServedCall, listen
 
 BIG = "x" * 500_000
 
@@ -42,13 +42,13 @@ class Service:
         self.seen: list[Any] = []
 
     @method("echo")
-    def echo(self, call: Call, text: str = "") -> str:
+    def echo(self, call: ServedCall, text: str = "") -> str:
         """Say it again."""
         self.seen.append(text)
         return text
 
     @method("wait")
-    def wait(self, call: Call, seconds: float = 120.0) -> bool:
+    def wait(self, call: ServedCall, seconds: float = 120.0) -> bool:
         """Wait for a cancel."""
         self.started.release()
         if call.cancel.wait(seconds):
@@ -57,31 +57,31 @@ class Service:
         return False
 
     @method("hold")
-    def hold(self, call: Call) -> str:
+    def hold(self, call: ServedCall) -> str:
         """Wait for the test."""
         self.started.release()
         self.go.wait(120)
         return "held"
 
     @method("stream", is_long=True)
-    def stream(self, call: Call) -> str:
+    def stream(self, call: ServedCall) -> str:
         """Wait for the test, as a long call."""
         return self.hold(call)
 
     @method("peek", is_quiet=True)
-    def peek(self, call: Call) -> str:
+    def peek(self, call: ServedCall) -> str:
         """Look on."""
         return "seen"
 
     @method("count")
-    def count(self, call: Call, to: int) -> int:
+    def count(self, call: ServedCall, to: int) -> int:
         """Stream."""
         for n in range(to):
             call.notify("number", {"n": n})
         return to
 
     @method("flood")
-    def flood(self, call: Call) -> int:
+    def flood(self, call: ServedCall) -> int:
         """Stream more than any buffer holds."""
         self.started.release()
         for _ in range(100):
@@ -89,29 +89,29 @@ class Service:
         return 1
 
     @method("who")
-    def who(self, call: Call) -> list[Any]:
+    def who(self, call: ServedCall) -> list[Any]:
         """What the kernel and hello say of the caller."""
         return [call.uid, call.peer.pid, call.client, call.correlation, log.correlation()]
 
     @method("me")
-    def me(self, call: Call) -> list[Any]:
+    def me(self, call: ServedCall) -> list[Any]:
         """Who asks."""
         return [call.uid, call.person, call.client]
 
     @method("fail")
-    def fail(self, call: Call, outcome: str) -> None:
+    def fail(self, call: ServedCall, outcome: str) -> None:
         """Raise."""
         if outcome == "bug":
             raise ZeroDivisionError("secret detail")
         raise NotFound("no such owl", hint="look in the barn")
 
     @method("huge")
-    def huge(self, call: Call) -> str:
+    def huge(self, call: ServedCall) -> str:
         """More than a frame holds."""
         return "x" * MAX_FRAME_BYTES
 
     @method("odd")
-    def odd(self, call: Call) -> object:
+    def odd(self, call: ServedCall) -> object:
         """What JSON cannot hold."""
         return object()
 
@@ -281,7 +281,7 @@ def test_before_hello_only_ping_and_discover_are_answered(served: Served) -> Non
 
 @pytest.mark.covers("E-155")
 def test_a_method_added_later_is_discovered_and_callable(served: Served) -> None:
-    def late(call: Call, n: int) -> int:
+    def late(call: ServedCall, n: int) -> int:
         """Came later."""
         return n + 1
 

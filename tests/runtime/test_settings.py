@@ -8,14 +8,14 @@ import pytest
 from appliance.runtime import config, config_reference, settings
 from appliance.runtime.config_keys import About, about
 from appliance.runtime.settings import Config
-from appliance.runtime.tool_settings import Bounds, Sandbox, Tools, WebSearch, bounds_of
-from appliance.web.fetch import Caps
+from appliance.runtime.tool_settings import Bounds, SandboxSettings, ToolSettings, WebSearch, bounds_of
+from appliance.web.fetch import FetchCaps
 
 
 @pytest.mark.covers("A-069")
 def test_limits_of_a_call_by_default():
-    found = bounds_of(Sandbox(), "exec", "shell")
-    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (1.0, 512, 1024, 64) and found == Sandbox()
+    found = bounds_of(SandboxSettings(), "exec", "shell")
+    assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (1.0, 512, 1024, 64) and found == SandboxSettings()
 
 
 @pytest.mark.covers("A-070")
@@ -30,13 +30,13 @@ def test_limits_of_a_call_by_default():
     ],
 )
 def test_limits_of_single_tools(tool, group, limits):
-    found = bounds_of(Sandbox(), tool, group)
-    assert (found.cpus, found.memory_mb, found.pids, Tools().deadline_of(tool, group)) == limits
+    found = bounds_of(SandboxSettings(), tool, group)
+    assert (found.cpus, found.memory_mb, found.pids, ToolSettings().deadline_of(tool, group)) == limits
 
 
 @pytest.mark.covers("A-069")
 def test_role_tool_and_group_override_key_by_key():
-    sandbox = Sandbox(roles={"coder": Bounds(memory_mb=2048, cpus=2)})
+    sandbox = SandboxSettings(roles={"coder": Bounds(memory_mb=2048, cpus=2)})
     found = bounds_of(sandbox, "grep", "files", "coder")
     assert (found.cpus, found.memory_mb, found.disk_mb, found.pids) == (0.2, 128, 1024, 20)
     assert bounds_of(sandbox, "exec", "shell", "coder").memory_mb == 2048
@@ -46,12 +46,12 @@ def test_role_tool_and_group_override_key_by_key():
 @pytest.mark.covers("A-071")
 @pytest.mark.parametrize(("tool", "seconds"), [("exec", 60), ("web_search", 30), ("web_fetch", 30), ("remember", 60)])
 def test_default_deadlines(tool, seconds):
-    assert Tools().deadline_of(tool, "") == seconds
+    assert ToolSettings().deadline_of(tool, "") == seconds
 
 
 @pytest.mark.covers("A-071")
 def test_deadline_goes_by_what_is_said_most_exactly():
-    tools = Tools(deadline_s=5, deadlines_s={"exec": 60.0, "files": 30.0})
+    tools = ToolSettings(deadline_s=5, deadlines_s={"exec": 60.0, "files": 30.0})
     assert [
         tools.deadline_of(*given) for given in (("exec", "files", 9.0), ("read", "files", 9.0), ("read", "files"), ("x", "y"))
     ] == [60, 9, 30, 5]
@@ -60,10 +60,12 @@ def test_deadline_goes_by_what_is_said_most_exactly():
 
 @pytest.mark.covers("S-085")
 def test_switches_name_tools_and_groups():
-    assert Tools().switched_off() == {"web_search"}
-    assert Tools(web_search=WebSearch(enabled=True)).switched_off() == set()
-    assert "search_history" in Tools(search_history=False).switched_off()
-    off = Tools(shell=False, files=False, fetch_url=False, disabled=("think",), web_search=WebSearch(enabled=True)).switched_off()
+    assert ToolSettings().switched_off() == {"web_search"}
+    assert ToolSettings(web_search=WebSearch(enabled=True)).switched_off() == set()
+    assert "search_history" in ToolSettings(search_history=False).switched_off()
+    off = ToolSettings(
+        shell=False, files=False, fetch_url=False, disabled=("think",), web_search=WebSearch(enabled=True)
+    ).switched_off()
     assert off == {"shell", "exec", "sh", "env", "files", "fetch_url", "web_fetch", "think"}
 
 
@@ -72,7 +74,7 @@ def test_defaults_of_containment():
     found = Config()
     web, search = found.tools.web, found.tools.web_search
     assert (found.sandbox.max_concurrent, found.runs.retention_days) == (10, 31)
-    assert (web.requests_per_minute, Caps().max_redirects, Caps().max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
+    assert (web.requests_per_minute, FetchCaps().max_redirects, FetchCaps().max_bytes, web.timeout_s) == (60, 5, 1_048_576, 20)
     assert (search.provider, search.enabled) == ("searxng", False)
 
 
@@ -87,8 +89,8 @@ def test_keys_of_containment_can_be_set(home):
 
 
 def test_names_moved_out_of_settings_are_found_there_too():
-    assert settings.DAY_MS == 86_400_000 and settings.Sandbox is Sandbox
-    assert isinstance(about(next(iter(Sandbox.__dataclass_fields__.values()))), About)
+    assert settings.DAY_MS == 86_400_000 and settings.SandboxSettings is SandboxSettings
+    assert isinstance(about(next(iter(SandboxSettings.__dataclass_fields__.values()))), About)
 
 
 PACKAGE = Path(settings.__file__).parents[1]

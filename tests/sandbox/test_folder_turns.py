@@ -14,8 +14,8 @@ from test_files_tools import CODER, SESSION, opened
 
 from appliance.clock import CancelToken
 from appliance.errors import Busy, Cancelled
-from appliance.sandbox.folder_turns import FolderTurns, Use
-from appliance.sandbox.workspace import Job
+from appliance.sandbox.folder_turns import FolderTurns, FolderUse
+from appliance.sandbox.workspace import WorkspaceJob
 
 NEVER = CancelToken()
 # Gives a folder another name, and another folder its name, for as long as it is told; over and over.
@@ -71,16 +71,16 @@ def test_commands_share_a_folder_in_which_nothing_is_hidden(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("one", "other", "is_waiting"),
     [
-        (Use(("/a",), ("/a",), True), Use(("/a",), ("/a",), True), True),
-        (Use(("/a",), ("/a",)), Use(("/a",), ("/a",)), False),
-        (Use(("/a",), ("/a",)), Use(("/a/b",), (), True), True),
-        (Use(("/a/b",), ("/a/b",)), Use(("/a",), (), True), True),
-        (Use(("/a",), (), True), Use(("/a",), (), True), False),
-        (Use(("/a",), ("/a",)), Use(("/ab",), ("/ab",), True), False),
-        (Use(("/",), (), True), Use(("/a",), ("/a",)), True),
+        (FolderUse(("/a",), ("/a",), True), FolderUse(("/a",), ("/a",), True), True),
+        (FolderUse(("/a",), ("/a",)), FolderUse(("/a",), ("/a",)), False),
+        (FolderUse(("/a",), ("/a",)), FolderUse(("/a/b",), (), True), True),
+        (FolderUse(("/a/b",), ("/a/b",)), FolderUse(("/a",), (), True), True),
+        (FolderUse(("/a",), (), True), FolderUse(("/a",), (), True), False),
+        (FolderUse(("/a",), ("/a",)), FolderUse(("/ab",), ("/ab",), True), False),
+        (FolderUse(("/",), (), True), FolderUse(("/a",), ("/a",)), True),
     ],
 )
-def test_whoever_needs_things_to_stay_waits_for_whoever_writes_there(one: Use, other: Use, is_waiting: bool) -> None:
+def test_whoever_needs_things_to_stay_waits_for_whoever_writes_there(one: FolderUse, other: FolderUse, is_waiting: bool) -> None:
     assert one.conflicts(other) is is_waiting and other.conflicts(one) is is_waiting
 
 
@@ -122,7 +122,7 @@ def test_another_command_cannot_change_an_approved_script_while_it_is_begun(tmp_
     with contextmanager(opened)(tmp_path) as desk:
         desk.put("job.sh", "echo harmless\n")
         desk.put("evil.sh", "echo EVIL\n")
-        job = Job("exec", "shell", NEVER, SESSION, "", CODER, 30)
+        job = WorkspaceJob("exec", "shell", NEVER, SESSION, "", CODER, 30)
         bench, command = desk.core.commands.bench, "bash job.sh"
         approved = {name: str(one["sha256"]) for name, one in bench.named_files(job, command).items()}
         assert list(approved) == ["job.sh"]

@@ -22,7 +22,7 @@ from appliance import clock
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import BadInput, Busy, NotFound, Unavailable
 from appliance.sandbox import bubblewrap, folder_tree, landlock, runner, seccomp
-from appliance.sandbox.launcher import Bind, Execution, Limits, Order, Plan, Sandbox, is_left, this_core
+from appliance.sandbox.launcher import Bind, Execution, Limits, Plan, Sandbox, SandboxOrder, is_left, this_core
 
 pytestmark = needs("bwrap", "perl")
 NEVER = threading.Event()
@@ -48,8 +48,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-def order(*argv: str, folder: Path | None = None, **more: object) -> Order:
-    return Order("exec", "s1", argv, folder=folder, **more)  # type: ignore[arg-type]
+def order(*argv: str, folder: Path | None = None, **more: object) -> SandboxOrder:
+    return SandboxOrder("exec", "s1", argv, folder=folder, **more)  # type: ignore[arg-type]
 
 
 def shell(sandbox: Sandbox, script: str, folder: Path | None = None, **more: object) -> Execution:
@@ -295,17 +295,19 @@ def test_stdin_is_what_was_given_and_nothing_of_ours(sandbox: Sandbox):
 def test_orders_that_cannot_be_carried_out_are_refused(sandbox: Sandbox, change: dict[str, object], said: str):
     made = {"tool": "exec", "session": "s1", "argv": ("true",), **change}
     with pytest.raises(BadInput, match=said):
-        sandbox.run(Order(**made), NEVER)  # type: ignore[arg-type]
+        sandbox.run(SandboxOrder(**made), NEVER)  # type: ignore[arg-type]
 
 
 def test_a_folder_below_tmp_is_shown_where_it_is_over_the_private_one(sandbox: Sandbox, tmp_path: Path):
     real = tmp_path.resolve()  # pytest's folders lie below /tmp
     (real / "seen").write_text("hoot")
-    made = Order("exec", "s1", ("sh", "-c", f"cat {real}/seen; echo x > {real}/new; ls /tmp"), binds=(Bind(real, str(real)),))
+    made = SandboxOrder(
+        "exec", "s1", ("sh", "-c", f"cat {real}/seen; echo x > {real}/new; ls /tmp"), binds=(Bind(real, str(real)),)
+    )
     done = sandbox.run(made, NEVER)
     assert done.stdout.startswith(b"hoot") and b"Read-only" in done.stderr and not (real / "new").exists()
     with pytest.raises(BadInput, match="belongs to the sandbox"):
-        sandbox.run(Order("exec", "s1", ("true",), binds=(Bind(real, str(real), True),)), NEVER)
+        sandbox.run(SandboxOrder("exec", "s1", ("true",), binds=(Bind(real, str(real), True),)), NEVER)
 
 
 def test_a_folder_below_var_tmp_is_shown_where_it_is_and_is_a_link_for_everybody_else(sandbox: Sandbox):
@@ -313,9 +315,9 @@ def test_a_folder_below_var_tmp_is_shown_where_it_is_and_is_a_link_for_everybody
         real = Path(name).resolve()
         (real / "seen").write_text("hoot")
         look = ("sh", "-c", f"cat {real}/seen; ls /var/tmp | wc -l; echo x > /var/tmp/new")
-        done = sandbox.run(Order("exec", "s1", look, binds=(Bind(real, str(real)),)), NEVER)
+        done = sandbox.run(SandboxOrder("exec", "s1", look, binds=(Bind(real, str(real)),)), NEVER)
         assert done.stdout.split() == [b"hoot1"] and b"Read-only" in done.stderr
-    done = sandbox.run(Order("exec", "s1", ("sh", "-c", "echo owl > /var/tmp/new; cat /tmp/new")), NEVER)
+    done = sandbox.run(SandboxOrder("exec", "s1", ("sh", "-c", "echo owl > /var/tmp/new; cat /tmp/new")), NEVER)
     assert done.stdout == b"owl\n"
 
 
@@ -398,7 +400,7 @@ def test_whenever_it_is_cancelled_nothing_is_left(pool: ThreadPoolExecutor):
 CALLER = """
 import sys, threading
 from appliance.sandbox import runner as cells; from appliance.sandbox import landlock
-from appliance.sandbox.launcher import Limits, Order
+from appliance.sandbox.launcher import Limits, SandboxOrder as Order
 order = Order("exec", "s1", ("bash", "-c", "setsid sleep 600 & sleep 600"), execution=sys.argv[1], limits=Limits(timeout_s=600))
 cells.run(order, cells.Means(sys.argv[2], landlock.version()), threading.Event())
 """
@@ -438,7 +440,7 @@ def test_what_an_earlier_core_left_is_found_by_its_label_and_ended(pool: ThreadP
     dead = subprocess.Popen(["sleep", "0"])
     gone = f"{this_core().partition(':')[0]}:{clock.process(dead.pid).encode()}"
     dead.wait()
-    made = Order("read_file", "s7", ("sleep", "600"), execution=f"01a2b3c4-left-{os.getpid()}", limits=Limits(timeout_s=600))
+    made = SandboxOrder("read_file", "s7", ("sleep", "600"), execution=f"01a2b3c4-left-{os.getpid()}", limits=Limits(timeout_s=600))
     ours = order("sleep", "600")
     sandbox, cancel, count = Sandbox(), threading.Event(), 0
     kept = pool.submit(sandbox.run, ours, cancel)
@@ -599,7 +601,7 @@ def test_processes_of_one_home_share_the_turns(pool: ThreadPoolExecutor, tmp_pat
 # -- when there is no sandbox ------------------------------------------------------------------------------
 
 
-def impossible(tmp_path: Path) -> Order:
+def impossible(tmp_path: Path) -> SandboxOrder:
     """An order that passes every check and that bubblewrap cannot carry out: a mount below one that cannot be written."""
     (tmp_path / "empty").mkdir(exist_ok=True)
     binds = (Bind(tmp_path / "empty", "/project"), Bind(tmp_path / "empty", "/project/below"))
@@ -709,7 +711,7 @@ def test_landlock_holds_where_nothing_else_does(tmp_path: Path):
         f"cd {tmp_path}; echo x >open/a && mv open/a open/b; echo x >shut/a; echo x >b; cat /etc/passwd >/dev/null && echo read"
     )
     ceiling = landlock.Ceiling(0, 1 << 20, 60, 0, nice=0)
-    words = landlock.entry(ceiling, [landlock.Place(str(tmp_path / "open"))], writing, landlock.version())
+    words = landlock.entry(ceiling, [landlock.AllowedPath(str(tmp_path / "open"))], writing, landlock.version())
     command = ["setpriv", "--no-new-privs", *words, "/bin/bash", "-c", script]
     done = subprocess.run(command, pass_fds=[writing], capture_output=True, text=True, timeout=LIMIT_S)
     os.close(writing)

@@ -12,7 +12,7 @@ from needs import needs
 from process import until
 
 from appliance.sandbox import folder_tree, resource_usage
-from appliance.sandbox.launcher import Execution, Limits, Order, Sandbox
+from appliance.sandbox.launcher import Execution, Limits, Sandbox, SandboxOrder
 
 pytestmark = needs("bwrap", "perl")
 MB = 1 << 20
@@ -35,7 +35,7 @@ def work(tmp_path: Path) -> Path:
 def python(script: str, folder: Path | None = None, **limits: float) -> Execution:
     """Run a script with the system's Python; only what /usr has is there."""
     given = Limits(**{"timeout_s": 60.0, "disk_bytes": 50 * MB, **limits})  # type: ignore[arg-type]
-    made = Order("exec", "s1", ("/usr/bin/python3", "-I", "-S", "-c", script), folder=folder, limits=given)
+    made = SandboxOrder("exec", "s1", ("/usr/bin/python3", "-I", "-S", "-c", script), folder=folder, limits=given)
     return Sandbox().run(made, threading.Event())
 
 

@@ -10,7 +10,7 @@ from needs import needs
 
 from appliance.errors import BadInput, Unavailable
 from appliance.sandbox.descriptors import opened
-from appliance.sandbox.launcher import Bind, Order, Plan, Sandbox
+from appliance.sandbox.launcher import Bind, Plan, Sandbox, SandboxOrder
 
 pytestmark = needs("bwrap", "perl")
 
@@ -46,7 +46,7 @@ def test_a_folder_that_is_swapped_before_the_mount_shows_no_other(place: Path, s
     command = ("sh", "-c", f"cat {inside}/file; echo planted > {inside}/planted")
     folder, binds = (place / "ws/sub", ()) if is_work else (place / "work", (Bind(place / "ws/sub", inside, True),))
     try:
-        done = sandbox.run(Order("exec", "s1", command, folder=folder, binds=binds), threading.Event())
+        done = sandbox.run(SandboxOrder("exec", "s1", command, folder=folder, binds=binds), threading.Event())
         assert b"secret" not in done.stdout, done
     except (BadInput, Unavailable) as error:
         assert "link" in error.message or "Race condition" in error.message, error

@@ -13,7 +13,7 @@ INSIDE = """
 import os, subprocess, sys, threading
 from pathlib import Path
 from appliance.mcp import sandbox
-from appliance.sandbox.launcher import Order, Sandbox
+from appliance.sandbox.launcher import SandboxOrder as Order, Sandbox
 from appliance.sandbox.skill_scripts import SkillScripts, environment_variables
 from appliance.skills.environments import name_python
 

@@ -122,7 +122,7 @@ def test_no_file_is_leased_so_that_others_wait_for_it(machine: str):
 
 def test_every_call_meets_its_own_rule_and_no_other(machine: str):
     listed = {n for call in seccomp.calls() if (n := seccomp.number(call, machine)) is not None}
-    program = seccomp.compile_rules([seccomp.Rule(call, number + 1) for number, call in enumerate(seccomp.calls())], machine)
+    program = seccomp.compile_rules([seccomp.SyscallRule(call, number + 1) for number, call in enumerate(seccomp.calls())], machine)
     for call_number in range(600):
         said = verdict(program, MACHINES[machine], call_number)
         wanted = [at + 1 for at, call in enumerate(seccomp.calls()) if seccomp.number(call, machine) == call_number]

@@ -13,7 +13,7 @@ from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import Unavailable
 from appliance.records import Outcome, ToolCall
 from appliance.sandbox import landlock
-from appliance.sandbox.launcher import Bind, Order
+from appliance.sandbox.launcher import Bind, SandboxOrder
 
 pytestmark = needs("bwrap", "perl")
 TOKEN = "owl-token-5f3c1b7a9d"
@@ -195,7 +195,7 @@ def test_status_says_what_holds_sandboxes_and_when_they_cannot_be_made(desk: Des
     assert (held["state"], held["seccomp"], held["landlock"]) == ("ok", os.uname().machine, landlock.version())
     below = (Bind(tmp_path, "/project"), Bind(tmp_path, "/project/below"))  # a mount that nobody can make
     with pytest.raises(Unavailable):
-        desk.core.commands.sandbox.run(Order("exec", "s1", ("true",), binds=below, profile="project"), CancelToken())
+        desk.core.commands.sandbox.run(SandboxOrder("exec", "s1", ("true",), binds=below, profile="project"), CancelToken())
     health = desk.core.status()["sandbox"]
     assert (health["state"], health["is_degraded"]) == ("degraded", True) and "/project/below" in health["reason"]
     assert desk.do("exec", command="echo again").message == "again\n[exit code 0]"

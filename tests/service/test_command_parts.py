@@ -18,20 +18,20 @@ from stores import let_chats_do_all, new_home
 from test_database import until
 from test_scenarios import CHAT, ENTRIES, WILD, Stage, Told, script
 
-from appliance.agent.command_output import Ended
-from appliance.agent.tool_messages import Message, Postbox
+from appliance.agent.command_output import CommandEnd
+from appliance.agent.tool_messages import Postbox, ToolMessage
 from appliance.agent.toolbox import Caller
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Conflict, DiskFull, NotFound, Refused, TooLarge, Unavailable
 from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
-from appliance.policy.audit_log import Asked
+from appliance.policy.audit_log import AuditQuery
 from appliance.records import Inbound, RunSettings, Terms, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Orchestrator
 from appliance.runtime.subscriptions import Notice, Signal
-from appliance.sandbox.workspace import Job, Workbench
+from appliance.sandbox.workspace import Workbench, WorkspaceJob
 from appliance.service.core import Core
 
 pytestmark = needs("bwrap", "perl")
@@ -221,7 +221,7 @@ def test_a_command_whose_end_is_told_runs_no_longer(stage: Stage, way: str) -> N
     first = next(iter(channels(stage, told.run)))
     heard = stage.core.queue.notices.subscribe("")
     if way == "elsewhere":  # as another process does it: nothing of ours is told
-        stage.core.commands.streams.end(told.run, first, Ended(-1, 0, "the lid was closed", is_stopped=True))
+        stage.core.commands.streams.end(told.run, first, CommandEnd(-1, 0, "the lid was closed", is_stopped=True))
     elif way == "abort":
         call(stage, "stream.abort", run=told.run, path=first, reason="the lid was closed")
     else:
@@ -331,7 +331,7 @@ def test_a_client_may_fill_channels_itself(stage: Stage) -> None:
     assert channels(stage, told.run)[stream.output] == ("cancelled", 499, "summarized", "one\ntwo\n")
     assert "the lid was closed" in stage.log(told.run)[ref][2]
     with pytest.raises(Conflict):
-        stage.core.commands.streams.end(told.run, stream.output, Ended())
+        stage.core.commands.streams.end(told.run, stream.output, CommandEnd())
     stage.inbox.abort(told.run)
 
 
@@ -505,7 +505,7 @@ def test_a_file_that_is_changed_after_the_decision_keeps_its_command_from_runnin
     with opened(tmp_path, SANDBOX__WORKSPACE=str(root), SANDBOX__MAX_CONCURRENT="1") as stage:
         unharmed = stage.ask("[script-late] Run it.", CHAT)
         bench, caller = stage.core.commands.bench, CancelToken()
-        job = Job("exec", "shell", caller, unharmed.run and "local:ada", unharmed.run, Terms(), 30)
+        job = WorkspaceJob("exec", "shell", caller, unharmed.run and "local:ada", unharmed.run, Terms(), 30)
         command = "yes | head -n 1; bash job.sh"
         approved = {name: one["sha256"] for name, one in bench.named_files(job, command).items()}
         assert list(approved) == ["job.sh"]
@@ -552,7 +552,7 @@ def test_a_file_goes_with_a_message(stage: Stage) -> None:
     (core.commands.bench.folder("local:gil") / "own.txt").write_text("mine")
 
     def sent(file: str) -> tuple[str, str, str]:
-        made = post.send(Message("", file=file), session="local:gil")
+        made = post.send(ToolMessage("", file=file), session="local:gil")
         sql = "SELECT attachment, text FROM outbox WHERE key = ?"
         [(attachment, text)] = core.store.rows(sql, (f"message:{made.id}",))
         kept = core.commands.bench.folder("local:gil") / str(attachment).removeprefix("/work/")
@@ -566,9 +566,9 @@ def test_a_file_goes_with_a_message(stage: Stage) -> None:
     assert sent("boiler manual")[2] == "%PDF 2"
     for file, error in (("boiler", Conflict), ("users/ben/boiler.md", NotFound), ("../owlbox.db", NotFound), ("", BadInput)):
         with pytest.raises(error):
-            post.send(Message("", file=file), session="local:gil")
+            post.send(ToolMessage("", file=file), session="local:gil")
     with pytest.raises(BadInput):
-        post.send(Message("", file="/work/../../../owlbox.db"), session="local:gil")
+        post.send(ToolMessage("", file="/work/../../../owlbox.db"), session="local:gil")
 
 
 @pytest.mark.covers("A-141", "E-311")
@@ -577,7 +577,7 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
     with stage.core.store.write():
         runs.touch_session(Inbound("local", "bob", "hi", new_id(), now_ms()))
     post = Postbox(outbox, gate, runs.person, stage.core.commands.postbox._files, per_minute=4)
-    assert post.send(Message("x" * 10_240), session="local:ada").target == "core"
+    assert post.send(ToolMessage("x" * 10_240), session="local:ada").target == "core"
     for content, error in (
         ("x" * 10_241, TooLarge),
         ("é" * 5_121, TooLarge),
@@ -585,23 +585,23 @@ def test_a_message_has_a_size_a_target_and_a_rate(stage: Stage) -> None:
         (" ", BadInput),
     ):
         with pytest.raises(error):
-            post.send(Message(content), session="local:ada")
-    for other in (Message("hi", "person:bob"), Message("hi", session="local:bob")):
+            post.send(ToolMessage(content), session="local:ada")
+    for other in (ToolMessage("hi", "person:bob"), ToolMessage("hi", session="local:bob")):
         with pytest.raises(Refused, match=r"^ipc.allow \(message\): it may not send to person:bob"):
             post.send(other, session="local:ada")
-    (row, *_) = stage.core.policy.ledger.listing(Asked("policy_"))
+    (row, *_) = stage.core.policy.ledger.listing(AuditQuery("policy_"))
     assert (row.kind, row.rule) == ("policy_denied", "ipc.allow")
     with pytest.raises(BadInput):
-        post.send(Message("hi", "everybody"), session="local:ada")
+        post.send(ToolMessage("hi", "everybody"), session="local:ada")
     gate.set_session("local:ada", '[ipc]\nallow = ["person:bob"]', "ada")
-    assert post.send(Message("hi", "person:bob", "alarm"), session="local:ada").person == "bob"
-    assert post.send(Message("second"), session="local:ada").person == "ada"
+    assert post.send(ToolMessage("hi", "person:bob", "alarm"), session="local:ada").person == "bob"
+    assert post.send(ToolMessage("second"), session="local:ada").person == "ada"
     gate.lift_session("local:ada", "ada")
-    post.send(Message("third"), session="local:ada")
+    post.send(ToolMessage("third"), session="local:ada")
     with pytest.raises(Unavailable) as caught:
-        post.send(Message("fourth"), session="local:ada")
+        post.send(ToolMessage("fourth"), session="local:ada")
     assert caught.value.outcome == "rate_limited"
-    post.send(Message("of another conversation"), session="local:bob")
+    post.send(ToolMessage("of another conversation"), session="local:bob")
 
 
 @pytest.mark.covers("R-202")
@@ -621,7 +621,7 @@ def test_no_tool_is_run_on_a_full_disk(stage: Stage) -> None:
     commands, gate = core.commands, core.policy.gate
     given = gate, core.policy.ledger, commands.sandbox, core.runs.person, commands.packages.scripts, core.base.redactor.clean
     bench = Workbench(core.base.home.root / "sessions", lambda: full, *given)
-    job = Job("exec", "shell", CancelToken(), "local:ada", "", Terms(role="coder"), 30)
+    job = WorkspaceJob("exec", "shell", CancelToken(), "local:ada", "", Terms(role="coder"), 30)
     with pytest.raises(DiskFull, match="% full: exec was not run"):
         bench.carry_out(job, "echo x > full.txt", bench.prepared(job, "echo x > full.txt"))
     assert not list(core.base.home.root.rglob("full.txt"))
@@ -639,7 +639,7 @@ def test_shared_folder_is_written_by_admins_alone(tmp_path: Path) -> None:
             session = f"local:{person}"
             with stage.core.store.write():
                 stage.core.runs.open_session(session, person, f"user:{person}")
-            job = Job("exec", "shell", CancelToken(), session, "", Terms(role="coder"), 30)
+            job = WorkspaceJob("exec", "shell", CancelToken(), session, "", Terms(role="coder"), 30)
             told = {
                 one.source: one.is_writable for one in stage.core.commands.bench.judge(job, "true").mounts if one.kind == "bind"
             }

@@ -226,7 +226,7 @@ def test_of_two_backups_of_the_same_second_the_second_is_kept(tmp_path: Path) ->
 def test_places_that_are_none_are_named(text: str) -> None:
     with pytest.raises(BadInput):
         sealed_backups.parse_place(text)
-    assert sealed_backups.parse_place("sftp://u@h:2222/~/b") == sealed_backups.Place("u@h", "b", 2222)
+    assert sealed_backups.parse_place("sftp://u@h:2222/~/b") == sealed_backups.SftpFolder("u@h", "b", 2222)
 
 
 def test_a_sealed_backup_on_a_stick_is_restored(box: Box, tmp_path: Path) -> None:

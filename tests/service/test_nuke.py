@@ -16,7 +16,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config, Orchestrator
 from appliance.service import maintenance
 from appliance.sessions.runs import Runs
-from appliance.sessions.sessions import Rules
+from appliance.sessions.sessions import SessionRules
 from appliance.store import clearing, disk_room
 from appliance.store.migrations import LATEST
 
@@ -94,15 +94,15 @@ def test_a_disk_that_is_nearly_full_warns_first_and_then_refuses(tmp_path: Path,
     with pytest.raises(DiskFull, match="% full: nothing was made"):
         disk_room.DiskRoom(tmp_path, lambda: (0.0, part / 2)).require("nothing was made")
     keys = Orchestrator()
-    assert (keys.disk_warn, keys.disk_refuse) == (0.90, 0.95) == (Rules().disk_warn, Rules().disk_refuse)
+    assert (keys.disk_warn, keys.disk_refuse) == (0.90, 0.95) == (SessionRules().disk_warn, SessionRules().disk_refuse)
 
 
 @pytest.mark.covers("A-016")
 def test_no_session_is_opened_on_a_full_disk_and_idle_ones_are_archived(tmp_path: Path) -> None:
-    store, found = new_store(tmp_path / "owlbox.db"), [Rules()]
+    store, found = new_store(tmp_path / "owlbox.db"), [SessionRules()]
     runs = Runs(store, "", lambda: found[0])
     runs.people.touch(Inbound("cli", "ada", "hello", "m1", now_ms()))
-    found[0] = Rules(disk_refuse=0.0)
+    found[0] = SessionRules(disk_refuse=0.0)
     with pytest.raises(DiskFull, match="no session was opened"):
         runs.people.touch(Inbound("cli", "bob", "hello", "m2", now_ms()))
     with pytest.raises(DiskFull, match="no session was opened"):

@@ -22,7 +22,7 @@ from appliance.knowledge.verb_arguments import Look
 from appliance.knowledge.views import Actor
 from appliance.records import Event
 from appliance.service.undo import Undo, Undone
-from appliance.work.jobs import Jobs, Order
+from appliance.work.jobs import JobOrder, Jobs
 
 PERSON = Actor("client")
 PICTURE = bytes(range(256))
@@ -357,7 +357,7 @@ def test_run_that_is_being_answered_is_left_alone_until_it_is_stopped(bench: Ben
 def handed(bench: Bench, *, is_over: bool = True) -> Jobs:
     """The other run is work that the first one handed out; both changed the same things, in turn."""
     jobs = Jobs(bench.store, "p")
-    job = jobs.add(Order("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
+    job = jobs.add(JobOrder("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
     with bench.store.write(durable=True):
         jobs.begin(job.id, bench.other.run)
     bench.set("memory://garden", "The tomatoes have water.")
@@ -405,7 +405,7 @@ def test_a_thread_alone_is_taken_back_where_nothing_of_its_helpers_is_mixed_with
     assert bench.everything() == before
     third = bench.runs.begin("local:ada", "chat").id
     jobs = Jobs(bench.store, "p")
-    job = jobs.add(Order("memory", "Keep it.", parent=third, tool="delegate"))
+    job = jobs.add(JobOrder("memory", "Keep it.", parent=third, tool="delegate"))
     with bench.store.write(durable=True):
         jobs.begin(job.id, bench.other.run)
         jobs.end(job.id, "done", "ok", "Kept.")
@@ -416,7 +416,7 @@ def test_a_thread_alone_is_taken_back_where_nothing_of_its_helpers_is_mixed_with
 
 def test_what_the_helper_did_is_taken_back_alone_and_then_the_rest(bench: Bench) -> None:
     jobs = Jobs(bench.store, "p")
-    job = jobs.add(Order("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
+    job = jobs.add(JobOrder("memory", "Keep it.", parent=bench.me.run, tool="delegate"))
     with bench.store.write(durable=True):
         jobs.begin(job.id, bench.other.run)
         jobs.end(job.id, "done", "ok", "Kept.")
@@ -560,7 +560,7 @@ def test_the_command_says_whose_work_went_with_a_thread(box: Box) -> None:
         helper = a_run(store, "root")
         Entries(store).put("memory://helped", Content(body="x"), By("model", helper))
         jobs = Jobs(store, "p")
-        job = jobs.add(Order("worker", "Look.", parent=run, tool="delegate"))
+        job = jobs.add(JobOrder("worker", "Look.", parent=run, tool="delegate"))
         with store.write(durable=True):
             jobs.begin(job.id, helper)
             jobs.end(job.id, "done", "ok", "Done.")

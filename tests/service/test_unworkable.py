@@ -19,7 +19,7 @@ from appliance.runtime import config_edit
 from appliance.runtime.config import reference
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
-from appliance.runtime.tool_settings import Mount, Sandbox
+from appliance.runtime.tool_settings import Mount, SandboxSettings
 from appliance.service.core import Core
 from appliance.upkeep.checks.unworkable import find_unworkable, require_workable
 from appliance.upkeep.doctor import Doctor
@@ -146,7 +146,7 @@ def test_a_value_that_cannot_work_is_refused_with_its_key_everywhere(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     assert core.vault.listing()["secrets"] == []
     core.base.people.change_group("birds")
-    mount = Config(sandbox=Sandbox(mounts=(Mount(path="/tmp", group="birds"),)))
+    mount = Config(sandbox=SandboxSettings(mounts=(Mount(path="/tmp", group="birds"),)))
     assert list(find_unworkable(home, mount, core)) == []
     for key, before, value in VALUES:
         home.config.write_text(before)

@@ -17,7 +17,7 @@ from appliance.errors import OwlError
 from appliance.runtime.paths import Home
 from appliance.store import disk_faults, storage_errors
 from appliance.upkeep.updates import bundle, host
-from appliance.upkeep.updates.host import Host
+from appliance.upkeep.updates.host import UpdateHost
 from appliance.upkeep.updates.journal import JournalFile, Step
 from appliance.upkeep.updates.updater import Updater
 
@@ -157,7 +157,7 @@ def test_an_environment_that_does_not_fit_is_the_disks_fault(small: Path, tmp_pa
         if what == Step.BUILDING:
             break_disk(small, "full")
 
-    done = Updater(versions, home, Host(home, {}), passed=passed).apply(stick, PUBLIC, __version__)
+    done = Updater(versions, home, UpdateHost(home, {}), passed=passed).apply(stick, PUBLIC, __version__)
     assert not done.is_applied and "nothing has changed: disk full: " in done.said, done
 
 

@@ -32,7 +32,7 @@ from appliance.store.database import Store
 from appliance.store.migrations import LATEST
 from appliance.text import tar_reader
 from appliance.upkeep.updates import bundle, home_steps, last_check, source
-from appliance.upkeep.updates.host import Host
+from appliance.upkeep.updates.host import UpdateHost
 from appliance.upkeep.updates.journal import Journal, JournalFile, Step
 from appliance.upkeep.updates.updater import RECOVERY, TRIAL, Updater
 
@@ -85,7 +85,7 @@ def make_bundle(folder: Path, version: str = "9.0.0", *, private: bytes = PRIVAT
     return path
 
 
-class QuickHost(Host):
+class QuickHost(UpdateHost):
     """A host whose environments are the unpacked wheel, and whose steps are taken in this process: for stopping at every one."""
 
     def build(self, folder: Path, wheels: list[Path]) -> None:
@@ -506,7 +506,7 @@ def test_where_an_update_stands_can_be_read_by_everybody_at_any_moment_of_writin
 def test_a_real_environment_is_built_and_asked(tmp_path: Path, runtime: Path) -> None:
     versions, home = installation(tmp_path, "versions/")
     stick = make_bundle(tmp_path / "stick")
-    host = Host(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+    host = UpdateHost(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
     done = Updater(versions, home, host).apply(stick, PUBLIC, __version__)
     assert done.is_applied, done
     assert state(versions, home) == (f"versions/{NEW[0]}", *NEW[1:])
@@ -518,7 +518,7 @@ def test_a_real_environment_is_built_and_asked(tmp_path: Path, runtime: Path) ->
 
 def test_a_question_may_take_longer_on_a_machine_whose_doctor_takes_long(tmp_path: Path, runtime: Path) -> None:
     versions, home = installation(tmp_path)
-    host = Host(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}, answer_s=0.5)
+    host = UpdateHost(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}, answer_s=0.5)
     for version, doctor_s in (("9.0.0", 0.0), ("9.1.0", 0.2)):
         place = versions / version
         host.build(place, [make_wheel(tmp_path, version, {"ask_s": 3, "doctor_s": doctor_s})])

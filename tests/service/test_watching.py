@@ -123,7 +123,7 @@ def test_a_core_tells_its_figures_and_one_run_is_found_in_every_log(core: tuple[
     assert "a model answered" in box.run("logs", "--run", answered[0]["correlation"]).stdout
     done = box.run("logs", "--run", "nonesuch")
     assert done.returncode == 3 and "no run nonesuch" in done.stderr
-    coming = log_reader.follow(box.home, log_reader.Wanted(process="core"))
+    coming = log_reader.follow(box.home, log_reader.LogFilter(process="core"))
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(next, coming)
         assert box.run("ask", "hi again").returncode == 0
@@ -230,9 +230,9 @@ def test_labels_are_escaped_and_lines_that_are_none_are_left_out(tmp_path: Path)
     good = {"at": "2026-01-02T00:00:00Z", "level": "info", "process": "core", "message": "one", "correlation": "c1"}
     lines = [good, {**good, "at": "2026-01-01T00:00:00Z", "level": "error", "message": "zero"}, {"at": "x"}, "words", 5]
     (home.logs / "core.log").write_text("\n".join(map(json.dumps, lines)) + "\nhalf a li")
-    assert [line["message"] for line in log_reader.read(home, log_reader.Wanted(), 10)] == ["zero", "one"]
-    assert [line["message"] for line in log_reader.read(home, log_reader.Wanted(level="error"), 10)] == ["zero"]
-    assert log_reader.read(home, log_reader.Wanted(("c2",)), 10) == []
+    assert [line["message"] for line in log_reader.read(home, log_reader.LogFilter(), 10)] == ["zero", "one"]
+    assert [line["message"] for line in log_reader.read(home, log_reader.LogFilter(level="error"), 10)] == ["zero"]
+    assert log_reader.read(home, log_reader.LogFilter(("c2",)), 10) == []
 
 
 def test_a_closed_port_answers_nobody() -> None:

@@ -6,7 +6,7 @@ from loopback import raw_serving
 from process import Box, a_box, until
 
 from appliance.http import process
-from appliance.runtime.settings import Channels, Config, Web
+from appliance.runtime.settings import Channels, Config, WebSettings
 from appliance.service.web_process import build_web_process
 from appliance.upkeep.checks import upkeep
 
@@ -28,9 +28,9 @@ def test_a_taken_port_is_told_with_its_reason(box: Box) -> None:
 
 def test_doctor_asks_for_the_page_itself(box: Box) -> None:
     """A page that is served is none's fault, whatever the core knows of its child; a dead one and a stranger's are named."""
-    server = process.build_server(box.home, box.environ, Web(enabled=True, port=0), folder=box.home.root)
+    server = process.build_server(box.home, box.environ, WebSettings(enabled=True, port=0), folder=box.home.root)
     port = server.sock.getsockname()[1]
-    settings = Config(channels=Channels(web=Web(enabled=True, port=port)))
+    settings = Config(channels=Channels(web=WebSettings(enabled=True, port=port)))
     find = lambda state: upkeep.check_channels(settings, {"channels": {"web": state}}, 0)  # noqa: E731
     server.start()
     try:
@@ -42,6 +42,6 @@ def test_doctor_asks_for_the_page_itself(box: Box) -> None:
     assert "systemctl status owlbox-web" in dead.hint
     with raw_serving(lambda sock: sock.sendall(b"HTTP/1.0 200 OK\r\n\r\na printer")) as url:
         other = int(url.rpartition(":")[2].strip("/"))
-        settings = Config(channels=Channels(web=Web(enabled=True, port=other)))
+        settings = Config(channels=Channels(web=WebSettings(enabled=True, port=other)))
         assert f"another program answers at http://localhost:{other}" in find(True).message
         assert "web page: cannot listen" in find("cannot listen").message

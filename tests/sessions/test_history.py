@@ -14,7 +14,7 @@ from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
 from appliance.prompt.pruning import labelled
 from appliance.records import Event, Inbound, Message, Route
-from appliance.runtime.settings import Alias, People
+from appliance.runtime.settings import Alias, PeopleSettings
 from appliance.runtime.users import user_name
 from appliance.sessions.branches import Branches
 from appliance.sessions.history import History, Owner, label
@@ -157,7 +157,7 @@ def test_labels_stand_above_what_was_said_when_several_speak(past: Past) -> None
 
 @pytest.mark.covers("S-038")
 def test_owners_are_the_user_of_the_machine_and_the_aliases_of_the_configuration() -> None:
-    people = People((Alias("@ada:x", "matrix"), Alias("ada@example.org")))
+    people = PeopleSettings((Alias("@ada:x", "matrix"), Alias("ada@example.org")))
     mine = user_name(os.getuid())
     assert session_control.owners(people) == (Owner(mine, "local"), Owner("@ada:x", "matrix"), Owner("ada@example.org"))
 

@@ -12,7 +12,7 @@ from test_database import child, finished, killed
 from appliance.clock import now_ms, this_process
 from appliance.errors import BadInput, Busy, Conflict, NotFound
 from appliance.records import Inbound
-from appliance.sessions.outbox import Notification, Outbox, OutboxFilled, Patience, Posting, context_of
+from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox, OutboxFilled, Posting, context_of
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 
@@ -22,7 +22,7 @@ DAY_MS = 24 * 3600 * 1000
 class Post:
     """An outbox with a store of its own."""
 
-    def __init__(self, path: Path, patience: Patience | None = None) -> None:
+    def __init__(self, path: Path, patience: DeliveryPatience | None = None) -> None:
         self.store = new_store(path)
         self.me = this_process().encode()
         self.outbox = Outbox(self.store, self.me, patience)
@@ -95,7 +95,7 @@ def test_context_follows_from_the_person(post: Post, person: str, context: str) 
 
 @pytest.mark.covers("A-193")
 def test_queue_is_full_of_letters_and_prompts_together(tmp_path: Path) -> None:
-    post = Post(tmp_path / "owlbox.db", Patience(max_waiting=3))
+    post = Post(tmp_path / "owlbox.db", DeliveryPatience(max_waiting=3))
     post.put("a")
     run = post.runs.begin(post.session("local"), "chat").id
     post.runs.enqueue(run, 1, "c")
@@ -151,7 +151,7 @@ def test_what_a_channel_has_is_neither_cancelled_nor_repeated(post: Post, status
 
 
 def test_a_failed_letter_gets_all_its_attempts_again(tmp_path: Path) -> None:
-    post = Post(tmp_path / "owlbox.db", Patience(max_attempts=1))
+    post = Post(tmp_path / "owlbox.db", DeliveryPatience(max_attempts=1))
     letter = post.put("k")
     post.outbox.begin_sending(letter, "mail")
     assert post.outbox.put_off(letter, "no net").status == "failed"
@@ -181,7 +181,7 @@ def test_letters_of_one_conversation_go_in_order_and_hold_up_no_other(post: Post
 
 
 def test_pauses_double_up_to_the_longest_and_end_in_failure(tmp_path: Path) -> None:
-    patience = Patience(retry_s=5, retry_max_s=60, max_attempts=7)
+    patience = DeliveryPatience(retry_s=5, retry_max_s=60, max_attempts=7)
     post = Post(tmp_path / "owlbox.db", patience)
     letter, pauses = post.put("k"), []
     for _ in range(7):
@@ -266,7 +266,7 @@ def test_a_letter_whose_sender_died_is_sent_again_and_marked_unless_its_channel_
 
 
 def test_a_letter_that_kills_its_sender_is_given_up(tmp_path: Path) -> None:
-    post = Post(tmp_path / "owlbox.db", Patience(max_attempts=3))
+    post = Post(tmp_path / "owlbox.db", DeliveryPatience(max_attempts=3))
     letter = post.put("k")
     for _ in range(3):
         assert post.outbox.begin_sending(letter, "mail")
@@ -409,7 +409,7 @@ def _model(posting: Posting) -> tuple[str, int]:
     )
 )
 def test_any_order_of_steps_keeps_one_row_a_key_and_never_unsends(post: Post, steps: list[tuple[str, int]]) -> None:
-    post.outbox.patience = Patience(max_attempts=3)
+    post.outbox.patience = DeliveryPatience(max_attempts=3)
     with post.store.write() as execute:
         execute("DELETE FROM outbox")
     sent: set[str] = set()

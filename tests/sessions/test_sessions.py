@@ -18,7 +18,7 @@ from appliance.errors import BadInput, Conflict, NotFound, OwlError, TooLarge
 from appliance.knowledge.views import Views
 from appliance.records import Inbound, LoopEnded
 from appliance.sessions.runs import Runs
-from appliance.sessions.sessions import NEXT, Rules, Session, Sessions, Wanted
+from appliance.sessions.sessions import NEXT, Session, SessionFilter, SessionRules, Sessions
 from appliance.store.database import Store
 
 DAY_MS = 24 * 3600 * 1000
@@ -104,7 +104,7 @@ def test_silence_makes_a_session_idle_then_archived_and_nothing_polls(store: Sto
 
 @pytest.mark.covers("A-221")
 def test_archival_can_be_switched_off(store: Store) -> None:
-    sessions = Sessions(store, "", lambda: Rules(archive_s=0))
+    sessions = Sessions(store, "", lambda: SessionRules(archive_s=0))
     made(sessions, "active", last_active_ms=1)
     assert sessions.get("local:ann").status == "idle"
 
@@ -122,7 +122,7 @@ def test_message_makes_a_session_active_again(store: Store, sessions: Sessions, 
 @pytest.mark.covers("A-229")
 def test_archived_session_is_listed_and_active_again_when_resumed(sessions: Sessions) -> None:
     made(sessions, "archived", last_active_ms=now_ms() - 9 * DAY_MS, archived_ms=5)
-    assert [s.id for s in sessions.list_sessions(Wanted(status="archived"))] == ["local:ann"]
+    assert [s.id for s in sessions.list_sessions(SessionFilter(status="archived"))] == ["local:ann"]
     found = sessions.move("local:ann", "active")
     assert (found.status, found.archived_ms) == ("active", None)
     assert sessions.list_sessions()[0].status == "active"  # and not archived again for its old silence
@@ -152,7 +152,7 @@ def test_only_a_closed_session_is_deleted_and_closing_twice_does_nothing(session
 
 @pytest.mark.covers("A-223", "E-313")
 def test_one_session_too_many_is_refused_until_one_is_archived(store: Store) -> None:
-    sessions = Sessions(store, "", lambda: Rules(max_sessions=3))
+    sessions = Sessions(store, "", lambda: SessionRules(max_sessions=3))
     with store.write():
         for name in "abc":
             sessions.touch(message(name))
@@ -179,7 +179,7 @@ def test_hundred_is_the_limit_by_default(store: Store, sessions: Sessions) -> No
 @pytest.mark.covers("A-225")
 def test_processes_of_a_session_are_counted_and_known(store: Store) -> None:
     me = this_process().encode()
-    sessions = Sessions(store, me, lambda: Rules(max_processes=2))
+    sessions = Sessions(store, me, lambda: SessionRules(max_processes=2))
     made(sessions, "active")
     sessions.attach("local:ann", "boot/1/1")
     with pytest.raises(Conflict, match="already"):
@@ -195,7 +195,7 @@ def test_processes_of_a_session_are_counted_and_known(store: Store) -> None:
 
 @pytest.mark.covers("A-225")
 def test_process_cap_is_enforced_while_the_others_live(store: Store) -> None:
-    sessions = Sessions(store, "me", lambda: Rules(max_processes=1))
+    sessions = Sessions(store, "me", lambda: SessionRules(max_processes=1))
     made(sessions, "active")
     sessions.attach("local:ann", this_process().encode())
     with pytest.raises(TooLarge, match="the limit is 1"):
@@ -209,18 +209,18 @@ def test_process_cap_is_enforced_while_the_others_live(store: Store) -> None:
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (Wanted(), ["local:ann", "matrix:!room", "local:bob"]),
-        (Wanted(person="bob"), ["local:bob"]),
-        (Wanted(group="owls"), ["matrix:!room"]),
-        (Wanted(context_type="user"), ["local:ann", "local:bob"]),
-        (Wanted(context_type="group"), ["matrix:!room"]),
-        (Wanted(status="archived"), ["local:bob"]),
-        (Wanted(created_after_ms=150), ["local:ann", "matrix:!room"]),
-        (Wanted(created_before_ms=250), ["matrix:!room", "local:bob"]),
-        (Wanted(person="ann", status="closed"), []),
+        (SessionFilter(), ["local:ann", "matrix:!room", "local:bob"]),
+        (SessionFilter(person="bob"), ["local:bob"]),
+        (SessionFilter(group="owls"), ["matrix:!room"]),
+        (SessionFilter(context_type="user"), ["local:ann", "local:bob"]),
+        (SessionFilter(context_type="group"), ["matrix:!room"]),
+        (SessionFilter(status="archived"), ["local:bob"]),
+        (SessionFilter(created_after_ms=150), ["local:ann", "matrix:!room"]),
+        (SessionFilter(created_before_ms=250), ["matrix:!room", "local:bob"]),
+        (SessionFilter(person="ann", status="closed"), []),
     ],
 )
-def test_listing_can_be_narrowed(sessions: Sessions, wanted: Wanted, names: list[str]) -> None:
+def test_listing_can_be_narrowed(sessions: Sessions, wanted: SessionFilter, names: list[str]) -> None:
     made(sessions, "archived", "local:bob", created_ms=100, last_active_ms=1)
     group = made(Sessions(sessions._store, ""), "active", "matrix:x", created_ms=0)
     sessions.add(replace(group, id="matrix:!room", context="group:owls", person="x", created_ms=200, last_active_ms=now_ms() - 5))
@@ -287,7 +287,7 @@ def test_after_a_crash_sessions_runs_and_what_was_acknowledged_are_there(store: 
     assert [e.content for e in runs.events(loop.run)][:2] == ["what was acknowledged", "half"]
     with store.write():
         runs.touch_session(message())
-    assert [s.id for s in runs.people.list_sessions(Wanted(status="active"))] == ["local:ann"]  # the same one, not a second
+    assert [s.id for s in runs.people.list_sessions(SessionFilter(status="active"))] == ["local:ann"]  # the same one, not a second
 
 
 # -- what people do with them -----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Search
 from appliance.prompt.packet import Packets
 from appliance.runtime.paths import Home
-from appliance.skills.catalog import LIST_CHARS, Skills, find_problems
+from appliance.skills.catalog import LIST_CHARS, SkillCatalog, find_problems
 from appliance.skills.skill_records import SkillRecords
 from appliance.store import visibility
 
@@ -42,13 +42,13 @@ def write(folder: Path, name: str, front: str = "", body: str = "Do it well.") -
     return path
 
 
-def read(home: Home, rows: Entries, environ: Mapping[str, str] = os.environ, **more: object) -> Skills:
-    made = Skills(home.box, rows, SkillRecords(rows._store), environ, **more)  # type: ignore[arg-type]
+def read(home: Home, rows: Entries, environ: Mapping[str, str] = os.environ, **more: object) -> SkillCatalog:
+    made = SkillCatalog(home.box, rows, SkillRecords(rows._store), environ, **more)  # type: ignore[arg-type]
     made.sync()
     return made
 
 
-def names(found: Skills) -> list[str]:
+def names(found: SkillCatalog) -> list[str]:
     return [s.name for s in found.listing()]
 
 

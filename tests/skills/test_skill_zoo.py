@@ -9,7 +9,7 @@ from stores import new_store
 
 from appliance.errors import BadInput
 from appliance.knowledge.entries import Entries
-from appliance.skills.catalog import Skills, find_problems
+from appliance.skills.catalog import SkillCatalog, find_problems
 from appliance.skills.skill_file import Skill, parse_skill
 from appliance.skills.skill_records import SkillRecords
 
@@ -116,16 +116,16 @@ def test_a_file_that_is_no_skill_is_refused_with_the_reason(text: str, said: str
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Iterator[Skills]:
+def found(tmp_path: Path) -> Iterator[SkillCatalog]:
     store = new_store(tmp_path / "owlbox.db")
-    made = Skills(tmp_path / "box", Entries(store), SkillRecords(store), os.environ)
+    made = SkillCatalog(tmp_path / "box", Entries(store), SkillRecords(store), os.environ)
     made.folder.mkdir(parents=True)
     made.sync()
     yield made
     store.close()
 
 
-def test_a_skipped_skill_is_named_with_its_line_and_by_its_name(found: Skills) -> None:
+def test_a_skipped_skill_is_named_with_its_line_and_by_its_name(found: SkillCatalog) -> None:
     path = found.folder / "hive/SKILL.md"
     path.parent.mkdir()
     path.write_text("---\n]\nname: hive\n---\nFeed.")
@@ -141,7 +141,7 @@ def test_a_skipped_skill_is_named_with_its_line_and_by_its_name(found: Skills) -
     )
 
 
-def test_a_new_text_counts_without_a_watch(found: Skills) -> None:
+def test_a_new_text_counts_without_a_watch(found: SkillCatalog) -> None:
     path = found.folder / "hive.md"
     path.write_text("Feed them once.")
     assert found.rescan() and found.get("hive").skill.body == "Feed them once."

@@ -27,8 +27,8 @@ from appliance.store.database import Store
 from appliance.store.migrations import FIRST, LATEST, MIGRATIONS, statements
 from appliance.store.process_registry import Leases
 from appliance.work.jobs import Jobs
-from appliance.work.schedules import Schedules
-from appliance.work.tasks import Tasks
+from appliance.work.schedules import ScheduleRows
+from appliance.work.tasks import TaskRows
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_bytes_history_and_views_are_kept(store: Store) -> None:
 
 
 def test_the_queue_is_kept(store: Store) -> None:
-    tasks, outbox = Tasks(store), Outbox(store, "")
+    tasks, outbox = TaskRows(store), Outbox(store, "")
     assert [(t.id, t.status, t.open_blockers) for t in tasks.list_tasks()] == [(2, "in_progress", 0), (1, "complete", 0)]
     assert [t.id for t in tasks.release("worker-2", "gone")] == [2] and tasks.get(2).status == "pending"
     [letter] = outbox.list_postings()
@@ -108,7 +108,7 @@ def test_the_queue_is_kept(store: Store) -> None:
 def test_what_waits_and_what_is_known_of_strangers_is_kept(store: Store) -> None:
     [job] = Jobs(store, "").list_jobs()
     assert (job.status, job.role, job.task, job.session) == ("waiting", "researcher", "count the roses", "local:ann")
-    schedules = Schedules(store)
+    schedules = ScheduleRows(store)
     [plan] = schedules.list_schedules()
     [firing] = schedules.firings(plan.id)
     assert (plan.name, plan.action.text, plan.status, plan.context) == ("roses", "Water the roses.", "active", "user:ann")

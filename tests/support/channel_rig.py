@@ -20,7 +20,7 @@ from stores import new_home
 
 from appliance.clock import new_id
 from appliance.runtime import config_edit
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 
@@ -169,7 +169,7 @@ def main() -> None:
     """Serve as a process of its own."""
     folder, step = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
 
-    def passed(reached: Step) -> None:
+    def passed(reached: CrashPoint) -> None:
         if reached.name == step:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -26,7 +26,7 @@ from urllib.request import urlopen
 from stores import new_store
 
 from appliance.errors import NotFound, Unavailable
-from appliance.mcp.bridge_client import Ferry
+from appliance.mcp.bridge_client import BridgeClient
 from appliance.mcp.hub import Embed, Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.runtime.events import Events
@@ -46,7 +46,7 @@ class Stand:
     """A hub with what it wrote down and what its vault holds."""
 
     hub: Hub
-    ferry: Ferry
+    ferry: BridgeClient
     home: Home
     offers: Offers
     notes: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -102,7 +102,7 @@ def standing(folder: Path, embed: Embed = no_model, settings: Callable[[], Confi
         return True
 
     known = {**os.environ, **environ}
-    ferry = Ferry(runtime / "b.sock", known, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
+    ferry = BridgeClient(runtime / "b.sock", known, home.logs / "bridge", lambda: settings().tools.mcp_idle_s)
     offers = Offers(store)
     safe: Any = SimpleNamespace(get=get, put=put, remove=lambda name: void(vault.pop(name)))
     note = lambda kind, **about: notes.append((kind, about))  # noqa: E731

@@ -13,10 +13,10 @@ from record_tools import replace
 from appliance.clock import monotonic_s
 from appliance.errors import Cancelled, OwlError, ProviderError
 from appliance.models.pool import Pool
-from appliance.providers.remote_settings import WINDOW, Listed, Remote
+from appliance.providers.remote_settings import WINDOW, ListedModel, Remote
 from appliance.records import Ask, Cancel, Finish, Measure, Message, Pause, Piece, Route
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Config, Models, Provider
+from appliance.runtime.settings import Config, ModelSettings, ProviderSettings
 
 Step = Sequence[object]  # texts, a Finish, an error, or seconds to wait
 
@@ -64,10 +64,10 @@ class Played:
     def measure(self, route: Route, ask: Ask) -> Measure:
         return Measure(self.model, {}, sum(len(m.content) for m in ask.messages))
 
-    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+    def listing(self, cancel: Cancel | None = None) -> tuple[ListedModel, ...]:
         if self.name in self.stage.silent:
             raise OFFLINE
-        return tuple(Listed(name.partition("/")[2], 1000) for name in self.stage.plays if name.startswith(f"{self.name}/"))
+        return tuple(ListedModel(name.partition("/")[2], 1000) for name in self.stage.plays if name.startswith(f"{self.name}/"))
 
     def generate(self, route: Route, ask: Ask, cancel: Cancel, pause: Pause | None = None) -> Iterator[Piece | Finish]:
         name = f"{self.name}/{self.model}"
@@ -110,17 +110,17 @@ class Stage:
         return Played(remote, self)
 
 
-def service(**more: object) -> Provider:
+def service(**more: object) -> ProviderSettings:
     """A provider on another machine, with a key."""
-    return Provider(**{"base_url": "https://api.example.com/v1", "key": "k", **more})  # type: ignore[arg-type]
+    return ProviderSettings(**{"base_url": "https://api.example.com/v1", "key": "k", **more})  # type: ignore[arg-type]
 
 
 def pooled(
     folder: Path,
     stage: Stage,
     *,
-    providers: Mapping[str, Provider] | None = None,
-    models: Models = Models(local_only=False),
+    providers: Mapping[str, ProviderSettings] | None = None,
+    models: ModelSettings = ModelSettings(local_only=False),
     **more: object,
 ) -> Pool:
     """A pool whose remote models are played; providers a, b and c unless others are named."""

@@ -21,12 +21,12 @@ from record_tools import asdict
 
 from appliance.clock import new_id, now_ms
 from appliance.records import Inbound, Outbound
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
 from appliance.sessions.outbox import Notification
 from appliance.work.tasks import NewTask
-from appliance.work.worker import Post
+from appliance.work.worker import WorkerOptions
 from appliance.work.worker_log import PhaseLog
 
 LINES = "lines"
@@ -68,7 +68,7 @@ class Walk:
         self._guard = threading.Lock()
         self._count = 0
 
-    def passed(self, step: Step) -> None:
+    def passed(self, step: CrashPoint) -> None:
         """Called by the product."""
         with self._guard:
             with self._trace.open("a") as file:
@@ -105,7 +105,7 @@ def recover(given: Given) -> None:
 # -- lives ------------------------------------------------------------------------------------------
 
 
-def message(given: Given, passed: Callable[[Step], None]) -> None:
+def message(given: Given, passed: Callable[[CrashPoint], None]) -> None:
     """A question whose answer needs a tool, and nobody listens to it: it becomes a letter."""
     core = _core(given, passed)
     core.queue.courier.start()
@@ -114,7 +114,7 @@ def message(given: Given, passed: Callable[[Step], None]) -> None:
     core.close(DONE)
 
 
-def letter(given: Given, passed: Callable[[Step], None]) -> None:
+def letter(given: Given, passed: Callable[[CrashPoint], None]) -> None:
     """A letter over a door that cannot know what it has sent before."""
     core = _core(given, passed)
     core.queue.courier.start()
@@ -123,7 +123,7 @@ def letter(given: Given, passed: Callable[[Step], None]) -> None:
     core.close(DONE)
 
 
-def task(given: Given, passed: Callable[[Step], None], name: str = "call it") -> None:
+def task(given: Given, passed: Callable[[CrashPoint], None], name: str = "call it") -> None:
     """A task from the moment it is written down; its model ends it with a call, or by saying something."""
     core = _core(given, passed)
     core.tasks.add(NewTask(name, person="ann", session="local:ann", key="the task"))
@@ -131,19 +131,19 @@ def task(given: Given, passed: Callable[[Step], None], name: str = "call it") ->
     core.close(DONE)
 
 
-def spoken(given: Given, passed: Callable[[Step], None]) -> None:
+def spoken(given: Given, passed: Callable[[CrashPoint], None]) -> None:
     """A task whose model just answers."""
     task(given, passed, "say it")
 
 
-def drop(given: Given, passed: Callable[[Step], None]) -> None:
+def drop(given: Given, passed: Callable[[CrashPoint], None]) -> None:
     """A core that starts and finds files: taken before anything else, as `serve` does it."""
     core = _core(given, passed)
     core.queue.take_drops()
     core.close(DONE)
 
 
-LIVES: dict[str, Callable[[Given, Callable[[Step], None]], None]] = {
+LIVES: dict[str, Callable[[Given, Callable[[CrashPoint], None]], None]] = {
     "message": message,
     "letter": letter,
     "task": task,
@@ -155,7 +155,7 @@ LIVES: dict[str, Callable[[Given, Callable[[Step], None]], None]] = {
 # -- inside -----------------------------------------------------------------------------------------
 
 
-def _core(given: Given, passed: Callable[[Step], None]) -> Core:
+def _core(given: Given, passed: Callable[[CrashPoint], None]) -> Core:
     core = Core(Home(Path(given.home)), given.environ, passed=passed)
     core.queue.courier.register(LINES, Lines(Path(given.trace).with_name("lines.txt")))
     return core
@@ -178,7 +178,7 @@ def _work(core: Core, given: Given) -> None:
     for _ in range(4):
         if core.tasks.is_work():
             phases = PhaseLog(Path(given.trace).with_name("worker.log"), str)
-            core.shift(Post(new_id(), "once"), phases).run()
+            core.shift(WorkerOptions(new_id(), "once"), phases).run()
 
 
 # -- processes --------------------------------------------------------------------------------------

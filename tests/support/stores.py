@@ -10,7 +10,7 @@ from pathlib import Path
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.index import Passages
 from appliance.runtime.paths import Home
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.skills.skill_records import SkillRecords
 from appliance.store.database import Store
 from appliance.upkeep import home_setup
@@ -31,7 +31,7 @@ def with_skills() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         store = new_store(home.database)
-        Skills(home.box, Entries(store, Passages(store).index), SkillRecords(store), {}).sync()
+        SkillCatalog(home.box, Entries(store, Passages(store).index), SkillRecords(store), {}).sync()
         store.close()
         return home.database.read_bytes()
 

@@ -20,7 +20,7 @@ from appliance.knowledge.views import Actor
 from appliance.matrix.device_book import Device, DeviceBook
 from appliance.runtime.paths import Home
 from appliance.sessions.outbox import Notification
-from appliance.work.jobs import Order
+from appliance.work.jobs import JobOrder
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxkbuM7qc7qUmAMcwjSaxEP3yFcYjnLbVsWzad6eN+w bob@laptop"
 SERVING = ("MainThread", "tool", "waiting")
@@ -175,7 +175,7 @@ def main() -> None:
     call("notice.seen", keys=[one["key"] for one in call("notice.waiting")])
     call("policy.set", session="local:bob", document='preset = "permissive"\n')
     call("policy.lift", session="local:bob")
-    job = core.jobs.add(Order("worker", "look", session=core.runs.get(run).session, priority="background"))
+    job = core.jobs.add(JobOrder("worker", "look", session=core.runs.get(run).session, priority="background"))
     call("job.stop", id=job.id)
     lines: list[str] = []
     table.call("session.export", {"id": core.runs.get(run).session}, lambda name, value: lines.append(value["text"]))

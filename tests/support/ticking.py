@@ -11,18 +11,18 @@ from pathlib import Path
 
 from appliance.clock import monotonic_s, sleep_s, this_process
 from appliance.errors import Busy
-from appliance.runtime.settings import Scheduler
+from appliance.runtime.settings import SchedulerSettings
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work.conditions import Verdict
-from appliance.work.effects import Effects
-from appliance.work.firing import Effect, Firing
-from appliance.work.schedules import Schedule, Schedules
-from appliance.work.tasks import Tasks
+from appliance.work.conditions import ConditionVerdict
+from appliance.work.effects import ScheduleEffects
+from appliance.work.firing import Firing, FiringEffect
+from appliance.work.schedules import Schedule, ScheduleRows
+from appliance.work.tasks import TaskRows
 from appliance.work.timer import Timekeeper
 
-KEYS = Scheduler(min_interval_s=0)
+KEYS = SchedulerSettings(min_interval_s=0)
 
 
 class Clock:
@@ -45,12 +45,12 @@ def build(store: Store) -> Firing:
     me = this_process().encode()
     runs = Runs(store, me)
 
-    def judge(known: Schedule, now: int) -> Verdict:
-        return Verdict(True)
+    def judge(known: Schedule, now: int) -> ConditionVerdict:
+        return ConditionVerdict(True)
 
-    effects = Effects(Outbox(store, me), Tasks(store), runs)
-    kinds = {"reminder": Effect(effects.remind, is_inside=True), "tasks": Effect(effects.plan, is_inside=True)}
-    return Firing(store, Schedules(store, me), kinds, lambda: KEYS, judge)  # type: ignore[arg-type]
+    effects = ScheduleEffects(Outbox(store, me), TaskRows(store), runs)
+    kinds = {"reminder": FiringEffect(effects.remind, is_inside=True), "tasks": FiringEffect(effects.plan, is_inside=True)}
+    return Firing(store, ScheduleRows(store, me), kinds, lambda: KEYS, judge)  # type: ignore[arg-type]
 
 
 def main(database: str, clock_file: str, mode: str) -> None:

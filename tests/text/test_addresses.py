@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from appliance.console.terminal import Answer
+from appliance.console.terminal import AnswerPrinter
 from appliance.errors import OwlError
 from appliance.text.references import as_typed, for_people, parse_ref
 
@@ -35,7 +35,7 @@ def test_what_names_its_drive_or_an_item_is_taken_as_it_is(kept: str) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_an_address_that_comes_in_pieces_is_shown_whole(size: int) -> None:
     text, out = "Ask about a box. [box://notes/a.md]\nAnd a skill: [memory:/notes/b]", io.StringIO()
-    answer = Answer(out, None)
+    answer = AnswerPrinter(out, None)
     for at in range(0, len(text), size):
         answer.listen("delta", {"text": text[at : at + size]})
     answer.end_line()

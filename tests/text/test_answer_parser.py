@@ -80,7 +80,7 @@ def test_a_call_written_as_text_becomes_a_command(text: str) -> None:
     ],
 )
 def test_prose_stays_prose(text: str) -> None:
-    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer(text, ())
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.ParsedAnswer(text, ())
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_a_call_that_cannot_be_read_is_reported_and_never_shown(text: str) -> No
 
 def test_an_unknown_tool_is_named_and_not_shown() -> None:
     answer = answer_parser.read(CALL.replace("search", "format_disk"), (), TOOLS)
-    assert answer == answer_parser.Answer("", (), ("unknown tool format_disk",), is_malformed=True)
+    assert answer == answer_parser.ParsedAnswer("", (), ("unknown tool format_disk",), is_malformed=True)
 
 
 def test_a_provider_s_own_calls_win_and_prose_beside_them_is_kept() -> None:
     own = [ToolCall("a", "search", {"query": "x"}), ToolCall("b", "anything", {})]
-    assert answer_parser.read(" I will look. ", own, TOOLS) == answer_parser.Answer("I will look.", tuple(own))
+    assert answer_parser.read(" I will look. ", own, TOOLS) == answer_parser.ParsedAnswer("I will look.", tuple(own))
     twice = answer_parser.read(CALL, own, TOOLS)
     assert twice.calls == tuple(own) and twice.text == "" and twice.warnings
 
@@ -117,7 +117,7 @@ def test_a_provider_s_own_calls_win_and_prose_beside_them_is_kept() -> None:
 def test_tags_beside_a_provider_s_own_calls_are_not_run_and_not_shown() -> None:
     own = [ToolCall("a", "search", {"query": "x"})]
     answer = answer_parser.read('I look. <rm path="x"/>', own, TOOLS)
-    assert answer == answer_parser.Answer("I look.", tuple(own), ("a tool call was also written as text",))
+    assert answer == answer_parser.ParsedAnswer("I look.", tuple(own), ("a tool call was also written as text",))
 
 
 @pytest.mark.covers("R-136")
@@ -306,12 +306,12 @@ def test_commands_keep_their_order_and_the_words_between_them_are_returned() -> 
 @pytest.mark.covers("R-148", "E-018")
 @pytest.mark.parametrize("text", ["", None, " \n"])
 def test_nothing_gives_nothing(text: str | None) -> None:
-    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer("", ())
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.ParsedAnswer("", ())
 
 
 @pytest.mark.covers("E-019")
 def test_a_sentence_is_the_answer() -> None:
-    assert answer_parser.read("o" * 600, (), TOOLS) == answer_parser.Answer("o" * 600, ())
+    assert answer_parser.read("o" * 600, (), TOOLS) == answer_parser.ParsedAnswer("o" * 600, ())
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_a_body_that_a_stopped_model_never_finished_is_not_run() -> None:
 )
 def test_code_is_never_run_and_stays_in_the_text(code: str) -> None:
     text = f"You could write:\n{code}"
-    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer(text, ())
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.ParsedAnswer(text, ())
     ended = code if code.count("```") != 1 else code + "\n```"
     around = answer_parser.read(f'<get path="a.py"/>\nSee:\n{ended}\n\n<update>x</update>', (), TOOLS)
     assert [c.name for c in around.calls] == ["get", "update"] and around.text == f"See:\n{ended}"
@@ -523,7 +523,7 @@ HERE = (CALL, MARKED, f"[TOOL_CALLS] [{CALL}]", '<rm path="x"/>', "<rm>x</rm>", 
 @pytest.mark.parametrize("shape", ["> {}", "> He wrote:\n> {}", ">> {}", "> - {}", "| {} |", "| a | {} | b |", "- > {}"])
 def test_a_call_in_a_block_quote_or_a_table_is_shown_and_not_run(shape: str, call: str) -> None:
     text = shape.format(call)
-    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer(text, ())
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.ParsedAnswer(text, ())
     around = answer_parser.read(f'The page:\n\n{text}\n\n<get path="a.py"/>', (), TOOLS)
     assert [c.name for c in around.calls] == ["get"] and around.text == f"The page:\n\n{text}"
 
@@ -673,7 +673,7 @@ def test_a_call_of_a_tool_that_is_off_is_no_final_answer(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["The <rm> command", "a set: <set of things", "`<rm path='x'/>`", "</rm>", "<search> is HTML"])
 def test_words_about_a_tool_that_is_off_stay_prose(text: str) -> None:
-    assert answer_parser.read(text, (), TOOLS[2:3], others=[t.name for t in TOOLS]) == answer_parser.Answer(text, ())
+    assert answer_parser.read(text, (), TOOLS[2:3], others=[t.name for t in TOOLS]) == answer_parser.ParsedAnswer(text, ())
 
 
 @pytest.mark.covers("R-072")
@@ -814,7 +814,7 @@ def test_a_hopeless_fragment_is_a_warning_without_a_live_tag(text: str) -> None:
     "text", ['{"a": [\n' + CALL + "\n]}", '```json\n{"a": [' + CALL + "]}\n```", "The <tool_call> mark is one."]
 )
 def test_data_and_words_about_calls_are_not_calls(text: str) -> None:
-    assert answer_parser.read(text, (), TOOLS) == answer_parser.Answer(text, ())
+    assert answer_parser.read(text, (), TOOLS) == answer_parser.ParsedAnswer(text, ())
 
 
 def test_marks_of_a_model_are_not_shown() -> None:

@@ -8,7 +8,7 @@ from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Conflict, DeadlineExceeded, OwlError, TooLarge
 from appliance.text import edits
 from appliance.text.edits import (
-    Edited,
+    EditedText,
     LinePatch,
     Operation,
     Sed,
@@ -138,15 +138,15 @@ def test_too_many_patches_or_too_long_a_text_are_refused() -> None:
 
 
 def test_exact_replaces_all_and_counts_them() -> None:
-    assert exact("a b a", "a", "c") == Edited("c b c", (), 2)
-    assert exact("a\nb", "\n", "") == Edited("ab", (), 1)
+    assert exact("a b a", "a", "c") == EditedText("c b c", (), 2)
+    assert exact("a\nb", "\n", "") == EditedText("ab", (), 1)
 
 
 def test_exact_replaces_the_first_when_asked_for_one() -> None:
-    assert exact("a b a", "a", "c", is_all=False) == Edited(
+    assert exact("a b a", "a", "c", is_all=False) == EditedText(
         "c b a", ("the text to replace occurs 2 times; the first one was edited",), 1
     )
-    assert exact("a b", "a", "c", is_all=False) == Edited("c b", (), 1)
+    assert exact("a b", "a", "c", is_all=False) == EditedText("c b", (), 1)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_each_kind_of_marker_does_its_work(text: str | None, body: str, result: 
 @pytest.mark.covers("E-048", "R-122", "R-116")
 def test_a_pair_replaces_the_lines_it_quotes() -> None:
     body = "<<<<<<< SEARCH\ntwo\nthree\n=======\n2\n>>>>>>> REPLACE"
-    assert apply_markers(TEXT, parse_markers(body)) == Edited("one\n2\nfour\n", (), 1)
+    assert apply_markers(TEXT, parse_markers(body)) == EditedText("one\n2\nfour\n", (), 1)
 
 
 @pytest.mark.covers("R-123", "E-049", "E-050")
 def test_each_edit_sees_what_the_ones_before_it_left() -> None:
     body = "<<SEARCH two SEARCH <<REPLACE fresh line REPLACE\n<<SEARCH fresh line SEARCH <<REPLACE 2 REPLACE\n<<DELETE four DELETE"
-    assert apply_markers(TEXT, parse_markers(body)) == Edited("one\n2\nthree\n", (), 3)
+    assert apply_markers(TEXT, parse_markers(body)) == EditedText("one\n2\nthree\n", (), 3)
 
 
 @pytest.mark.covers("R-116", "E-052")
@@ -250,7 +250,7 @@ def test_sed_that_finds_nothing_tells_of_the_flag() -> None:
 
 
 def test_sed_is_an_edit_like_others() -> None:
-    assert apply_markers("a c", parse_markers("s/a/b/;s/c/d/")) == Edited("b d", (), 2)
+    assert apply_markers("a c", parse_markers("s/a/b/;s/c/d/")) == EditedText("b d", (), 2)
     with pytest.raises(BadInput, match="no sed"):
         apply_markers("a", [Operation("sed", "hello")])
 

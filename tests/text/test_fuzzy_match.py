@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from appliance.clock import monotonic_s
 from appliance.errors import Conflict, OwlError, TooLarge
-from appliance.text.fuzzy_match import MAX_CHARS, Edited, fuzzy, remove
+from appliance.text.fuzzy_match import MAX_CHARS, EditedText, fuzzy, remove
 
 INDENTED = ("the indentation of the replacement was adapted to the text",)
 TEXTS = st.text("\n\n ab\t\r\u2028{}", max_size=40)
@@ -31,7 +31,7 @@ TEXTS = st.text("\n\n ab\t\r\u2028{}", max_size=40)
     ],
 )
 def test_what_is_quoted_exactly_is_replaced_without_a_warning(text: str, search: str, replacement: str, result: str) -> None:
-    assert fuzzy(text, search, replacement) == Edited(result, (), 1)
+    assert fuzzy(text, search, replacement) == EditedText(result, (), 1)
 
 
 @pytest.mark.covers("R-134", "E-071")
@@ -54,7 +54,7 @@ def test_the_last_of_several_is_edited_and_the_count_is_told(text: str, search: 
 def test_a_text_with_tabs_gets_tabs() -> None:
     text = "def f():\n\tif x:\n\t\treturn 1\n\treturn 2\n"
     edited = fuzzy(text, "if x:\n    return 1", "if x:\n    if y:\n        return 3\n    return 1")
-    assert edited == Edited("def f():\n\tif x:\n\t\tif y:\n\t\t\treturn 3\n\t\treturn 1\n\treturn 2\n", INDENTED, 1)
+    assert edited == EditedText("def f():\n\tif x:\n\t\tif y:\n\t\t\treturn 3\n\t\treturn 1\n\treturn 2\n", INDENTED, 1)
 
 
 @pytest.mark.covers("E-072")
@@ -77,7 +77,7 @@ def test_a_text_with_spaces_gets_spaces() -> None:
     ],
 )
 def test_inner_indentation_stays(text: str, search: str, replacement: str, result: str) -> None:
-    assert fuzzy(text, search, replacement) == Edited(result, INDENTED, 1)
+    assert fuzzy(text, search, replacement) == EditedText(result, INDENTED, 1)
 
 
 @pytest.mark.covers("E-073", "R-134")
@@ -117,9 +117,9 @@ def test_line_ends_stay_as_the_text_has_them(text: str, search: str, replacement
 @pytest.mark.covers("R-135", "E-076")
 @pytest.mark.parametrize("search", ["", "   ", " \n\t\n"])
 def test_an_empty_search_appends(search: str) -> None:
-    assert fuzzy("one", search, "two") == Edited("one\ntwo", (), 1)
-    assert fuzzy("one\n", search, "two\n") == Edited("one\ntwo\n", (), 1)
-    assert fuzzy("", search, "two") == Edited("two", (), 1)
+    assert fuzzy("one", search, "two") == EditedText("one\ntwo", (), 1)
+    assert fuzzy("one\n", search, "two\n") == EditedText("one\ntwo\n", (), 1)
+    assert fuzzy("", search, "two") == EditedText("two", (), 1)
 
 
 @pytest.mark.covers("E-075", "R-134", "R-125")
@@ -137,8 +137,8 @@ def test_a_half_right_quote_is_told_where_it_was_right() -> None:
 
 
 def test_removing_takes_the_line_with_it_but_heals_nothing() -> None:
-    assert remove("a\nb\nc\n", "b") == Edited("a\nc\n", (), 1)
-    assert remove("a big dog\n", "big ") == Edited("a dog\n", (), 1)
+    assert remove("a\nb\nc\n", "b") == EditedText("a\nc\n", (), 1)
+    assert remove("a big dog\n", "big ") == EditedText("a dog\n", (), 1)
     assert remove("b\na\nb\n", "b").warnings
     for region in (" b", "B", ""):
         with pytest.raises(Conflict):

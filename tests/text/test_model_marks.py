@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from appliance.clock import monotonic_s
-from appliance.providers.token_stream import Answer
+from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import ToolSpec
 from appliance.text import answer_parser, answer_stream
 
@@ -26,7 +26,7 @@ THOUGHTS = [
 ENDS = ["</s>", "<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<turn|>"]
 
 
-def read(text: str) -> answer_parser.Answer:
+def read(text: str) -> answer_parser.ParsedAnswer:
     return answer_parser.read(text, (), [SAVE])
 
 
@@ -46,13 +46,13 @@ def test_thoughts_never_reach_a_person_and_never_cost_the_answer(opened: str, cl
 
 @pytest.mark.parametrize(("opened", "closed"), THOUGHTS)
 def test_thoughts_in_front_come_apart_in_a_stream_of_single_characters(opened: str, closed: str) -> None:
-    answer = Answer(())
+    answer = StreamedAnswer(())
     shown = "".join(answer.feed(char.encode()) for char in f"{opened}Hm, owls?{closed}\n\nBy day.") + answer.finish()
     assert (shown, answer.thoughts()) == ("By day.", "Hm, owls?")
 
 
 def test_what_only_begins_like_a_mark_is_said() -> None:
-    answer = Answer(())
+    answer = StreamedAnswer(())
     assert "".join(answer.feed(char.encode()) for char in "<thin ice> [THIS] is") + answer.finish() == "<thin ice> [THIS] is"
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from appliance.errors import BadInput, DeadlineExceeded, OwlError, TooLarge
 from appliance.text import jsonpaths, pattern_limits, patterns, xpaths
-from appliance.text.jsonpaths import Selector
-from appliance.text.pattern_limits import Watch
-from appliance.text.patterns import Found, Pattern, compiled, kind_of
+from appliance.text.jsonpaths import JsonPathSelector
+from appliance.text.pattern_limits import PatternWatch
+from appliance.text.patterns import Pattern, PatternHit, compiled, kind_of
 
 JSON = '{"name": "owl", "a": [{"id": 1}, {"id": 2}], "b": {"c": {"deep": null}}}'
 XML = "<root><item id='3'>x</item><item id='4'>y</item></root>"
@@ -160,7 +160,9 @@ def test_xpath_compares_numbers_and_what_is_none(pattern: str, expected: list[st
 
 
 def test_xpath_reads_names_without_namespaces():
-    assert Pattern("//entry/@term").search('<f:feed xmlns:f="urn:f"><entry xmlns="urn:e" f:term="a"/></f:feed>') == Found("a", None)
+    assert Pattern("//entry/@term").search('<f:feed xmlns:f="urn:f"><entry xmlns="urn:e" f:term="a"/></f:feed>') == PatternHit(
+        "a", None
+    )
     with pytest.raises(BadInput, match="//f:entry"):
         Pattern("//f:entry")
 
@@ -175,8 +177,8 @@ def test_jsonpath(pattern: str):
 
 
 def test_jsonpath_filters_may_match_with_regular_expressions():
-    assert Pattern("$[?match(@.n, 'o.l')].n").search('[{"n": "howl"}, {"n": "owl"}]') == Found("owl", None)
-    assert Pattern("$[?search(@.n, 'w')].n").search('[{"n": "howl"}, {"n": "owl"}]') == Found("howl", None)
+    assert Pattern("$[?match(@.n, 'o.l')].n").search('[{"n": "howl"}, {"n": "owl"}]') == PatternHit("owl", None)
+    assert Pattern("$[?search(@.n, 'w')].n").search('[{"n": "howl"}, {"n": "owl"}]') == PatternHit("howl", None)
     assert not Pattern("$[?search(@.n, '(')]").matches('[{"n": "("}]')
 
 
@@ -184,20 +186,20 @@ def test_jsonpath_filters_may_match_with_regular_expressions():
 @pytest.mark.parametrize(
     ("pattern", "text", "found"),
     [
-        ("30", "port = 3000", Found("30", 7)),
-        ("/3(0+)/", "port = 3000", Found("3000", 7)),
+        ("30", "port = 3000", PatternHit("30", 7)),
+        ("/3(0+)/", "port = 3000", PatternHit("3000", 7)),
         ("31", "port = 3000", None),
         ("/x/", "port = 3000", None),
-        ("p??t", "the port", Found("port", 4)),
-        ("f*r", "/a/far/b\nor", Found("far", 3)),
-        ("a[0]", "a0 a[0]", Found("a[0]", 3)),
-        ("$.a", JSON, Found('[{"id": 1}, {"id": 2}]', None)),
-        ("$.name", JSON, Found("owl", None)),
-        ("//item[2]", XML, Found("y", None)),
-        ("//item[2]/@id", XML, Found("4", None)),
+        ("p??t", "the port", PatternHit("port", 4)),
+        ("f*r", "/a/far/b\nor", PatternHit("far", 3)),
+        ("a[0]", "a0 a[0]", PatternHit("a[0]", 3)),
+        ("$.a", JSON, PatternHit('[{"id": 1}, {"id": 2}]', None)),
+        ("$.name", JSON, PatternHit("owl", None)),
+        ("//item[2]", XML, PatternHit("y", None)),
+        ("//item[2]/@id", XML, PatternHit("4", None)),
     ],
 )
-def test_search_says_what_was_found_and_where(pattern: str, text: str, found: Found | None):
+def test_search_says_what_was_found_and_where(pattern: str, text: str, found: PatternHit | None):
     assert Pattern(pattern).search(text) == found
 
 
@@ -330,10 +332,10 @@ def test_no_kind_runs_longer_than_its_timeout(pattern: str, text: str):
 
 
 def test_evaluation_looks_at_so_many_nodes_only():
-    path, text = Selector("$[?count($..*..*) < 0]"), json.dumps([[[[1] * 10] * 10] * 10] * 10)
-    assert list(path.values(text, Watch("$", 60.0))) == []
+    path, text = JsonPathSelector("$[?count($..*..*) < 0]"), json.dumps([[[[1] * 10] * 10] * 10] * 10)
+    assert list(path.values(text, PatternWatch("$", 60.0))) == []
     with pytest.raises(TooLarge, match="5,000 nodes"):
-        list(path.values(text, Watch("$", 60.0, 5_000)))
+        list(path.values(text, PatternWatch("$", 60.0, 5_000)))
 
 
 def test_compiled_remembers():
@@ -377,4 +379,4 @@ def test_nothing_raises_but_our_errors_and_nothing_hangs(pattern: str, subject: 
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(alphabet="ab+().$^#-_ 1", max_size=20).filter(lambda text: kind_of(text) == kind_of("plain")))
 def test_plain_text_finds_itself(text: str):
-    assert Pattern(text).search(f"x{text}y") == Found(text, 0 if not text else f"x{text}y".index(text))
+    assert Pattern(text).search(f"x{text}y") == PatternHit(text, 0 if not text else f"x{text}y".index(text))

@@ -14,8 +14,9 @@ import pytest
 from stores import new_home, new_store
 
 from appliance import tools
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
 from appliance.agent.loop import Loops
+from appliance.agent.loop_state import LoopLimits
 from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.channels.inbox import Inbox
 from appliance.clock import CancelToken, now_ms, sleep_s, this_process
@@ -242,7 +243,7 @@ def _conversation(bench: Bench, turns: list[dict[str, Any]]) -> tuple[Inbox, Scr
     model = ScriptedModel(path)
     packets = Packets(list, Search(bench.store), Nobody())
     many = len(turns) + 1
-    limits = Limits(max_turns=many, max_commands=many, max_strikes=many, max_cycles=many, max_loop_commands=many)
+    limits = LoopLimits(max_turns=many, max_commands=many, max_strikes=many, max_cycles=many, max_loop_commands=many)
     agent = Agent(model, bench.toolbox, packets, bench.runs, limits)
     loops = Loops(bench.store, bench.runs, agent, status=Nobody())
     made = Inbox(

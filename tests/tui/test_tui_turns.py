@@ -654,8 +654,11 @@ def test_part_of_a_branch_leaves_out_what_nobody_knows_the_begin_of() -> None:
     events = [
         {"kind": "message", "role": role, "seq": seq, "content": "x"} for seq, role in enumerate(["user", "assistant", "user"], 5)
     ]
-    assert command_runner.spoken_lines(events, is_whole=True) == [branch_tree.Said(5, 0, "x"), branch_tree.Said(7, 6, "x")]
-    assert command_runner.spoken_lines(events, is_whole=False) == [branch_tree.Said(7, 6, "x")]
+    assert command_runner.spoken_lines(events, is_whole=True) == [
+        branch_tree.SaidMessage(5, 0, "x"),
+        branch_tree.SaidMessage(7, 6, "x"),
+    ]
+    assert command_runner.spoken_lines(events, is_whole=False) == [branch_tree.SaidMessage(7, 6, "x")]
 
 
 def test_command_that_was_meant_is_guessed() -> None:

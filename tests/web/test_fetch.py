@@ -18,9 +18,9 @@ from stores import new_store
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Refused, TooLarge, Unavailable
-from appliance.policy.audit_log import Asked, Ledger
+from appliance.policy.audit_log import AuditQuery, Ledger
 from appliance.web import hosts
-from appliance.web.fetch import Caps, Copy, Fetch, Visits, Want, check_found
+from appliance.web.fetch import CachedPage, Fetch, FetchCaps, Visits, Want, check_found
 
 LOCAL = hosts.rules(networks=[HERE])
 FILE = Want(kind="file")
@@ -110,9 +110,9 @@ def test_a_body_is_cut_while_it_comes(site: Server, fetch: Fetch) -> None:
 
 @pytest.mark.covers("A-142", "A-206", "E-281")
 def test_nobody_gets_more_than_the_service_gives_nor_less_than_a_byte(site: Server) -> None:
-    assert Caps() == Caps(per_minute=60, max_redirects=5, max_bytes=1024 * 1024)
+    assert FetchCaps() == FetchCaps(per_minute=60, max_redirects=5, max_bytes=1024 * 1024)
     url = site.page("/megabytes", b"x" * 3000, "text/plain")
-    small = Fetch(LOCAL, caps=Caps(max_bytes=2000))
+    small = Fetch(LOCAL, caps=FetchCaps(max_bytes=2000))
     assert len(small.get(url, session="s", max_bytes=10**9).body) == 2000
     assert len(small.get(url, session="s", max_bytes=-5).body) == 1
 
@@ -263,7 +263,7 @@ def test_a_handshake_that_never_ends_holds_nobody(fetch: Fetch) -> None:
 def test_no_more_time_is_given_than_there_is_for_anybody(site: Server) -> None:
     site.pages["/drip"] = drip
     with pytest.raises(DeadlineExceeded):
-        Fetch(LOCAL, caps=Caps(max_s=0.3)).get(site.url("/drip"), session="s", timeout_s=3600)
+        Fetch(LOCAL, caps=FetchCaps(max_s=0.3)).get(site.url("/drip"), session="s", timeout_s=3600)
 
 
 # -- how often -------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def test_the_61st_request_of_a_minute_is_refused_in_its_session_alone(site: Serv
 
 
 def test_what_is_refused_anyway_costs_nothing_of_the_minute(site: Server) -> None:
-    fetch = Fetch(LOCAL, caps=Caps(per_minute=1))
+    fetch = Fetch(LOCAL, caps=FetchCaps(per_minute=1))
     for _ in range(3):
         with pytest.raises(Refused):
             fetch.get("http://10.0.0.1/", session="s")
@@ -303,7 +303,7 @@ def test_only_so_many_requests_run_at_once(site: Server) -> None:
         request.answer(b"x", content_type="text/plain")
 
     site.pages["/slow"] = slow
-    fetch = Fetch(LOCAL, caps=Caps(at_once=3))
+    fetch = Fetch(LOCAL, caps=FetchCaps(at_once=3))
     threads = [threading.Thread(target=fetch.get, args=(site.url("/slow"),), kwargs={"session": "s"}) for _ in range(12)]
     for thread in threads:
         thread.start()
@@ -380,7 +380,7 @@ def test_a_type_that_is_not_said_is_looked_for(site: Server, fetch: Fetch) -> No
 
 
 def test_a_file_that_a_person_adds_is_of_any_type_and_whole_or_not_at_all(site: Server) -> None:
-    fetch = Fetch(LOCAL, caps=Caps(file_bytes=5000))
+    fetch = Fetch(LOCAL, caps=FetchCaps(file_bytes=5000))
     url = site.page("/doc.pdf", b"%PDF-" + bytes(4000), "application/pdf")
     assert len(fetch.get(url, session="s", max_bytes=1 << 30, want=FILE).body) == 4005
     site.page("/doc.pdf", bytes(5001), "application/pdf")
@@ -556,10 +556,10 @@ def test_the_cache_stays_small_and_forgets(tmp_path: Path) -> None:
     store = new_store(tmp_path / "owlbox.db")
     cache = Visits(store)
     for number in range(310):
-        cache.store_copy(Copy(f"https://example.com/{number:03}", '"x"', "", "text/plain", "", b"x"))
+        cache.store_copy(CachedPage(f"https://example.com/{number:03}", '"x"', "", "text/plain", "", b"x"))
     assert store.value("SELECT COUNT(*) FROM fetches") == 300
     never = Visits(store, days=0)
-    never.store_copy(Copy("https://example.com/never", '"x"', "", "text/plain", "", b"x"))
+    never.store_copy(CachedPage("https://example.com/never", '"x"', "", "text/plain", "", b"x"))
     assert never.find("https://example.com/never") is None and cache.find("https://example.com/never") is None
     assert cache.forget() == 300 and cache.find("https://example.com/309") is None
     store.close()
@@ -579,7 +579,7 @@ def test_every_request_is_noted_and_so_is_every_refusal(site: Server, tmp_path: 
     for bad in ("http://10.1.2.3/x", site.redirect("/to-private", "http://169.254.169.254/latest")):
         with pytest.raises(Refused):
             fetch.get(bad, session="local:bob")
-    private, direct, redirected, plain = ledger.listing(Asked(kind="fetch"))
+    private, direct, redirected, plain = ledger.listing(AuditQuery(kind="fetch"))
     details: list[dict[str, Any]] = [dict(line.detail) for line in (plain, redirected)]
     assert plain.session == "local:ann" and plain.severity == "info"
     assert {key: details[0][key] for key in ("url", "status", "bytes")} == {"url": url, "status": 200, "bytes": 5}

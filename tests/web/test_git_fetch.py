@@ -15,7 +15,7 @@ from loopback import HERE, raw_serving, serving
 
 from appliance.clock import CancelToken, monotonic_s, sleep_s
 from appliance.errors import BadInput, Cancelled, NotFound, OwlError, Refused, TooLarge, Unavailable
-from appliance.skills.package import Package
+from appliance.skills.package import SkillPackage
 from appliance.web import git_fetch, hosts
 from appliance.web.fetch import Fetch
 from appliance.web.git_fetch import SkillFetch, measure_pack
@@ -30,11 +30,11 @@ def served(tmp_path: Path) -> Iterator[GitServer]:
         yield server
 
 
-def read(url: str, inner: str = "") -> Package:
+def read(url: str, inner: str = "") -> SkillPackage:
     return SkillFetch(Fetch(LOCAL)).read(url, inner, CancelToken())
 
 
-def texts(package: Package) -> dict[str, bytes]:
+def texts(package: SkillPackage) -> dict[str, bytes]:
     return {path: file.data for path, file in package.files.items()}
 
 

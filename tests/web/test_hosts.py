@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from appliance.errors import BadInput, ConfigError, OwlError, Refused
 from appliance.text import urls
 from appliance.text.urls import follow, parse
-from appliance.web.hosts import Rules, rules, special
+from appliance.web.hosts import HostRules, rules, special
 
-OPEN = Rules()
+OPEN = HostRules()
 # A URL and words of the reason for which it is refused.
 REFUSED = [
     # E-278

@@ -42,7 +42,7 @@ def names() -> Iterator[Names]:
 def test_nobody_reaches_a_server_of_this_machine(inside: Server, host: str) -> None:
     before = len(inside.asked)
     with pytest.raises(OwlError):
-        Fetch(hosts.Rules()).get(inside.url("/", host), session="s")
+        Fetch(hosts.HostRules()).get(inside.url("/", host), session="s")
     assert len(inside.asked) == before
 
 
@@ -67,7 +67,7 @@ def test_one_private_address_among_those_of_a_name_is_enough(inside: Server, nam
     names.answers["evil.example.org"] = [addresses]
     before = len(inside.asked)
     with pytest.raises(Refused, match=r"evil\.example\.org is at .*, which"):
-        Fetch(hosts.Rules(), resolve=names.resolve).get(inside.url("/", "evil.example.org"), session="s")
+        Fetch(hosts.HostRules(), resolve=names.resolve).get(inside.url("/", "evil.example.org"), session="s")
     assert len(inside.asked) == before and names.asked == ["evil.example.org"]
 
 
@@ -101,7 +101,7 @@ def test_every_hop_is_resolved_and_judged_anew(names: Names) -> None:
 def test_a_redirect_into_the_house_is_refused(inside: Server, form: str) -> None:
     with serving() as outside:
         outside.redirect("/", form.format(inside.port))
-        rules = hosts.Rules(networks=(ipaddress.ip_network("127.0.0.1/32"),))
+        rules = hosts.HostRules(networks=(ipaddress.ip_network("127.0.0.1/32"),))
         before = len(inside.asked)
         with pytest.raises(Refused):
             Fetch(rules, resolve=lambda host: ["127.0.0.2"]).get(outside.url(), session="s")
@@ -179,12 +179,12 @@ def test_tls_is_asked_for_the_name_at_the_judged_address(names: Names, tmp_path_
 @pytest.mark.parametrize("answer", [["not an address"], ["127.0.0.1.nip.io"], ["fe80::1%eth0"]])
 def test_a_resolver_that_says_nonsense_is_not_believed(answer: list[str]) -> None:
     with pytest.raises(Refused):
-        Fetch(hosts.Rules(), resolve=lambda host: answer).get("http://odd.example.org/", session="s")
+        Fetch(hosts.HostRules(), resolve=lambda host: answer).get("http://odd.example.org/", session="s")
 
 
 def test_a_name_without_addresses_is_not_found() -> None:
     with pytest.raises(NotFound, match=r"none\.example\.org has no address"):
-        Fetch(hosts.Rules(), resolve=lambda host: []).get("http://none.example.org/", session="s")
+        Fetch(hosts.HostRules(), resolve=lambda host: []).get("http://none.example.org/", session="s")
 
 
 def test_this_machine_is_known_by_its_public_addresses_too() -> None:
@@ -198,7 +198,7 @@ def test_this_machine_is_known_by_its_public_addresses_too() -> None:
     assert addresses.is_ours(f"::ffff:{own}") and addresses.is_ours("::ffff:7f00:1") and not addresses.is_ours(f"::ffff:{PUBLIC}")
     assert addresses.is_ours(own) and addresses.is_ours("127.0.0.1") and not addresses.is_ours(PUBLIC)
     with pytest.raises(Refused):
-        Fetch(hosts.Rules(), resolve=lambda host: [own]).get("http://own.example.org/", session="s")
+        Fetch(hosts.HostRules(), resolve=lambda host: [own]).get("http://own.example.org/", session="s")
 
 
 OWN = """

@@ -19,7 +19,7 @@ from appliance.agent.toolbox import Toolbox, ToolRules
 from appliance.cli.knowledge import context_add
 from appliance.clock import CancelToken, now_ms, this_process
 from appliance.errors import BadInput, ConfigError, Refused, Unavailable
-from appliance.ingest.file_reader import Gather, Rules
+from appliance.ingest.file_reader import FileRules, Gather
 from appliance.ingest.pipeline import Ingest, Refreshed
 from appliance.ingest.receiver import Intake
 from appliance.ingest.sources import Desk, Sources
@@ -27,26 +27,26 @@ from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import By, Entries
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.views import Views
-from appliance.policy.audit_log import Asked, Ledger
+from appliance.policy.audit_log import AuditQuery, Ledger
 from appliance.policy.modes import FREE
 from appliance.policy.policy_file import Policy
 from appliance.records import Inbound, Outcome, Terms, ToolCall
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
-from appliance.runtime.tool_settings import Tools, WebSearch
-from appliance.runtime.tool_settings import Web as WebKeys
+from appliance.runtime.tool_settings import ToolSettings, WebSearch
+from appliance.runtime.tool_settings import WebToolSettings as WebKeys
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.answer_parser import read
 from appliance.web.fetch import Fetched
 from appliance.web.page_text import Readable, whole
 from appliance.web.search_engines import Engine
-from appliance.web.web_tools import Web, WebContext
+from appliance.web.web_tools import WebAccess, WebContext
 
 PAGE = """<!doctype html><html><head><title>Owls &amp; mice</title><style>p {color: red}</style></head>
 <body><script>steal()</script><h1>Owls</h1><p>Eat&nbsp;mice &lt;at night&gt; &#8212; caf&eacute;.</p>
 <noscript>turn it on</noscript></body></html>"""
-OPEN = Tools(web=WebKeys(private_networks=(HERE,)))
+OPEN = ToolSettings(web=WebKeys(private_networks=(HERE,)))
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Bench:
     """The web's parts and tools over a database of their own."""
 
     store: Store
-    web: Web
+    web: WebAccess
     toolbox: Toolbox
     runs: Runs
     views: Views
@@ -81,10 +81,10 @@ def make(tmp_path: Path) -> Iterator[Make]:
     """Makes a bench for a configuration."""
     made: list[Bench] = []
 
-    def build(keys: Tools = OPEN) -> Bench:
+    def build(keys: ToolSettings = OPEN) -> Bench:
         store = new_store(tmp_path / f"{len(made)}.db")
         entries, views, runs, ledger = Entries(store), Views(store), Runs(store, this_process().encode()), Ledger(store)
-        web = Web(WebContext(store, entries, views, {}, ledger.note), keys)
+        web = WebAccess(WebContext(store, entries, views, {}, ledger.note), keys)
         toolbox = Toolbox(tools.load(), {"runs": runs, **web.services()}, rules=ToolRules(Policy()))
         made.append(Bench(store, web, toolbox, runs, views, entries, ledger))
         return made[-1]
@@ -237,7 +237,7 @@ def test_a_run_that_stays_away_from_the_web_does(make: Make, site: Server) -> No
 def test_a_call_is_noted_under_its_session(make: Make, site: Server) -> None:
     bench = make()
     bench.call("fetch_url", url=site.url("/owls"))
-    (line,) = bench.ledger.listing(Asked(kind="fetch"))
+    (line,) = bench.ledger.listing(AuditQuery(kind="fetch"))
     assert (line.session, line.run, line.detail["url"], line.detail["status"]) == ("local:ann", "", site.url("/owls"), 200)
     assert line.detail["bytes"] == len(PAGE)
 
@@ -249,15 +249,15 @@ def test_a_call_is_noted_under_its_session(make: Make, site: Server) -> None:
 def test_keys_of_the_configuration_reach_the_service(make: Make, site: Server) -> None:
     site.page("/large", b"x" * 5000, "text/plain")
     keys = WebKeys(private_networks=(HERE,), requests_per_minute=2, block_hosts=("bad.example.org",))
-    bench = make(Tools(web=keys))
+    bench = make(ToolSettings(web=keys))
     assert bench.call("fetch_url", url=site.url("/large")).data["size_bytes"] == 5000
     assert bench.call("fetch_url", url="https://sub.bad.example.org/").outcome == "blocked_host"
     assert bench.call("fetch_url", url=site.url("/owls")).status == 200
     assert bench.call("fetch_url", url=site.url("/owls")).outcome == "rate_limited"
-    bench.web.reload(Tools(web=WebKeys(allow_hosts=("example.org",))))
+    bench.web.reload(ToolSettings(web=WebKeys(allow_hosts=("example.org",))))
     assert bench.call("fetch_url", url=site.url("/owls")).outcome == "blocked_host"
     with pytest.raises(ConfigError):
-        bench.web.reload(Tools(web=WebKeys(private_networks=("everything",))))
+        bench.web.reload(ToolSettings(web=WebKeys(private_networks=("everything",))))
 
 
 @pytest.mark.covers("S-084", "E-284")
@@ -436,7 +436,7 @@ def test_an_engine_of_one_s_own_may_be_private_and_a_page_beside_it_may_not(make
         own = Found(server, "searxng")
         own.says(HITS)
         server.page("/settings", "the house's own", "text/plain")
-        bench = make(Tools(web_search=WebSearch(True, "searxng", server.url("/searx"))))  # no exception for networks
+        bench = make(ToolSettings(web_search=WebSearch(True, "searxng", server.url("/searx"))))  # no exception for networks
         assert len(bench.call("web_search", query="owls").data["results"]) == 5
         assert bench.call("fetch_url", url=server.url("/settings")).status == 403
         server.redirect("/searx/search", "/settings")
@@ -450,7 +450,7 @@ def test_an_engine_of_one_s_own_may_be_private_and_a_page_beside_it_may_not(make
 @pytest.mark.parametrize("provider", ["brave", "duckduckgo"])
 def test_only_an_engine_of_one_s_own_may_be_private(make: Make, provider: str) -> None:
     with serving() as server:
-        engine = Found(server, provider).engine(make(Tools()))
+        engine = Found(server, provider).engine(make(ToolSettings()))
         with pytest.raises(Refused, match="loopback"):
             engine.search("owls", 5, session="s")
         assert server.asked == []
@@ -536,7 +536,7 @@ class Adding:
     def add(self, *urls: str) -> list[tuple[str, str]]:
         gather = Gather({})
         try:
-            return [(item.status, item.message) for item in self.work(gather).add(urls, Rules()).items]
+            return [(item.status, item.message) for item in self.work(gather).add(urls, FileRules()).items]
         finally:
             gather.close()
 
@@ -563,11 +563,11 @@ def test_a_page_that_is_added_is_fetched_by_the_core_and_looked_at_again(adding:
     site.page("/kept", "<title>Kept</title><p>Second words.")
     assert adding.refresh().updated == 1
     assert adding.bench.entries.get(f"url:/{url}").body == "Second words."
-    assert {line.session for line in adding.bench.ledger.listing(Asked(kind="fetch"))} == {"adding"}
+    assert {line.session for line in adding.bench.ledger.listing(AuditQuery(kind="fetch"))} == {"adding"}
 
 
 def test_a_large_document_travels_in_parts_and_is_no_part_of_a_minute(make: Make, home: Home, site: Server) -> None:
-    adding = Adding(make(Tools(web=WebKeys(private_networks=(HERE,), requests_per_minute=1))), home)
+    adding = Adding(make(ToolSettings(web=WebKeys(private_networks=(HERE,), requests_per_minute=1))), home)
     data = bytes(range(256)) * 16_000
     url = site.page("/picture", data, "image/png")
     assert adding.add(url, site.page("/long", "word " * 150_000, "text/plain")) == [

@@ -30,7 +30,7 @@ from appliance.runtime import jsonrpc, log, paths
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc.call_log import CallLog, CallRecord
-from appliance.runtime.rpc.notifications import NOTIFICATIONS, State
+from appliance.runtime.rpc.notifications import NOTIFICATIONS, StateNote
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Listener, listen
 from appliance.service.core import Core
@@ -259,7 +259,7 @@ def test_the_state_of_a_run_is_told_after_each_command_each_turn_and_at_its_end(
         with suppress(StopIteration):
             while True:
                 heard.append(next(stream))
-        states = [msgspec.convert(params, State) for name, params in heard if name == "state"]
+        states = [msgspec.convert(params, StateNote) for name, params in heard if name == "state"]
         commands = [state for state in states if state.telemetry is None]
         turns = [state for state in states if state.telemetry is not None]
         results = [params for name, params in heard if name == "event" and params["kind"] == "tool_result"]

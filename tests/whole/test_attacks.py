@@ -46,7 +46,7 @@ NUMBERS = {"semget": (64, 190), "msgget": (68, 186), "vmsplice": (278, 75)}  # x
 CALLER = """
 import fcntl, json, os, subprocess, sys, termios, threading
 from pathlib import Path
-from appliance.sandbox.launcher import Limits, Order, Sandbox
+from appliance.sandbox.launcher import Limits, SandboxOrder as Order, Sandbox
 given = json.load(sys.stdin)
 fcntl.ioctl(int(sys.argv[1]), termios.TIOCSCTTY, 0)
 for path in given["leaks"]:

@@ -35,7 +35,7 @@ TREASURES = {
 # Has orders carried out by the unit, as the core would; also listens wherever it can.
 CORE = """
 import json, pathlib, socket, sys, threading
-from appliance.sandbox.launcher import Limits, Order, Plan, Sandbox
+from appliance.sandbox.launcher import Limits, SandboxOrder, Plan, Sandbox
 world, endless, given_bytes = json.load(sys.stdin)
 local, server = socket.socket(socket.AF_UNIX), socket.create_server(("127.0.0.1", 0))
 local.bind("\\0" + world["abstract"])
@@ -47,7 +47,7 @@ sandbox, said = Sandbox(Plan(unit=pathlib.Path("/run/owlbox-tool/tool.sock"))), 
 def run(name, *words, **limits):
     argv = ("/usr/bin/python3", "-I", "-S", "attacks.py", *words)
     limits = Limits(**{"timeout_s": 60, **limits})
-    order = Order("exec", "own", argv, folder=folder, stdin=json.dumps(world).encode(), limits=limits)
+    order = SandboxOrder("exec", "own", argv, folder=folder, stdin=json.dumps(world).encode(), limits=limits)
     done = sandbox.run(order, threading.Event())
     said[name] = [done.status, done.exit_code, done.error, done.stdout.decode()[:100000], done.stderr.decode()[-2000:]]
     for path in folder.glob("fill-*"):

@@ -20,7 +20,7 @@ from test_database import until
 from test_scenarios import CHAT, ENTRIES, Stage, Told, opened, put, update
 
 from appliance import tools
-from appliance.agent.tool_manuals import Shelf
+from appliance.agent.tool_manuals import ManualIndex
 from appliance.agent.toolbox import read_tool
 from appliance.clock import CancelToken, new_id, now_ms
 from appliance.errors import BadInput, Cancelled, OwlError
@@ -28,13 +28,13 @@ from appliance.records import Ask, Inbound, RunSettings, Terms, ToolCall, to_pla
 from appliance.runtime.methods import LocalCall, Method, find_methods
 from appliance.runtime.subscriptions import Notice
 from appliance.store.visibility import only, seen, showing
-from appliance.work.jobs import Order
+from appliance.work.jobs import JobOrder
 from appliance.work.tasks import NewTask
 
 SECRET = "SECRET7319"
 TEXT = f"the codeword is {SECRET}"
 TOOLS = {one.mark.name: one for one in map(read_tool, tools.load())}
-MANUALS = Shelf()
+MANUALS = ManualIndex()
 # Tools that are not called here, and why.
 ELSEWHERE = {
     "shell": "what a sandbox sees is attacked in test_attacks.py",
@@ -101,7 +101,7 @@ def crossing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crossing]:
         planned = made.call("create_schedule", plan, made.ada)
         assert planned.status == 200, planned
         (schedule,) = [f"{one.id:08x}" for one in core.schedules.rows.list_schedules() if SECRET in one.name]
-        job = core.jobs.add(Order("worker", TEXT, session="local:ada", parent=made.ada, priority="background", tool="delegate"))
+        job = core.jobs.add(JobOrder("worker", TEXT, session="local:ada", parent=made.ada, priority="background", tool="delegate"))
         core.indexer.index_pending(lambda: True)
         made.ben = made.ask("ben", "[ben-chat] Hello.")
         core.hooks.add("request.started", lambda run, ask: asks.append(ask) if core.runs.context_of(run) == "user:ben" else None)

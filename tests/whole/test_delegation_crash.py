@@ -11,8 +11,9 @@ from stores import new_store
 from test_database import child, killed
 from test_inbox import Glass, Quiet, Speech, Voice, echo
 
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
 from appliance.agent.loop import Loops
+from appliance.agent.loop_state import LoopLimits
 from appliance.clock import CancelToken, this_process
 from appliance.errors import Conflict
 from appliance.knowledge.search import Search
@@ -21,13 +22,13 @@ from appliance.prompt.roles import Roles
 from appliance.records import Ask, Cancel, Event, Finish, Inbound, Piece, ToolCall, ToolSpec
 from appliance.runtime.events import Events
 from appliance.runtime.settings import Config
-from appliance.runtime.settings import Delegation as Bounds
+from appliance.runtime.settings import DelegationSettings as Bounds
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.work.delegation import Delegation
-from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, Jobs, JobTerms, Order
+from appliance.work.jobs import CANCELLED, DONE, FAILED, RUNNING, WAITING, JobOrder, Jobs, JobTerms
 
 SESSION = "local:ann"
 
@@ -57,7 +58,7 @@ class Shop:
         events = Events()
         self.runs, self.outbox, self.jobs = Runs(store, me), Outbox(store, me), Jobs(store, me, events)
         voice = Voice(speech)
-        agent = Agent(voice, Looking(), Packets(list, Search(store), Quiet()), self.runs, Limits())
+        agent = Agent(voice, Looking(), Packets(list, Search(store), Quiet()), self.runs, LoopLimits())
         loops = Loops(store, self.runs, agent, status=Quiet(), events=events)
         roles = Roles(store.path.parent / "box", Config)
         bounds = Bounds(concurrent=concurrent)
@@ -158,7 +159,7 @@ def test_work_that_was_not_begun_is_done_by_the_next_process_that_stays(store: S
 
 def test_a_process_that_ends_leaves_what_nobody_waits_for_to_one_that_stays(store: Store) -> None:
     shop = Shop(store, is_lasting=False)
-    job = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
+    job = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
     assert (shop.jobs.get(job.id).status, shop.jobs.get(job.id).process) == (WAITING, "")
     there = Shop(store)
     there.desk.begin_waiting()
@@ -176,8 +177,8 @@ def test_a_shutdown_stops_work_and_says_so(store: Store) -> None:
 
     shop = Shop(store, speech, concurrent=2)
     parent = shop.parent()
-    first = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
-    second = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
+    first = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
+    second = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
     assert begun.wait(60)
     shop.desk.close()
     ended = shop.jobs.get(first.id)
@@ -202,7 +203,7 @@ def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
     parent = shop.parent()
 
     def add(name: str, rank: int) -> str:
-        return shop.jobs.add(Order("worker", name, JobTerms(rank=rank), SESSION, parent, tool="delegate")).id
+        return shop.jobs.add(JobOrder("worker", name, JobTerms(rank=rank), SESSION, parent, tool="delegate")).id
 
     jobs = [add("first", 2)]
     assert begun.wait(60)
@@ -215,10 +216,10 @@ def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
 
 def test_work_that_nobody_has_begun_is_stopped_at_once_and_never_begins(store: Store) -> None:
     shop = Shop(store, is_lasting=False)
-    left = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background", tool="delegate"))
+    left = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background", tool="delegate"))
     assert shop.jobs.cancel(left.id).status == CANCELLED
     there = Shop(store, call_then_hang, concurrent=2).recovered()
-    first, second = (there.jobs.add(Order("worker", f"{n}", session=SESSION, priority="background")) for n in "ab")
+    first, second = (there.jobs.add(JobOrder("worker", f"{n}", session=SESSION, priority="background")) for n in "ab")
     stopped = there.jobs.cancel(second.id)  # it waits behind the first
     assert (stopped.status, stopped.outcome, stopped.attempts) == (CANCELLED, "cancelled", 0)
     with pytest.raises(Conflict), store.write():
@@ -239,7 +240,7 @@ def test_work_that_is_stopped_has_ended_when_that_is_said_and_is_not_stopped_twi
         yield Finish("stop")
 
     shop = Shop(store, speech)
-    job = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
+    job = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background"))
     assert hears.wait(60)
     assert shop.jobs.cancel(job.id).status == CANCELLED
     with pytest.raises(Conflict, match="has ended: cancelled"):
@@ -266,7 +267,7 @@ def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None
 
 def test_what_has_ended_long_ago_is_forgotten(store: Store) -> None:
     shop = Shop(store)
-    job = shop.jobs.add(Order("worker", "Look.", JobTerms(), SESSION, shop.parent()))
+    job = shop.jobs.add(JobOrder("worker", "Look.", JobTerms(), SESSION, shop.parent()))
     (ended,) = shop.jobs.wait([job.id], CancelToken(), 60)
     assert shop.jobs.forget(31) == 0 and shop.jobs.find(job.id) == ended
     for day in range(1, 33):

@@ -11,7 +11,7 @@ from process import Box, Core, a_box, clean_environ, script, send  # noqa: F401
 from screens import Seen, show
 from stores import new_home
 
-from appliance.cli.screen import Child
+from appliance.cli.screen import CoreChild
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
@@ -118,7 +118,7 @@ def test_a_damaged_database(box: Box) -> None:
     with box.home.database.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 65536)
-    child = Child(box.home, paths.core_socket(box.runtime), box.environ)
+    child = CoreChild(box.home, paths.core_socket(box.runtime), box.environ)
     child.start()
 
     async def scenario(seen: Seen) -> None:

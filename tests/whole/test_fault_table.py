@@ -26,11 +26,11 @@ from appliance.http.process import build_server
 from appliance.models.pool import Pool
 from appliance.runtime import config, jsonrpc, paths
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Channels, Config, Web
+from appliance.runtime.settings import Channels, Config, WebSettings
 from appliance.runtime.upkeep_settings import Backups
 from appliance.secrets.vault import Vault
 from appliance.service.core import Core
-from appliance.sessions.outbox import Notification, Outbox, Patience
+from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox
 from appliance.store import disk_faults, storage_errors
 from appliance.store.database import Store
 from appliance.store.disk_room import DiskRoom
@@ -239,21 +239,23 @@ def closed_runtime(rig: Rig) -> Said:
 
 def full_queue(rig: Rig) -> Said:
     with closing(Store.open(rig.home.database)) as store:
-        outbox = Outbox(store, "", Patience(max_waiting=1))
+        outbox = Outbox(store, "", DeliveryPatience(max_waiting=1))
         outbox.put(Notification("key", "ann", "hoot"))
         return told(outbox.require_room)
 
 
 def taken_port(rig: Rig) -> Said:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        return told(lambda: build_server(rig.home, {}, Web(enabled=True, port=taken.getsockname()[1]), folder=rig.home.root))
+        return told(
+            lambda: build_server(rig.home, {}, WebSettings(enabled=True, port=taken.getsockname()[1]), folder=rig.home.root)
+        )
 
 
 def page(answer: bytes) -> Callable[[Rig], Said]:
     def make(rig: Rig) -> Said:
         with raw_serving(lambda sock: sock.sendall(answer)) as url:
             port = int(url.rpartition(":")[2].strip("/")) if answer else 9
-            settings = Config(channels=Channels(web=Web(enabled=True, port=port)))
+            settings = Config(channels=Channels(web=WebSettings(enabled=True, port=port)))
             return upkeep.check_channels(settings, {"channels": {"web": True}}, 0)
 
     return make

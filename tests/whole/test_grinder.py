@@ -19,8 +19,8 @@ from appliance.clock import new_id, now_ms
 from appliance.errors import NotFound
 from appliance.knowledge.views import Actor
 from appliance.prompt.inspection import telemetry
-from appliance.prompt.packet_types import Scene
-from appliance.prompt.sent_copies import Copy
+from appliance.prompt.packet_types import PacketScene
+from appliance.prompt.sent_copies import SentCopy
 from appliance.records import Inbound, RunSettings
 from appliance.runtime import hook_points
 from appliance.runtime.paths import Home
@@ -84,7 +84,7 @@ def ask(stage: Stage, name: str, prompt: str = "", settings: RunSettings = ENTRI
     return stage.ask(f"[{name}] {prompt or 'Do it.'}", settings, "act")
 
 
-def copies(stage: Stage, run: str) -> list[Copy]:
+def copies(stage: Stage, run: str) -> list[SentCopy]:
     return [stage.core.copies.get(run, turn) for turn in stage.core.copies.turns(run)]
 
 
@@ -136,7 +136,7 @@ def test_what_the_turn_before_opened_is_closed_before_a_call(stage: Stage) -> No
 
 @pytest.mark.covers("R-164")
 def test_a_packet_is_measured_by_what_the_provider_counted_for_the_one_before(stage: Stage) -> None:
-    scenes: list[Scene] = []
+    scenes: list[PacketScene] = []
     away = stage.core.hooks.add(hook_points.CONTEXT, scenes.append)
     try:
         told = ask(stage, "measured")

@@ -27,7 +27,7 @@ from appliance.runtime.users import user_name
 from appliance.service.callers import Callers
 from appliance.service.core import Core
 from appliance.sessions.outbox import Notification
-from appliance.work.jobs import Order
+from appliance.work.jobs import JobOrder
 
 OWNER, ASKER = 2, 1  # uids of `bin` and `daemon`: every system has them
 A, B, GROUP = "bin", "daemon", "family"
@@ -248,7 +248,7 @@ def furnish(core: Core, context: str, uid_name: str) -> dict[str, Any]:
 
     task = number(tool("create_task", name=f"do {secret}", description=secret))
     schedule = number(tool("create_schedule", name=f"mind {secret}", frequency="every Monday at 9", description=secret))
-    job = core.jobs.add(Order("assistant", f"find {secret}", session=session, parent=run)).id
+    job = core.jobs.add(JobOrder("assistant", f"find {secret}", session=session, parent=run)).id
     core.outbox.put(Notification(f"letter-{word}", uid_name, f"hear of {secret}", context, session, "local"), durable=True)
     core.policy.ledger.note("policy_allowed", session=session, run=run, detail={"what": secret})
     core.policy.gate.set_session(session, "mode = 'permissive'", secret)

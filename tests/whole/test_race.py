@@ -9,7 +9,7 @@ import pytest
 from test_database import child, finished
 
 from appliance.store.database import Store
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.tasks import NewTask, TaskRows
 
 PROCESSES = 16
 TASKS = 5000
@@ -17,9 +17,9 @@ TASKS = 5000
 WORKER = """
     import json
     from appliance.clock import sleep_s
-    from appliance.work.tasks import Tasks
+    from appliance.work.tasks import TaskRows
     store, name = Store.open(path), sys.argv[2]
-    tasks, done, idle = Tasks(store), [], 0
+    tasks, done, idle = TaskRows(store), [], 0
     print("ready", flush=True)
     sys.stdin.readline()
     while store.value("SELECT EXISTS (SELECT 1 FROM tasks WHERE status IN ('pending', 'in_progress') AND name <> 'never')"):
@@ -34,8 +34,8 @@ WORKER = """
 """
 # One shot: claims once and says what it got.
 ONCE = """
-    from appliance.work.tasks import Tasks
-    tasks = Tasks(Store.open(path))
+    from appliance.work.tasks import TaskRows
+    tasks = TaskRows(Store.open(path))
     print("ready", flush=True)
     sys.stdin.readline()
     claim = tasks.claim(sys.argv[2])
@@ -59,7 +59,7 @@ def blockers_of(number: int) -> list[int]:
 def planted(path: Path, count: int) -> Store:
     """A queue of so many tasks with dependencies, and one that can never begin."""
     store = Store.create(path)
-    tasks = Tasks(store)
+    tasks = TaskRows(store)
     with store.write(durable=True):
         for number in range(1, count + 1):
             made = tasks.add(
@@ -126,7 +126,7 @@ def test_sixteen_processes_run_every_task_exactly_once(tmp_path: Path) -> None:
 def test_sixteen_processes_race_for_one_task_and_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "owlbox.db"
     store = Store.create(path)
-    task = Tasks(store).add(NewTask("the only one"))
+    task = TaskRows(store).add(NewTask("the only one"))
     assert sorted(raced(ONCE, path, PROCESSES)) == [str(task.id), *["None"] * (PROCESSES - 1)]
     assert store.value("SELECT COUNT(*) FROM task_attempts") == 1
     store.close()
@@ -136,13 +136,13 @@ def test_sixteen_processes_race_for_one_task_and_one_wins(tmp_path: Path) -> Non
 def test_a_worker_that_is_killed_in_its_claim_leaves_the_task_to_another(tmp_path: Path) -> None:
     path = tmp_path / "owlbox.db"
     store = Store.create(path)
-    tasks = Tasks(store)
+    tasks = TaskRows(store)
     made = tasks.add(NewTask("x"))
     code = """
-        from appliance.work.tasks import Tasks
+        from appliance.work.tasks import TaskRows
         store = Store.open(path)
         with store.write():
-            claim = Tasks(store).claim("w1")
+            claim = TaskRows(store).claim("w1")
             print("claimed", claim.task.id, flush=True)
             sys.stdin.readline()
     """

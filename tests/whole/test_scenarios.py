@@ -25,7 +25,7 @@ from stores import new_home
 from test_database import until
 
 from appliance.agent.approvals import CONTENT, VETO, Ballot, Resolved
-from appliance.agent.dispatch import RECORDING, Recorded, Scene, actor_of
+from appliance.agent.dispatch import RECORDING, CommandScene, Recorded, actor_of
 from appliance.agent.loop import Subscription
 from appliance.agent.toolbox import Caller, tool
 from appliance.channels.inbox import Inbox
@@ -35,10 +35,10 @@ from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.records import Delta, Event, Inbound, LoopEnded, Mode, Outcome, RunSettings
-from appliance.runtime.crash_points import Passed, Step, nobody
+from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.service.core import Core
 from appliance.sessions.runs import Runs
 from appliance.work.briefing import Briefing
@@ -973,7 +973,7 @@ def work(stage: Stage, only: int) -> Task:
     core = stage.core
     briefing = Briefing(core.tasks, core.runs, core.entries)
     parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing)
-    ticks = Ticks(parts, lambda: Workers(max_turns=5), Silent())
+    ticks = Ticks(parts, lambda: WorkerSettings(max_turns=5), Silent())
     ticks.tick("worker-1", only)
     return core.tasks.get(only)
 
@@ -1091,7 +1091,7 @@ def test_commands_beyond_99_are_dropped_with_one_warning(stage: Stage, count: in
 
 @pytest.mark.covers("R-060", "R-083")
 def test_the_recording_filter_may_change_or_refuse_a_command(stage: Stage) -> None:
-    def filtered(recorded: Recorded, scene: Scene) -> Recorded:
+    def filtered(recorded: Recorded, scene: CommandScene) -> Recorded:
         body = str(recorded.meant.arguments.get("body", ""))
         if "bad" in body:
             return replace(recorded, refusal=Outcome(403, "permission", "that word is not used here"))
@@ -1333,14 +1333,14 @@ def test_a_decision_that_was_recorded_and_not_followed_is_followed_at_the_next_s
 
 
 LIFE = {
-    Step.ACCEPTED: "ok",
-    Step.LOOP_STARTED: "interrupted",
-    Step.TURN_BEGUN: "interrupted",
-    Step.CALL_RECORDED: "interrupted",
-    Step.CALL_DONE: "interrupted",
-    Step.RESULT_RECORDED: "interrupted",
-    Step.ANSWERED: "interrupted",
-    Step.LOOP_ENDED: "ok",
+    CrashPoint.ACCEPTED: "ok",
+    CrashPoint.LOOP_STARTED: "interrupted",
+    CrashPoint.TURN_BEGUN: "interrupted",
+    CrashPoint.CALL_RECORDED: "interrupted",
+    CrashPoint.CALL_DONE: "interrupted",
+    CrashPoint.RESULT_RECORDED: "interrupted",
+    CrashPoint.ANSWERED: "interrupted",
+    CrashPoint.LOOP_ENDED: "ok",
 }
 KILLED: dict[str, Sequence[Any]] = {"killed": ["I begin. " + put("known://k1") + put("known://k2"), "It is done."]}
 CHILD = (
@@ -1362,11 +1362,11 @@ with opened(Path(sys.argv[1]), KILLED, passed, Path(sys.argv[3])) as stage:
 
 @pytest.mark.covers("R-042", "R-058", "R-062")
 @pytest.mark.parametrize("step", LIFE, ids=[step.name for step in LIFE])
-def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: Path, runtime: Path, step: Step) -> None:
+def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: Path, runtime: Path, step: CrashPoint) -> None:
     words = [sys.executable, "-c", CHILD, str(tmp_path), step.name, str(runtime / "child")]
     done = quick.run(words, cwd=quick.ROOT, env=quick.ENVIRON, timeout_s=100)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    with opened(tmp_path, {"killed-after": ["All is well."], **(KILLED if step is Step.ACCEPTED else {})}) as again:
+    with opened(tmp_path, {"killed-after": ["All is well."], **(KILLED if step is CrashPoint.ACCEPTED else {})}) as again:
         (run,) = again.core.runs.list_runs()
         loop = again.core.runs.loop(1)
         if loop.status == 100:
@@ -1379,9 +1379,9 @@ def test_killed_at_any_step_nothing_is_lost_and_nothing_is_done_twice(tmp_path: 
         log = {path: state for path, (state, _, _) in again.log(run.id).items()}
         assert "streaming" not in log.values(), log
         said = [e.content for e in events if e.kind == "tool_result"]
-        if step is Step.CALL_RECORDED:
+        if step is CrashPoint.CALL_RECORDED:
             assert "may or may not" in said[0] and again.entry("known://k1", run.id) is None
-        if step is Step.CALL_DONE:
+        if step is CrashPoint.CALL_DONE:
             assert "may or may not" in said[0] and "was not run" in said[1]
             assert again.entry("known://k1", run.id) == "text" and again.entry("known://k2", run.id) is None
         after = again.ask("[killed-after] And now?", thread=run.id)

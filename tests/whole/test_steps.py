@@ -25,19 +25,19 @@ from test_crash import DANGLING, HOLES
 from appliance.channels.contract import REPEAT
 from appliance.clock import is_alive
 from appliance.errors import OwlError
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import Client
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.work.tasks import Tasks
+from appliance.work.tasks import TaskRows
 
-S = Step
+S = CrashPoint
 TURN = (S.LOOP_STARTED, S.TURN_BEGUN)
 CALL = (S.CALL_RECORDED, S.CALL_DONE, S.RESULT_RECORDED)
 SENT = (S.LETTER_TAKEN, S.LETTER_DELIVERED, S.LETTER_SENT)
 # What each life passes, in no order: threads are at work.
-PASSED: dict[str, tuple[Step, ...]] = {
+PASSED: dict[str, tuple[CrashPoint, ...]] = {
     "message": (S.RECEIVED, S.ACCEPTED, *TURN, S.TASK_ADDED, *CALL, S.TURN_BEGUN, S.ANSWERED, S.LOOP_ENDED, *SENT),
     "letter": SENT,
     "task": (S.TASK_ADDED, S.TASK_CLAIMED, S.TASK_ATTACHED, *TURN, S.TASK_SETTLED, *CALL, S.LOOP_ENDED, S.TICK_ENDED),
@@ -175,7 +175,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, runtime: Path, broker:
 
 
 def test_every_step_belongs_to_a_life() -> None:
-    assert {step for steps in PASSED.values() for step in steps} == set(Step)
+    assert {step for steps in PASSED.values() for step in steps} == set(CrashPoint)
     assert set(PASSED) == set(LIVES)
 
 
@@ -213,7 +213,7 @@ def assert_well(place: Place) -> None:
         for letter, run in store.rows("SELECT key, run FROM outbox WHERE run IS NOT NULL AND key NOT LIKE 'answer:%'"):
             told = store.value("SELECT COUNT(*) FROM events WHERE run = ? AND input ->> 'letter' = ?", (run, letter))
             assert told == 1, letter
-        tasks = Tasks(store)
+        tasks = TaskRows(store)
         for task in tasks.list_tasks():
             ends = [one.outcome for one in tasks.attempts(task.id)].count("complete")
             letters = store.rows("SELECT key FROM outbox WHERE key LIKE ?", (f"task:{task.id}:%",))
@@ -251,8 +251,8 @@ def marked(place: Place, passed: list[str]) -> None:
 def worked(place: Place, passed: list[str]) -> None:
     """One task, complete, and each attempt before with the reason for its end."""
     with place.store() as store:
-        [task] = Tasks(store).list_tasks()
-        *lost, last = Tasks(store).attempts(task.id)
+        [task] = TaskRows(store).list_tasks()
+        *lost, last = TaskRows(store).attempts(task.id)
         assert last.outcome == "complete" and {one.outcome for one in lost} <= {"its worker died: killed"}
         assert task.deaths == len(lost) <= 1
         assert store.value("SELECT COUNT(*) FROM workers WHERE status = 'running'") == 0

@@ -18,7 +18,7 @@ from needs import needs
 
 from appliance.errors import BadInput, Refused, Unavailable
 from appliance.sandbox import runner, tool_unit
-from appliance.sandbox.bubblewrap import Bind, Limits, Order
+from appliance.sandbox.bubblewrap import Bind, Limits, SandboxOrder
 from appliance.sandbox.launcher import Plan, Sandbox
 
 pytestmark = needs("bwrap", "perl")
@@ -29,7 +29,7 @@ LIMIT_S = 120.0
 # A core that does nothing but have tools run: its unit is the core's own, so that whatever that forbids is forbidden here.
 PROBE = """
 import json, pathlib, sys, threading
-from appliance.sandbox.launcher import Bind, Limits, Order, Plan, Sandbox
+from appliance.sandbox.launcher import Bind, Limits, SandboxOrder, Plan, Sandbox
 sessions = pathlib.Path("/var/lib/owlbox/sessions")
 sandbox, said = Sandbox(Plan(unit=pathlib.Path("/run/owlbox-tool/tool.sock"))), {"health": None}
 def run(name, script, session="s1", **more):
@@ -41,7 +41,7 @@ def run(name, script, session="s1", **more):
         shown.append(data.decode())
         if "CANCEL" in shown[-1]:
             cancel.set()
-    order = Order("exec", session, ("bash", "-c", script), folder=folder, **more)
+    order = SandboxOrder("exec", session, ("bash", "-c", script), folder=folder, **more)
     done = sandbox.run(order, cancel, show)
     said[name] = {"status": done.status, "exit_code": done.exit_code, "error": done.error, "shown": "".join(shown),
                   "stdout": done.stdout.decode(), "stderr": done.stderr.decode()}
@@ -135,7 +135,7 @@ def test_there_is_nothing_of_core_and_broker_to_see(said: dict[str, Any]):
 def test_only_the_core_may_have_tools_run(up: Machine):
     talk = (
         "import pathlib, threading; from appliance.sandbox import tool_unit as porter; "
-        "from appliance.sandbox.bubblewrap import Order;"
+        "from appliance.sandbox.bubblewrap import SandboxOrder as Order;"
         "print(porter.send(pathlib.Path('/run/owlbox-tool/tool.sock'), Order('exec', 's1', ('id',)), 'x', threading.Event()))"
     )
     for user in ("alice", "owlbox-broker", "owlbox-tool"):
@@ -150,7 +150,7 @@ def test_the_unit_and_all_it_started_end_with_the_core(up: Machine):
     script = (
         "import pathlib, threading; from appliance.sandbox.launcher import *;"
         "s = Sandbox(Plan(unit=pathlib.Path('/run/owlbox-tool/tool.sock')));"
-        "order = Order('exec', 's1', ('bash', '-c', 'setsid sleep 4321 & echo x; sleep 4321'));"
+        "order = SandboxOrder('exec', 's1', ('bash', '-c', 'setsid sleep 4321 & echo x; sleep 4321'));"
         "s.run(order, threading.Event(), lambda *_: print(flush=True))"
     )
     inside = ["nsenter", "-t", str(up.leader), "-a", "--", "setpriv", "--reuid=owlbox", "--regid=owlbox", "--init-groups"]
@@ -210,7 +210,7 @@ def test_an_order_crosses_whole(unit: Path, tmp_path: Path):
     script = "cat; cat /project/a; cat /skills/x/scripts/b; echo $X $TOOL_NAME; pwd; ulimit -u; exit 5"
     more = {"binds": (Bind(read, "/project"),), "stdin": "ü\n".encode(), "environ": {"X": "1"}, "limits": Limits(pids=7)}
     more["files"] = {"/skills/x/scripts/b": b"\xff\0handed\n"}
-    made = Order("grep", "s1", ("bash", "-c", script), profile="project", folder=work, **more)  # type: ignore[arg-type]
+    made = SandboxOrder("grep", "s1", ("bash", "-c", script), profile="project", folder=work, **more)  # type: ignore[arg-type]
     done = Sandbox(Plan(unit=unit)).run(made, NEVER)
     assert (done.id, done.status, done.exit_code) == (made.execution, "failed", 5)
     assert done.stdout == "ü\nbound\n".encode() + b"\xff\0handed\n1 grep\n/work\n7\n"
@@ -218,11 +218,11 @@ def test_an_order_crosses_whole(unit: Path, tmp_path: Path):
 
 def test_the_other_end_checks_again(unit: Path, tmp_path: Path):
     with pytest.raises(BadInput, match="cannot be a label"):
-        tool_unit.send(unit, Order("a b", "s1", ("true",)), "x", NEVER)
+        tool_unit.send(unit, SandboxOrder("a b", "s1", ("true",)), "x", NEVER)
     os.environ["OWLBOX_CORE_USER"] = "nobody"
     try:
         with pytest.raises(Refused, match="may not have tools run"):
-            tool_unit.send(unit, Order("exec", "s1", ("true",)), "x", NEVER)
+            tool_unit.send(unit, SandboxOrder("exec", "s1", ("true",)), "x", NEVER)
     finally:
         del os.environ["OWLBOX_CORE_USER"]
     with socket.socket(socket.AF_UNIX) as sock:
@@ -235,7 +235,7 @@ def test_the_other_end_checks_again(unit: Path, tmp_path: Path):
 def test_a_unit_that_does_not_answer_was_not_started_and_is_tried_again(runtime: Path):
     path, calls = runtime / "tool.sock", []
     with pytest.raises(Unavailable) as absent:
-        tool_unit.send(path, Order("exec", "s1", ("true",)), "x", NEVER)
+        tool_unit.send(path, SandboxOrder("exec", "s1", ("true",)), "x", NEVER)
     assert absent.value.outcome == runner.NOT_STARTED
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -251,7 +251,7 @@ def test_a_unit_that_does_not_answer_was_not_started_and_is_tried_again(runtime:
         thread.start()
         sandbox = Sandbox(Plan(unit=path))
         with pytest.raises(Unavailable, match="hung up"):
-            sandbox.run(Order("exec", "s1", ("true",)), NEVER)
+            sandbox.run(SandboxOrder("exec", "s1", ("true",)), NEVER)
         thread.join(LIMIT_S)
     assert len(calls) == 2 and sandbox.health()["is_degraded"]
 
@@ -270,7 +270,7 @@ def test_a_runner_that_dies_after_it_began_is_not_tried_again(runtime: Path):
 
         thread = threading.Thread(target=die)
         thread.start()
-        done = Sandbox(Plan(unit=path)).run(Order("exec", "s1", ("true",)), NEVER)
+        done = Sandbox(Plan(unit=path)).run(SandboxOrder("exec", "s1", ("true",)), NEVER)
         thread.join(LIMIT_S)
     assert (done.status, done.exit_code, done.stdout) == ("failed", -1, b"half")
     assert done.error == "the tool unit ended before the command did"

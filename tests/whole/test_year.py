@@ -15,11 +15,11 @@ from stores import new_store
 
 from appliance.language.times import recurrence
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Scheduler
+from appliance.runtime.settings import SchedulerSettings
 from appliance.store.database import Store
-from appliance.work.conditions import Verdict
-from appliance.work.firing import Done, Due, Effect, Firing
-from appliance.work.schedules import Action, New, Schedule, Schedules
+from appliance.work.conditions import ConditionVerdict
+from appliance.work.firing import Done, Due, Firing, FiringEffect
+from appliance.work.schedules import Action, New, Schedule, ScheduleRows
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
 LINES = ("30 2 * * *", "0 7 * * 1-5", "0 17 * * 5L", "15 3 1,15 * *", "*/30 1-3 * * 0", "0 0 L * *", "59 23 * * 6", "0 9 * * 1#1")
@@ -37,7 +37,7 @@ def refuse(failed: ScheduleFailed | SchedulePaused) -> None:
     raise AssertionError(f"{failed.schedule.name} failed: {failed.why}")
 
 
-def never(known: Schedule, now: int) -> Verdict:
+def never(known: Schedule, now: int) -> ConditionVerdict:
     raise AssertionError("no model is needed")
 
 
@@ -58,7 +58,7 @@ def expected(line: str, zone: str, start: datetime, end: datetime) -> list[int]:
 def test_a_year_of_firings_is_what_zoneinfo_and_cronsim_say(store: Store, zone: str) -> None:
     start = FIRST[zone].replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     end = start + timedelta(days=365)
-    rows = Schedules(store, "me")
+    rows = ScheduleRows(store, "me")
     fired: dict[int, list[int]] = {}
 
     def note(due: Due) -> Done:
@@ -69,7 +69,7 @@ def test_a_year_of_firings_is_what_zoneinfo_and_cronsim_say(store: Store, zone: 
     events = Events()
     events.subscribe(ScheduleFailed, refuse)
     events.subscribe(SchedulePaused, refuse)
-    firing = Firing(store, rows, {"reminder": Effect(note, is_inside=True)}, Scheduler, never, events)
+    firing = Firing(store, rows, {"reminder": FiringEffect(note, is_inside=True)}, SchedulerSettings, never, events)
     now = int(start.timestamp() * 1000)
     made = {line: rows.add(New(line, recurrence.cron(line, zone), Action("reminder")), now) for line in LINES}
     while (next_ms := rows.next_ms()) is not None and next_ms < end.timestamp() * 1000:

@@ -18,7 +18,7 @@ from appliance.policy.audit_log import Ledger
 from appliance.policy.grants import Grants
 from appliance.runtime.events import Events
 from appliance.runtime.methods import LocalCall
-from appliance.runtime.settings import Notifications, Scheduler
+from appliance.runtime.settings import Notifications, SchedulerSettings
 from appliance.sessions.logins import Logins, Validity
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.people import People
@@ -26,11 +26,11 @@ from appliance.sessions.runs import Runs
 from appliance.store import wall_clock
 from appliance.store.database import Store
 from appliance.store.wall_clock import DAY_MS, HOLD_MS, Leap
-from appliance.work.conditions import Verdict
-from appliance.work.effects import Effects
-from appliance.work.firing import Effect, Firing
-from appliance.work.schedules import Action, New, Schedule, Schedules
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.conditions import ConditionVerdict
+from appliance.work.effects import ScheduleEffects
+from appliance.work.firing import Firing, FiringEffect
+from appliance.work.schedules import Action, New, Schedule, ScheduleRows
+from appliance.work.tasks import NewTask, TaskRows
 
 __all__ = ["a_box"]
 LEXICON = Languages().english.lexicon
@@ -50,11 +50,11 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.outbox, self.events = Outbox(self.store, "me"), Events()
-        effects = Effects(self.outbox, Tasks(self.store), Runs(self.store, "me"))
-        kinds = {"reminder": Effect(effects.remind, is_inside=True)}
-        self.rows = Schedules(self.store, "me")
-        judge = lambda known, now: Verdict(True)  # noqa: E731
-        self.firing = Firing(self.store, self.rows, kinds, lambda: Scheduler(min_interval_s=0), judge, self.events)  # type: ignore[arg-type]
+        effects = ScheduleEffects(self.outbox, TaskRows(self.store), Runs(self.store, "me"))
+        kinds = {"reminder": FiringEffect(effects.remind, is_inside=True)}
+        self.rows = ScheduleRows(self.store, "me")
+        judge = lambda known, now: ConditionVerdict(True)  # noqa: E731
+        self.firing = Firing(self.store, self.rows, kinds, lambda: SchedulerSettings(min_interval_s=0), judge, self.events)  # type: ignore[arg-type]
         self.look()
 
     def look(self) -> int:
@@ -158,7 +158,7 @@ def test_what_was_counted_moves_with_every_leap_and_dates_stay(tmp_path: Path, b
     machine = Machine(new_store(tmp_path / "owlbox.db"), began_ms)
     store, people, now = machine.store, People(machine.store), began_ms + SECOND
     logins = Logins(store, people, Ledger(store), machine.events, lambda: Validity(invite_h=24, session_days=30), cost=2**8)
-    grants, quiet, tasks = Grants(store, Ledger(store)), Quiet(store, Notifications), Tasks(store)
+    grants, quiet, tasks = Grants(store, Ledger(store)), Quiet(store, Notifications), TaskRows(store)
     for move in (logins.move, grants.move, quiet.move, tasks.move, machine.outbox.move):
         machine.events.subscribe(Leap, move)
     soon = machine.add("in 20 minutes")
@@ -192,7 +192,7 @@ def test_what_was_counted_moves_with_every_leap_and_dates_stay(tmp_path: Path, b
 
 
 def test_a_clock_that_is_ahead_for_seconds_gives_no_task_up(machine: Machine) -> None:
-    tasks = Tasks(machine.store)
+    tasks = TaskRows(machine.store)
     wanted = tasks.add(NewTask("sweep", deadline_ms=now_ms() + DAY_MS))
     with machine.store.write() as execute:
         execute("UPDATE wall_clock SET held_until_ms = ?", (up_ms() + HOLD_MS,))

@@ -20,10 +20,10 @@ from appliance.errors import NotFound
 from appliance.prompt.roles import WORKER
 from appliance.records import Event, Inbound, Outcome, RunSettings, Terms, ToolCall
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.service.core import Core
 from appliance.work.briefing import Briefing
-from appliance.work.jobs import DONE, JobEnded, JobTerms, Order
+from appliance.work.jobs import DONE, JobEnded, JobOrder, JobTerms
 from appliance.work.tasks import NewTask
 from appliance.work.tick import TickParts, Ticks
 from appliance.work.worker_log import Silent
@@ -201,7 +201,7 @@ def test_what_was_heard_needs_no_letter_after_the_next_start(stage: Stage) -> No
     with stage.core.store.write():
         stage.core.runs.open_session("task:eve", "eve", "user:eve")
         waiting = stage.core.runs.begin("task:eve", "chat").id
-    alone = stage.core.jobs.add(Order("worker", "[of-heard] x", session="task:eve", parent=waiting, tool="delegate"))
+    alone = stage.core.jobs.add(JobOrder("worker", "[of-heard] x", session="task:eve", parent=waiting, tool="delegate"))
     (ended,) = stage.core.jobs.wait([alone.id], CancelToken(), 60)
     assert ended.status == DONE and not ended.is_told  # nobody has gone on with it
 
@@ -334,7 +334,7 @@ def test_stopping_a_thread_stops_those_it_waits_for(stage: Stage) -> None:
 )
 def test_worker_and_heartbeat_do_what_their_tools_allow_and_no_more(stage: Stage, role: str, deeds: str) -> None:
     asked(stage, "simple")
-    job = stage.core.jobs.add(Order(role, f"[tries-{role}] Go.", JobTerms(), "local:ada", priority="background", is_told=True))
+    job = stage.core.jobs.add(JobOrder(role, f"[tries-{role}] Go.", JobTerms(), "local:ada", priority="background", is_told=True))
     (ended,) = stage.core.jobs.wait([job.id], CancelToken(), 60)
     assert (ended.status, ended.result) == (DONE, "Tried."), ended
     results = [event for event in stage.core.runs.events(ended.run) if event.kind == "tool_result"]
@@ -428,7 +428,7 @@ def test_two_workers_with_two_waiting_parents_do_not_starve(stage: Stage) -> Non
     tasks = [core.tasks.add(NewTask(f"[task-{n}] Meet somebody.", person="ada")) for n in range(2)]
     briefing = Briefing(core.tasks, core.runs, core.entries)
     parts = TickParts(core.store, core.tasks, core.runs, core.loops, core.models, core.packets, briefing, roles=core.roles)
-    workers = [Ticks(parts, lambda: Workers(max_turns=5), Silent()) for _ in tasks]
+    workers = [Ticks(parts, lambda: WorkerSettings(max_turns=5), Silent()) for _ in tasks]
     threads = [threading.Thread(target=one.tick, args=(f"worker-{n}", tasks[n].id)) for n, one in enumerate(workers)]
     for thread in threads:
         thread.start()
@@ -597,8 +597,8 @@ def test_a_prompt_without_a_parent_is_done_in_its_session_and_told_to_its_person
     asked(stage, "simple")
     heard: list[str] = []
     stage.core.events.subscribe(JobEnded, lambda ended: heard.append(ended.job.id))
-    job = stage.core.jobs.add(Order("worker", "[own] x", JobTerms(), "local:ada", priority="background"))
-    silent = stage.core.jobs.add(Order("heartbeat", "[own-2] x", JobTerms(), "local:ada", priority="background", is_told=True))
+    job = stage.core.jobs.add(JobOrder("worker", "[own] x", JobTerms(), "local:ada", priority="background"))
+    silent = stage.core.jobs.add(JobOrder("heartbeat", "[own-2] x", JobTerms(), "local:ada", priority="background", is_told=True))
     ended = stage.core.jobs.wait([job.id, silent.id], CancelToken(), 60)
     assert [one.result for one in ended][0] == "Hoot." and sorted(heard) == sorted([job.id, silent.id])
     assert stage.core.outbox.find(f"job:{job.id}") is not None and stage.core.outbox.find(f"job:{silent.id}") is None

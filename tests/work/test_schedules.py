@@ -15,19 +15,19 @@ from appliance.clock import Process, boot_id, this_process
 from appliance.errors import BadInput, Conflict, NotFound, OwlError, Unavailable
 from appliance.language.times import recurrence, timezones
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Config, Scheduler
+from appliance.runtime.settings import Config, SchedulerSettings
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.store.wall_clock import CLOCKLESS_MS, Leap
 from appliance.work import conditions, schedules
-from appliance.work.conditions import Verdict, Wanted
-from appliance.work.effects import MAX_WAITING, Effects
-from appliance.work.firing import Done, Due, Effect, Firing
+from appliance.work.conditions import ConditionVerdict, WantedTask
+from appliance.work.effects import MAX_WAITING, ScheduleEffects
+from appliance.work.firing import Done, Due, Firing, FiringEffect
 from appliance.work.lineage import Lineage
 from appliance.work.schedule_service import Timetable
-from appliance.work.schedules import JUDGE_MS, Action, New, Schedule, Schedules
-from appliance.work.tasks import NewTask, Tasks
+from appliance.work.schedules import JUDGE_MS, Action, New, Schedule, ScheduleRows
+from appliance.work.tasks import NewTask, TaskRows
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import ScheduleFailed, SchedulePaused
 
@@ -54,8 +54,8 @@ class Desk:
 
     store: Store
     process: str = ME
-    keys: Scheduler = Scheduler()
-    verdict: Verdict | OwlError = Verdict(True)
+    keys: SchedulerSettings = SchedulerSettings()
+    verdict: ConditionVerdict | OwlError = ConditionVerdict(True)
     judged: int = 0
     paused: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -63,19 +63,19 @@ class Desk:
     trouble: list[OwlError] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.rows = Schedules(self.store, self.process)
+        self.rows = ScheduleRows(self.store, self.process)
         self.runs = Runs(self.store, self.process)
-        self.outbox, self.tasks = Outbox(self.store, self.process), Tasks(self.store)
-        effects, events = Effects(self.outbox, self.tasks, self.runs), Events()
+        self.outbox, self.tasks = Outbox(self.store, self.process), TaskRows(self.store)
+        effects, events = ScheduleEffects(self.outbox, self.tasks, self.runs), Events()
         events.subscribe(SchedulePaused, lambda paused: self.paused.append(paused.why))
         events.subscribe(ScheduleFailed, lambda failed: self.failed.append(failed.why))
         self.firing = Firing(
             self.store,
             self.rows,
             {
-                "reminder": Effect(effects.remind, is_inside=True),
-                "tasks": Effect(effects.plan, is_inside=True),
-                "system": Effect(self._begin, is_inside=False),
+                "reminder": FiringEffect(effects.remind, is_inside=True),
+                "tasks": FiringEffect(effects.plan, is_inside=True),
+                "system": FiringEffect(self._begin, is_inside=False),
             },
             lambda: self.keys,
             self._judge,
@@ -88,7 +88,7 @@ class Desk:
         self.begun.append(due.key)
         return Done("begun", "running")
 
-    def _judge(self, known: Schedule, now: int) -> Verdict:
+    def _judge(self, known: Schedule, now: int) -> ConditionVerdict:
         self.judged += 1
         if isinstance(self.verdict, OwlError):
             raise self.verdict
@@ -101,7 +101,7 @@ class Desk:
     def round(self, now: int) -> int:
         return self.firing.round(now)
 
-    def state(self, known: Schedule) -> schedules.State:
+    def state(self, known: Schedule) -> schedules.ScheduleState:
         return self.rows.get(known.id).state
 
     def letters(self) -> list[str]:
@@ -127,7 +127,7 @@ def desk(store: Store) -> Desk:
 def test_a_schedule_is_kept_as_it_was_made(desk: Desk) -> None:
     made = desk.add(frequency="every day at 7am", description="the roses", session="local:ada", source="", role="worker")
     assert len(made.ref) == 8 and int(made.ref, 16) == made.id
-    found = Schedules(desk.store, "another").get(made.id)
+    found = ScheduleRows(desk.store, "another").get(made.id)
     assert found == made
     assert (found.name, found.frequency, found.description, found.is_enabled) == ("roses", "every day at 7am", "the roses", True)
     assert (found.type, found.mode, found.status, found.created_by) == ("scheduled", "isolated", "active", "user")
@@ -300,7 +300,7 @@ def test_tasks_of_an_action_wait_for_each_other(desk: Desk) -> None:
 @pytest.mark.covers("B-045", "B-046", "E-182")
 def test_due_by_a_models_word_makes_its_tasks(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
-    desk.verdict = Verdict(True, "it is full", (Wanted("look"), Wanted("howl", "loud", "high", (0,))))
+    desk.verdict = ConditionVerdict(True, "it is full", (WantedTask("look"), WantedTask("howl", "loud", "high", (0,))))
     assert desk.round(NOW) == 1
     howl, look = desk.tasks.list_tasks()
     assert (howl.name, howl.blocked_by) == ("howl", (look.id,))
@@ -311,7 +311,7 @@ def test_due_by_a_models_word_makes_its_tasks(desk: Desk) -> None:
 @pytest.mark.covers("B-046", "E-182")
 def test_not_due_leaves_the_last_run_alone_and_gives_the_claim_back(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
-    desk.verdict = Verdict(False, "it is new")
+    desk.verdict = ConditionVerdict(False, "it is new")
     assert desk.round(NOW) == 0 and desk.tasks.list_tasks() == []
     state = desk.state(known)
     assert (state.last_run_ms, state.claimed_by, state.said) == (None, None, "it is new")
@@ -320,11 +320,11 @@ def test_not_due_leaves_the_last_run_alone_and_gives_the_claim_back(desk: Desk) 
 @pytest.mark.covers("B-051", "B-045")
 def test_a_condition_is_judged_once_in_each_due_window(desk: Desk) -> None:
     known = desk.add(replace(DAILY, condition="unless I am away"), frequency="every day at 7 unless I am away")
-    desk.verdict = Verdict(False, "away")
+    desk.verdict = ConditionVerdict(False, "away")
     for minute in range(0, 120, 10):
         desk.round(SEVEN + minute * MINUTE)
     assert desk.judged == 1 and desk.state(known).next_ms == SEVEN + DAY and desk.letters() == []
-    desk.verdict = Verdict(True)
+    desk.verdict = ConditionVerdict(True)
     desk.round(SEVEN + DAY)
     assert desk.judged == 2 and desk.letters() == ["Reminder: water"]
 
@@ -343,9 +343,9 @@ def test_an_error_of_the_model_gives_the_claim_back_and_the_next_is_judged(desk:
 @pytest.mark.covers("B-046")
 def test_a_claim_is_given_back_when_it_was_paused_while_it_was_judged(store: Store) -> None:
     class Paused(Desk):
-        def _judge(self, known: Schedule, now: int) -> Verdict:
+        def _judge(self, known: Schedule, now: int) -> ConditionVerdict:
             self.rows.enable(known.id, False)
-            return Verdict(True)
+            return ConditionVerdict(True)
 
     desk = Paused(store)
     known = desk.add(recurrence.text("every full moon"))
@@ -379,7 +379,7 @@ def test_a_disabled_one_and_one_that_just_ran_cannot_be_claimed(desk: Desk) -> N
 @pytest.mark.covers("B-049", "E-186")
 def test_a_trigger_makes_the_tasks_although_the_model_says_not_due(desk: Desk) -> None:
     known = desk.add(recurrence.text("every full moon", ZONE), "tasks", details={})
-    desk.verdict = Verdict(False, "it is new", (Wanted("look"),))
+    desk.verdict = ConditionVerdict(False, "it is new", (WantedTask("look"),))
     desk.firing.trigger(known, NOW + 5)
     assert [task.name for task in desk.tasks.list_tasks()] == ["look"] and desk.state(known).last_run_ms == NOW + 5
     desk.verdict = Unavailable("no model")
@@ -399,17 +399,17 @@ def test_a_trigger_changes_nothing_about_the_next_time(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ('{"isDue": true, "reasoning": "r", "tasks": []}', Verdict(True, "r")),
-        ('Sure!\n```json\n{"isDue": false, "reasoning": "r"}\n```', Verdict(False, "r")),
-        ('{"name": "decide", "arguments": {"isDue": true, "reasoning": "r"}}', Verdict(True, "r")),
-        ('{"isDue": true, "tasks": [{"priority": "highest"}]}', Verdict(True, "", (Wanted("Untitled"),))),
+        ('{"isDue": true, "reasoning": "r", "tasks": []}', ConditionVerdict(True, "r")),
+        ('Sure!\n```json\n{"isDue": false, "reasoning": "r"}\n```', ConditionVerdict(False, "r")),
+        ('{"name": "decide", "arguments": {"isDue": true, "reasoning": "r"}}', ConditionVerdict(True, "r")),
+        ('{"isDue": true, "tasks": [{"priority": "highest"}]}', ConditionVerdict(True, "", (WantedTask("Untitled"),))),
         (
             '{"isDue": true, "tasks": [{"name": "a"}, {"name": "b", "priority": "HIGH", "depends_on": [0, 7, "x", 1, -1]}]}',
-            Verdict(True, "", (Wanted("a"), Wanted("b", "", "high", (0,)))),
+            ConditionVerdict(True, "", (WantedTask("a"), WantedTask("b", "", "high", (0,)))),
         ),
     ],
 )
-def test_answers_of_a_model(answer: str, expected: Verdict) -> None:
+def test_answers_of_a_model(answer: str, expected: ConditionVerdict) -> None:
     assert conditions.read(answer) == expected
 
 
@@ -471,7 +471,7 @@ def test_a_claim_and_what_it_does_stand_or_fall_together(desk: Desk, kind: sched
         whole.make(due)
         raise Cut
 
-    cutting = Firing(desk.store, desk.rows, {kind: Effect(cut, is_inside=True)}, Scheduler, desk._judge)
+    cutting = Firing(desk.store, desk.rows, {kind: FiringEffect(cut, is_inside=True)}, SchedulerSettings, desk._judge)
     with pytest.raises(Cut):
         cutting.round(SEVEN)
     assert desk.rows.firings(known.id) == [] and desk.letters() == [] and desk.tasks.list_tasks() == []
@@ -556,7 +556,7 @@ def test_a_clock_that_was_years_ahead_keeps_nothing_waiting_for_years(desk: Desk
     assert all(one.fired_ms <= NOW + DAY for one in desk.rows.firings(known.id))
 
 
-class Counting(Schedules):
+class Counting(ScheduleRows):
     """Counts the schedules that are looked at one by one."""
 
     looked = 0

@@ -18,8 +18,8 @@ from appliance.records import Inbound, LoopEnded, Outcome, ToolCall
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.runtime.paths import Home
 from appliance.service.core import Core
-from appliance.work.jobs import Order
-from appliance.work.schedule_service import Who
+from appliance.work.jobs import JobOrder
+from appliance.work.schedule_service import ScheduleCaller
 from appliance.work.schedules import Action, New, Notify
 from appliance.work.tasks import NewTask
 
@@ -226,7 +226,7 @@ def test_the_end_of_a_task_is_the_end_of_its_firing(desk: Desk) -> None:
 @pytest.mark.covers("A-247", "A-243")
 def test_a_silent_one_tells_nobody_of_its_success(desk: Desk) -> None:
     new = New("quiet", desk.core.schedules.timetable.read("every day at 9"), Action("tasks"), mode="silent", person="ada")
-    known = desk.core.schedules.timetable.add(new, Who())
+    known = desk.core.schedules.timetable.add(new, ScheduleCaller())
     desk.core.schedules.firing.trigger(known, now_ms())
     claim = desk.core.tasks.claim("w", desk.core.tasks.list_tasks(limit=1)[0].id)
     assert claim is not None
@@ -274,7 +274,7 @@ def test_a_prompt_for_a_conversation_goes_to_the_one_last_used_on_the_preferred_
     with desk.core.store.write() as execute:
         execute("UPDATE sessions SET context = 'user:gil', last_active_ms = 50 + (channel = 'email') WHERE id LIKE '%:gil'")
     new = New("x", recurrence.cron("0 9 * * *"), Action("prompt", {"prompt": "look"}), mode="session", person="gil")
-    known = desk.core.schedules.timetable.add(new, Who())
+    known = desk.core.schedules.timetable.add(new, ScheduleCaller())
     wanted = desk.core.home.box / "users" / "gil" / "USER.md"
     wanted.parent.mkdir(parents=True)
 
@@ -415,16 +415,16 @@ def test_a_prompt_of_a_schedule_and_the_heartbeat_make_no_schedules_but_a_helper
     jobs, thread = desk.core.jobs, desk.thread("ada")
     ref = desk.made("create_schedule", thread, name="mine", frequency="every day at 9")
 
-    def begun(order: Order) -> str:
+    def begun(order: JobOrder) -> str:
         job = jobs.add(replace(order, priority="background"))  # which this process leaves to one that stays
         with desk.core.store.write(durable=True):
             run = desk.core.runs.begin("local:ada", "child", parent=order.parent or None)
             jobs.begin(job.id, run.id)
         return run.id
 
-    asked = begun(Order("assistant", "hoot", session="local:ada", correlation=f"schedule:{ref}:12345"))
-    beat = begun(Order("heartbeat", "look", session="local:ada"))
-    helper = begun(Order("worker", "plan", session="local:ada", parent=thread))
+    asked = begun(JobOrder("assistant", "hoot", session="local:ada", correlation=f"schedule:{ref}:12345"))
+    beat = begun(JobOrder("heartbeat", "look", session="local:ada"))
+    helper = begun(JobOrder("worker", "plan", session="local:ada", parent=thread))
     for run in (asked, beat):
         assert [(one.status, one.outcome) for one in refusals(desk, run, ref)] == [(403, "scheduled")] * 6
     made = desk.do("create_schedule", helper, name="planned by a helper", frequency="every morning at 9")

@@ -1,4 +1,4 @@
-"""Tasks: who gets one, what they wait for, what a lost claim can still do, and what models may know of them."""
+"""TaskRows: who gets one, what they wait for, what a lost claim can still do, and what models may know of them."""
 
 import logging
 import subprocess
@@ -20,11 +20,11 @@ from appliance.errors import BadInput, Conflict, NotFound, OwlError, StoreError
 from appliance.knowledge.entries import Entries
 from appliance.policy.policy_file import Policy
 from appliance.records import Outcome, ToolCall
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.events import Events
 from appliance.service.undo import Undo
 from appliance.sessions.runs import Runs
-from appliance.work.tasks import Claim, NewTask, Task, TaskChanged, Tasks, TaskSettled
+from appliance.work.tasks import Claim, NewTask, Task, TaskChanged, TaskRows, TaskSettled
 
 STATES = ("pending", "in_progress", "waiting", "complete", "failed")
 
@@ -36,11 +36,11 @@ class Bench:
         self.store = new_store(path)
         self.told: list[Task] = []
         self.nudged: list[int] = []
-        self.steps: list[Step] = []
+        self.steps: list[CrashPoint] = []
         events = Events()
         events.subscribe(TaskSettled, lambda settled: self.told.append(settled.task))
         events.subscribe(TaskChanged, lambda changed: self.nudged.append(changed.task.id))
-        self.tasks = Tasks(self.store, events, passed=self.steps.append)
+        self.tasks = TaskRows(self.store, events, passed=self.steps.append)
         self.runs = Runs(self.store, this_process().encode())
         services = {"tasks": self.tasks, "runs": self.runs}
         self.toolbox = Toolbox(tools.load(), services, rules=ToolRules(Policy()), store=self.store)
@@ -366,7 +366,7 @@ def test_a_claim_is_told_after_it_is_kept_and_an_attempt_is_noted(bench: Bench) 
     bench.tasks.finish(claim, "complete", "ok")
     [attempt] = bench.tasks.attempts(task)
     assert (attempt.number, attempt.worker, attempt.run, attempt.outcome) == (1, "w1", "run-1", "complete") and attempt.ended_ms
-    assert bench.steps == [Step.TASK_ADDED, Step.TASK_CLAIMED, Step.TASK_SETTLED]
+    assert bench.steps == [CrashPoint.TASK_ADDED, CrashPoint.TASK_CLAIMED, CrashPoint.TASK_SETTLED]
 
 
 def test_claiming_costs_no_write_while_there_is_nothing_to_do(bench: Bench) -> None:
@@ -428,7 +428,7 @@ def test_what_cannot_be_told_has_not_happened(tmp_path: Path) -> None:
     store = new_store(tmp_path / "owlbox.db")
     events = Events()
     events.subscribe(TaskSettled, refuse)
-    tasks = Tasks(store, events)
+    tasks = TaskRows(store, events)
     task = tasks.add(NewTask("x")).id
     claim = tasks.claim("w1")
     assert claim is not None
@@ -655,7 +655,9 @@ def test_a_claim_waits_while_another_process_writes(bench: Bench) -> None:
     """
     holder = child(code, bench.store.path)
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-    waiting = child("from appliance.work.tasks import Tasks\nprint(Tasks(Store.open(path)).claim('w2').task.id)", bench.store.path)
+    waiting = child(
+        "from appliance.work.tasks import TaskRows\nprint(TaskRows(Store.open(path)).claim('w2').task.id)", bench.store.path
+    )
     try:
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(timeout=1.5)

@@ -13,9 +13,10 @@ from spoken import spoken
 from stores import new_store
 from test_database import child, killed, until
 
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
 from appliance.agent.loop import Loops
 from appliance.agent.loop_events import LoopStored
+from appliance.agent.loop_state import LoopLimits
 from appliance.agent.toolbox import Toolbox, ToolRules, tool
 from appliance.clock import Alarms, now_ms, this_process
 from appliance.errors import BadInput, Lost, ProviderError, Unavailable
@@ -25,15 +26,15 @@ from appliance.language.request_texts import EARLIER, NEEDS_MODEL, PREDECESSORS
 from appliance.policy import policy_file
 from appliance.prompt.packet import Packets
 from appliance.records import Ask, Cancel, Event, Finish, LoopEnded, Measure, Piece, Route, ToolCall
-from appliance.runtime.crash_points import Step
+from appliance.runtime.crash_points import CrashPoint
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.sessions.outbox import Notification, Outbox
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.tools import planning
 from appliance.work.briefing import Briefing, shortened
-from appliance.work.tasks import NewTask, Task, Tasks, TaskSettled
+from appliance.work.tasks import NewTask, Task, TaskRows, TaskSettled
 from appliance.work.tick import LOST, NO_CALL, STOPPED, TickParts, Ticks
 from appliance.work.worker_log import Silent
 
@@ -220,29 +221,29 @@ class Desk:
         self,
         store: Store,
         speech: Speech,
-        pace: Workers | None = None,
+        pace: WorkerSettings | None = None,
         schedules: Evaluated | None = None,
         held: Held | None = None,
     ) -> None:
         self.store, self.model = store, Voice(speech)
-        self.passed: list[Step] = []
+        self.passed: list[CrashPoint] = []
         self.runs = Runs(store, this_process().encode())
         self.outbox = Outbox(store, this_process().encode())
         events = Events()
-        self.tasks = Tasks(store, events)
+        self.tasks = TaskRows(store, events)
         events.subscribe(TaskSettled, lambda settled: self._settled(settled.task))
         self.entries, self.diary, self.spy = Entries(store), Diary(), Spy()
         services = {"tasks": self.tasks, "runs": self.runs, "diary": self.diary, "gate": threading.Barrier(2)}
         functions = [f for f in vars(planning).values() if hasattr(f, "tool")]
         self.toolbox = Toolbox([*functions, write, peek, break_down], services, rules=ToolRules(policy_file.load(None)))
         self.packets = Packing(list, Search(store), Quiet())
-        self.limits = Limits()
+        self.limits = LoopLimits()
         agent = Agent(self.model, self.toolbox, self.packets, self.runs, self.limits)
         self.loops = Loops(store, self.runs, agent, status=Quiet())
         self.loops.events.subscribe(LoopStored, lambda stored: self._ended())
         briefing = Briefing(self.tasks, self.runs, self.entries)
         parts = TickParts(store, self.tasks, self.runs, self.loops, self.model, self.packets, briefing, held)  # type: ignore[arg-type]
-        self.pace = pace or Workers()
+        self.pace = pace or WorkerSettings()
         self.ticks = Ticks(
             parts, lambda: self.pace, self.spy, schedules=schedules, alarms=Alarms(), passed=lambda step: self.passed.append(step)
         )
@@ -387,7 +388,7 @@ def test_only_the_pinned_task_is_claimed_and_what_is_in_the_way_is_said(desk: Ca
 
 @pytest.mark.covers("B-023")
 def test_only_claims_older_than_three_ticks_are_stale(desk: Callable[..., Desk]) -> None:
-    here = desk(pace=Workers(max_tick_s=100))
+    here = desk(pace=WorkerSettings(max_tick_s=100))
     old, young = here.add("old"), here.add("young")
     here.tasks.claim("w-1", only=old, now=now_ms() - 301_000)
     here.tasks.claim("w-2", only=young, now=now_ms() - 290_000)
@@ -498,7 +499,7 @@ def test_an_answer_without_a_call_completes_the_task_and_says_so(desk: Callable[
 
 @pytest.mark.covers("B-034", "E-174")
 def test_too_many_turns_fail_the_task(desk: Callable[..., Desk]) -> None:
-    here = desk(one_by_one(*[("write", {"line": str(n)}) for n in range(9)]), pace=Workers(max_turns=3))
+    here = desk(one_by_one(*[("write", {"line": str(n)}) for n in range(9)]), pace=WorkerSettings(max_turns=3))
     task = here.done()
     assert (task.status, task.failure) == ("failed", "Max turns exceeded")
     assert here.diary.lines == ["0", "1", "2"] and here.runs.get(task.run).outcome == "max_turns"
@@ -648,7 +649,7 @@ def test_a_worker_whose_claim_was_taken_stops_and_changes_nothing(desk: Callable
 
 @pytest.mark.parametrize("kind", ["tick", "deadline"])
 def test_a_tick_ends_before_its_claim_is_stale_and_at_the_deadline(desk: Callable[..., Desk], kind: str) -> None:
-    here = desk(until_stopped, pace=Workers(max_tick_s=0.1 if kind == "tick" else 120))
+    here = desk(until_stopped, pace=WorkerSettings(max_tick_s=0.1 if kind == "tick" else 120))
     task = here.add(deadline_ms=now_ms() + 4000 if kind == "deadline" else None)
     assert here.tick()
     found = here.tasks.get(task)
@@ -792,4 +793,4 @@ def test_a_malformed_row_does_not_keep_the_others_from_being_done(desk: Callable
 def test_steps_of_a_tasks_life_are_passed_in_order(desk: Callable[..., Desk]) -> None:
     here = desk()
     here.done()
-    assert here.passed == [Step.TASK_ATTACHED, Step.TICK_ENDED]
+    assert here.passed == [CrashPoint.TASK_ATTACHED, CrashPoint.TICK_ENDED]

@@ -23,14 +23,14 @@ from appliance.runtime import paths
 from appliance.runtime.events import Events
 from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.runtime.signals import Signals
 from appliance.service.parts.queue import QueueParts
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
-from appliance.store.process_registry import Leases, Mode, Pulse, Roster, Worker
-from appliance.work.tasks import NewTask, TaskChanged, Tasks
-from appliance.work.worker_control import Crew
+from appliance.store.process_registry import Leases, Mode, ProcessRegistry, Pulse, Worker
+from appliance.work.tasks import NewTask, TaskChanged, TaskRows
+from appliance.work.worker_control import WorkerManager
 from appliance.work.worker_log import INPUT_CHARS, PhaseLog, Screen
 
 __all__ = ["a_box", "model_file", "model_home"]
@@ -74,17 +74,24 @@ def owl(box: Box) -> Iterator[Box]:
     script(box, PLAY)
     yield box
     with box.store() as store:
-        roster = Roster(store, Leases(store), box.runtime / "workers")
+        roster = ProcessRegistry(store, Leases(store), box.runtime / "workers")
         for worker in roster.running():
             roster.send(worker, signal.SIGKILL)
 
 
 @contextmanager
-def crew(box: Box, pace: Workers | None = None) -> Iterator[Crew]:
+def crew(box: Box, pace: WorkerSettings | None = None) -> Iterator[WorkerManager]:
     """The workers of a box from here: a command for each look would take a second."""
     folder = paths.runtime_folder(box.home, box.environ, make=True) / "workers"
     with box.store() as store:
-        yield Crew(box.home, box.environ, store, Roster(store, Leases(store), folder), Tasks(store), lambda: pace or Workers())
+        yield WorkerManager(
+            box.home,
+            box.environ,
+            store,
+            ProcessRegistry(store, Leases(store), folder),
+            TaskRows(store),
+            lambda: pace or WorkerSettings(),
+        )
 
 
 def workers(box: Box) -> list[dict[str, Any]]:
@@ -95,7 +102,7 @@ def workers(box: Box) -> list[dict[str, Any]]:
 def add(box: Box, name: str) -> int:
     """A task that is just there: nobody is told of it."""
     with box.store() as store:
-        return Tasks(store).add(NewTask(name, person="ann")).id
+        return TaskRows(store).add(NewTask(name, person="ann")).id
 
 
 def ask(box: Box, name: str) -> int:
@@ -113,7 +120,7 @@ def outcome(box: Box, run: str) -> str:
 
 def task(box: Box, number: int) -> dict[str, Any]:
     with box.store() as store:
-        return asdict(Tasks(store).get(number))
+        return asdict(TaskRows(store).get(number))
 
 
 def status(box: Box, number: int) -> str:
@@ -134,10 +141,10 @@ class Yard:
     def __init__(self, home: Home, store: Store, folder: Path) -> None:
         self.store, self.folder = store, folder
         self.leases = Leases(store)
-        self.roster = Roster(store, self.leases, folder)
-        self.tasks = Tasks(store)
-        self.pace = Workers()
-        self.crew = Crew(home, {}, store, self.roster, self.tasks, lambda: self.pace)
+        self.roster = ProcessRegistry(store, self.leases, folder)
+        self.tasks = TaskRows(store)
+        self.pace = WorkerSettings()
+        self.crew = WorkerManager(home, {}, store, self.roster, self.tasks, lambda: self.pace)
         self.children: list[subprocess.Popen[bytes]] = []
 
     def hire(self, *, silent_s: float = 0.0, is_alive: bool = True, status: str = "running", ended_s: float = 0) -> str:
@@ -253,7 +260,7 @@ def test_a_worker_out_of_sight_is_dead_only_if_it_holds_something_and_does_not_b
 
 
 def test_nobody_is_silent_who_need_not_beat_yet(yard: Yard) -> None:
-    yard.pace = Workers(heartbeat_s=100, dead_after_s=60)
+    yard.pace = WorkerSettings(heartbeat_s=100, dead_after_s=60)
     young, old = yard.hire(silent_s=199), yard.hire(silent_s=201)
     yard.claim(young, 300)
     yard.claim(old, 300)
@@ -539,8 +546,8 @@ def test_a_persistent_worker_sleeps_when_idle_and_begins_at_once_when_a_task_is_
 def test_a_task_that_is_reset_or_no_longer_waits_wakes_an_idle_worker(owl: Box) -> None:
     first, second = add(owl, "never done"), add(owl, "please call it")
     with owl.store() as store:
-        Tasks(store).update(second, blocked_by=[first])
-        Tasks(store).cancel(first)
+        TaskRows(store).update(second, blocked_by=[first])
+        TaskRows(store).cancel(first)
     made = start(owl, "persist")
     until(lambda: "[[sleeping]] 300s" in Path(made["log"]).read_text(), "it sleeps")
     assert owl.run("task", "update", str(second), "--blocked-by", "").returncode == 0
@@ -599,7 +606,7 @@ def test_a_living_worker_reaps_a_dead_one_while_it_works_itself(owl: Box) -> Non
     second = start(owl, "persist")
     until(lambda: bool(task(owl, mine)["run"]), "so does the other")
     with owl.store() as store:
-        roster = Roster(store, Leases(store), owl.runtime / "workers")
+        roster = ProcessRegistry(store, Leases(store), owl.runtime / "workers")
         before = roster.get(second["id"]).beat_ms
         until(lambda: roster.get(second["id"]).beat_ms > before, "it beats during the model's call")
     send(first["pid"], signal.SIGKILL)
@@ -637,7 +644,7 @@ def test_whoever_gives_work_back_wakes_the_idle(owl: Box, way: str) -> None:
 
 @pytest.mark.covers("B-019", "B-022")
 def test_an_idle_worker_finds_the_dead_one_by_itself_within_what_is_promised(owl: Box) -> None:
-    pace = Workers()
+    pace = WorkerSettings()
     assert (pace.dead_after_s, pace.reap_interval_s) == (60, 30), "90 s until the task is pending again"
     owl.environ |= {"OWLBOX__WORKERS__REAP_INTERVAL_S": "1", "OWLBOX__WORKERS__HEARTBEAT_S": "1"}
     held, idle = idle_beside_a_dead_one(owl)
@@ -649,7 +656,7 @@ def test_a_task_of_a_worker_that_hangs_wakes_the_idle(yard: Yard) -> None:
     told: list[int] = []
     events = Events()
     events.subscribe(TaskChanged, lambda changed: told.append(changed.task.id))
-    tasks = Tasks(yard.store, events)
+    tasks = TaskRows(yard.store, events)
     held = yard.claim(yard.hire(), 99)
     assert [task.id for task in tasks.release_stale(now_ms())] == [held] == told
 
@@ -661,7 +668,7 @@ def test_a_worker_that_was_taken_for_dead_ends_and_changes_nothing(owl: Box) -> 
     until(lambda: bool(task(owl, held)["run"]), "it works")
     send(made["pid"], signal.SIGSTOP)
     sleep_s(2.5)
-    with crew(owl, Workers(heartbeat_s=1, dead_after_s=2)) as seen:
+    with crew(owl, WorkerSettings(heartbeat_s=1, dead_after_s=2)) as seen:
         assert [w.id for w in seen.reap()] == [made["id"]]
     assert status(owl, held) == "pending"
     send(made["pid"], signal.SIGCONT)

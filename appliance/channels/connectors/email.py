@@ -63,7 +63,7 @@ class EmailChannel(Connection):
 
     def receive(self, running: Running) -> None:
         """Read new mails until told to stop."""
-        with servers.Mailbox(self._settings, self._password()).connected() as mailbox:
+        with servers.ImapMailbox(self._settings, self._password()).connected() as mailbox:
             is_polled = not mailbox.has_idle()
             running.connected()
             if is_polled:
@@ -95,7 +95,7 @@ class EmailChannel(Connection):
     def check(self) -> list[str]:
         """Log in at both servers."""
         keys = self._settings
-        with servers.Mailbox(keys, self._password()).connected() as mailbox:
+        with servers.ImapMailbox(keys, self._password()).connected() as mailbox:
             way = "tells of new mails" if mailbox.has_idle() else f"is asked every {keys.poll_s:g} s"
             tried = [f"{keys.imap_host}:{keys.imap_port} takes the login and {way}"]
         with servers.smtp_session(keys, self._password()):

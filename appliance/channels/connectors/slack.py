@@ -24,7 +24,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection
 from websockets.sync.client import connect as open_socket
 
-from appliance.channels.contract import MAX_ATTACHMENTS, REPEAT, Attached, Connection, Intake, Received, Running
+from appliance.channels.contract import MAX_ATTACHMENTS, REPEAT, Attached, ChannelIntake, Connection, Received, Running
 from appliance.channels.slack_api import SlackApi
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, Busy, Lost, NotFound, Refused
@@ -73,7 +73,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hand_in(self, key: str, received: Received, intake: Intake, confirm: Callable[[], None]) -> None:
+    def hand_in(self, key: str, received: Received, intake: ChannelIntake, confirm: Callable[[], None]) -> None:
         """Hand a message in and confirm it, now or later; one that does not fit is neither. `key` names it to the service."""
         held = _Held(received, confirm)
         if key in self._held:
@@ -87,7 +87,7 @@ class Backlog:
         """Until `retry` has something to do; None while nothing waits."""
         return max(0.0, self._next_s - monotonic_s()) if self._held else None
 
-    def retry(self, intake: Intake) -> None:
+    def retry(self, intake: ChannelIntake) -> None:
         """Hand in what can be by now; nothing before its pause is over."""
         if self._next_s > monotonic_s():
             return
@@ -104,7 +104,7 @@ class Backlog:
                     break
         self._next_s = monotonic_s() + PAUSE_S
 
-    def _try(self, held: _Held, intake: Intake) -> bool:
+    def _try(self, held: _Held, intake: ChannelIntake) -> bool:
         try:
             intake.take(held.received)
         except Busy:

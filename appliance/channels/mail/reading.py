@@ -23,7 +23,7 @@ from appliance.sandbox.session_files import MAX_ATTACHMENT_BYTES
 from appliance.text import charsets
 from appliance.text.mail import body
 from appliance.text.mail import head as mail_head
-from appliance.text.mail.body import Part
+from appliance.text.mail.body import MailPart
 from appliance.text.mail.head import Head
 
 MAX_BYTES = 25 * 1024 * 1024
@@ -175,7 +175,7 @@ def name_sender(data: bytes) -> str:
     return " and ".join(mail_head.decode_words(charsets.decode(one)) for one in said[:3])[:200] or "somebody"
 
 
-def _attach(file: Part) -> Attached:
+def _attach(file: MailPart) -> Attached:
     size = file.size_bytes
     problem = f"{size} bytes are too many" if size > MAX_ATTACHMENT_BYTES else ""
     return Attached(file.file_name or "unnamed", file.kind, b"" if problem else file.content(), problem)

@@ -49,7 +49,7 @@ def check_pin(sock: object, settings: Email) -> None:
         raise Refused(f"the certificate {digest} is not pinned", hint="if it is right, add it to channels.email.pins")
 
 
-class Reader(Protocol):
+class MailReader(Protocol):
     """Takes the mails of one look."""
 
     def wants(self, uid: int) -> bool:
@@ -59,7 +59,7 @@ class Reader(Protocol):
         """Take a mail, without bytes when it is too large; False keeps it unseen, for later."""
 
 
-class Mailbox:
+class ImapMailbox:
     """One connection to the server for reading."""
 
     def __init__(self, settings: Email, password: str) -> None:
@@ -68,7 +68,7 @@ class Mailbox:
         self._client: IMAPClient | None = None
 
     @contextmanager
-    def connected(self) -> Iterator["Mailbox"]:
+    def connected(self) -> Iterator["ImapMailbox"]:
         """Log in and choose the folder; Unavailable or Refused when that fails."""
         keys = self._settings
         is_implicit = keys.tls and not keys.imap_starttls
@@ -107,7 +107,7 @@ class Mailbox:
         with _reported("reading"):
             return bool(self.client.has_capability("IDLE"))
 
-    def take_unseen(self, most_bytes: int, reader: Reader, stop: CancelToken) -> bool:
+    def take_unseen(self, most_bytes: int, reader: MailReader, stop: CancelToken) -> bool:
         """Hand over every mail that nobody has seen and mark it as seen; False when some were kept for later.
 
         Asks again until there is none: what comes meanwhile is told of once, while nobody idles.
@@ -122,7 +122,7 @@ class Mailbox:
             if not self._take_listed(unseen, most_bytes, reader, stop):
                 return False
 
-    def _take_listed(self, unseen: list[int], most_bytes: int, reader: Reader, stop: CancelToken) -> bool:
+    def _take_listed(self, unseen: list[int], most_bytes: int, reader: MailReader, stop: CancelToken) -> bool:
         client, is_whole = self.client, True
         for start in range(0, len(unseen), BATCH):
             batch = unseen[start : start + BATCH]

@@ -9,7 +9,7 @@ from appliance.agent.approvals import Approvals, Decision
 from appliance.agent.released_calls import ReleasedCalls
 from appliance.channels.inbox import Inbox, relay
 from appliance.errors import Conflict, Lost
-from appliance.knowledge.action_log import Shown
+from appliance.knowledge.action_log import ShownChange
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
@@ -31,7 +31,7 @@ class ApprovalMethods:
         self,
         ref: Annotated[str, Range(1, 2048), "what waits, as entry.waiting names it, or the end of it"],
         run: Annotated[str, "the thread in which it waits; empty where only one such waits"] = "",
-    ) -> Shown:
+    ) -> ShownChange:
         """What a person has to know to decide: of a change of a file `patch`, a unified difference, else `text` and `options`.
 
         `because` names the page, mail or server whose text a held call follows, "" for what is not held.

@@ -6,7 +6,7 @@ may do this; no model can.
 
 from typing import Annotated, Any
 
-from appliance.agent.command_output import Ended, Streams
+from appliance.agent.command_output import CommandEnd, Streams
 from appliance.agent.command_runs import Executions
 from appliance.agent.toolbox import Toolbox
 from appliance.policy.audit_log import Ledger
@@ -65,12 +65,12 @@ class CommandOutput:
     ) -> dict[str, Any]:
         """A command has ended: 200 for exit code 0, else 500, for all its channels; where it still runs here, it is stopped.
         A conflict the second time."""
-        return self._end_stream(run, path, Ended(exit_code, duration_ms))
+        return self._end_stream(run, path, CommandEnd(exit_code, duration_ms))
 
     @method("stream.abort", access="own")
     def abort(self, run: Run, path: Path, reason: Annotated[str, "why"] = "aborted") -> dict[str, Any]:
         """A client gave a command up: 499, with the reason; where it runs here, it is stopped."""
-        return self._end_stream(run, path, Ended(-1, 0, reason or "aborted", is_stopped=True))
+        return self._end_stream(run, path, CommandEnd(-1, 0, reason or "aborted", is_stopped=True))
 
     @method("stream.cancel", access="own")
     def cancel(
@@ -90,6 +90,6 @@ class CommandOutput:
         """The running commands, each with the last lines of its output."""
         return self._executions.tails()
 
-    def _end_stream(self, run: str, path: str, ended: Ended) -> dict[str, Any]:
+    def _end_stream(self, run: str, path: str, ended: CommandEnd) -> dict[str, Any]:
         self._executions.end(self._runs.get(run).id, path, ended)
         return {"path": path}

@@ -17,7 +17,7 @@ from appliance.errors import BadInput, NotFound, TooLarge, from_outcome
 from appliance.ingest.workspace_sync import Kind, Project
 from appliance.knowledge.action_log import Waiting
 from appliance.knowledge.change_log import Change
-from appliance.knowledge.entries import PROJECT, Entries, Line
+from appliance.knowledge.entries import PROJECT, Entries, EntryLine
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
 from appliance.policy.audit_log import Ledger
@@ -96,7 +96,7 @@ class EntryMethods:
         prefix: Annotated[str, "only references that begin so, such as box://notes/"] = "",
         limit: Limit = 100,
         offset: Offset = 0,
-    ) -> list[Line]:
+    ) -> list[EntryLine]:
         """Entries sorted by reference: `ref`, `title`, `size_bytes`, `updated_ms`."""
         return self._entries.list_lines(prefix, limit=limit, offset=offset)
 

@@ -25,7 +25,7 @@ LOOK_S = 1.0  # at what another process writes into the thread on the screen
 TITLE_S = 5.0  # at what another process calls it
 
 
-class Live:
+class LiveMethods:
     """The method table of open screens."""
 
     def __init__(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from appliance.errors import BadInput, Refused
 from appliance.policy.gate import Gate
-from appliance.policy.rules import Policy, Request
+from appliance.policy.rules import Policy, PolicyRequest
 from appliance.records import to_plain
 from appliance.runtime.methods import Call, method
 from appliance.runtime.users import caller_name
@@ -36,7 +36,7 @@ class PolicyMethods:
     def test(self, request: Annotated[dict[str, Any], "component, who, mounts, usage, network, target, command"]) -> dict[str, Any]:
         """What the policy would say to a request; nothing is started and nothing is written down."""
         try:
-            asked = msgspec.convert({"component": "test", **request}, Request, strict=False)
+            asked = msgspec.convert({"component": "test", **request}, PolicyRequest, strict=False)
         except msgspec.ValidationError as error:
             raise BadInput(f"not a request: {error}", hint="owlbox policy test --help") from None
         contexts = visibility.asking()

@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec.structs import replace
 
-from appliance.channels.inbox import MAX_CHARS, Accepted, fit, relay
+from appliance.channels.inbox import MAX_CHARS, AcceptedMessage, fit, relay
 from appliance.channels.rpc.run_state import RunStates
 from appliance.channels.session_control import Control, Prompt, read_settings
 from appliance.errors import BadInput, Lost
 from appliance.records import Mode, Outcome
 from appliance.runtime.methods import Call, method
-from appliance.runtime.rpc.notifications import State
+from appliance.runtime.rpc.notifications import StateNote
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name, group_context
-from appliance.sessions.history import Told
+from appliance.sessions.history import HistoryRecord
 from appliance.sessions.runs import Run as RunRecord
-from appliance.sessions.sessions import Wanted, session_data
+from appliance.sessions.sessions import SessionFilter, session_data
 
 Limit = Annotated[int, Range(1, 1000), "how many to show"]
 Offset = Annotated[int, Range(0, 10_000_000), "how many to leave out first"]
@@ -80,7 +80,7 @@ class SessionMethods:
         offset: Offset = 0,
     ) -> list[dict[str, Any]]:
         """Sessions, the newest activity first, as they are now."""
-        wanted = Wanted(user, group, context_type, status, created_after_ms, created_before_ms)
+        wanted = SessionFilter(user, group, context_type, status, created_after_ms, created_before_ms)
         return self.control.list_sessions(wanted, limit, offset)
 
     @method("session.create")
@@ -123,7 +123,7 @@ class SessionMethods:
     @method("history.list", access="own")
     def history(
         self, call: Call, context: Annotated[str, "user:NAME or group:NAME; empty is the caller's"] = "", last: Limit = 80
-    ) -> list[Told]:
+    ) -> list[HistoryRecord]:
         """What was asked and answered, over all threads, oldest first: two records for each prompt that was answered."""
         return self.control.history.last(context or f"user:{caller_name(call)}", last)
 
@@ -132,7 +132,7 @@ class SessionMethods:
         self,
         query: Annotated[str, Range(1, 200), "letters that were said, in whatever case"],
         limit: Annotated[int, Range(1, 100), "how many to show"] = 20,
-    ) -> list[Told]:
+    ) -> list[HistoryRecord]:
         """The newest messages that hold some letters, cut around them: of the caller's group, without one all that it may read."""
         if not query.strip():
             raise BadInput("nothing is looked for", hint="give some letters of what was said")
@@ -153,9 +153,9 @@ class SessionMethods:
         return {**told, "status": 202 if self.control.runs.get(run).status == 202 else 102}  # R-088: the run's, which goes on
 
     @method("run.state", access="own")
-    def state(self, run: Run) -> State:
+    def state(self, run: Run) -> StateNote:
         """How a run stands: what it has touched in order of time, what it does not know, its last word on itself, what it took."""
-        return State(**self._states.describe(run))
+        return StateNote(**self._states.describe(run))
 
     @method("run.path", access="own")
     def path(
@@ -211,7 +211,7 @@ class SessionMethods:
         is_first = all(loop.id >= accepted.loop for loop in self.control.runs.queue(accepted.run))
         return self._follow_prompt(call, accepted, wait and is_first, is_describing=is_describing)
 
-    def _follow_prompt(self, call: Call, accepted: Accepted, wait: bool, *, is_describing: bool = False) -> dict[str, Any]:
+    def _follow_prompt(self, call: Call, accepted: AcceptedMessage, wait: bool, *, is_describing: bool = False) -> dict[str, Any]:
         run = self.control.runs.get(accepted.run)
         known = {"run": run.id, "alias": run.alias, "loop": accepted.loop, "seq": accepted.seq, "is_new": accepted.is_new}
         feed = self.control.inbox.feed

@@ -21,7 +21,7 @@ MAX_CHARS = 20_000  # of what one document says
 MAX_UPLOADS = 10
 
 
-class Kept(Struct, frozen=True):
+class KeptUpload(Struct, frozen=True):
     """A file that was kept; `note` says what a person should know about it."""
 
     name: str
@@ -32,7 +32,7 @@ class Kept(Struct, frozen=True):
     note: str
 
 
-class Attached(Struct, frozen=True):
+class AttachedFiles(Struct, frozen=True):
     """The text that a message adds for its files, and the pictures among them."""
 
     text: str
@@ -55,7 +55,7 @@ class Uploads:
         name: Annotated[str, Range(1, 400), "what the file is called"],
         *,
         call: Call,
-    ) -> Kept:
+    ) -> KeptUpload:
         """Keep a file for the session of the caller, to be named in `uploads` of message.send."""
         kept = self._files.keep(caller_session(call), name, self._intake.staging.take_data(caller_name(call), key))
         note = ""
@@ -63,14 +63,14 @@ class Uploads:
             note = "too large for a model to see; it is told the name"
         elif kept.is_image and not self._sees_images():
             note = "the model sees no pictures; it is told the name"
-        return Kept(kept.name, kept.path, kept.mime, kept.size_bytes, kept.is_image, note)
+        return KeptUpload(kept.name, kept.path, kept.mime, kept.size_bytes, kept.is_image, note)
 
-    def attach(self, call: Call, names: Sequence[str]) -> Attached:
+    def attach(self, call: Call, names: Sequence[str]) -> AttachedFiles:
         """The text that a message adds for these files."""
         found = [self._files.read(caller_session(call), name) for name in dict.fromkeys(names[:MAX_UPLOADS])]
         texts = [self._describe(upload, data) for upload, data in found]
         images = tuple({"name": one.name, "mime": one.mime, "size_bytes": one.size_bytes} for one, _ in found if one.is_image)
-        return Attached("\n\n".join(texts), images)
+        return AttachedFiles("\n\n".join(texts), images)
 
     def _describe(self, upload: Upload, data: bytes) -> str:
         line = f"[file {upload.name}, {upload.mime}, {upload.size_bytes} bytes: {upload.path}]"

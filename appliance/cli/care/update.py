@@ -14,8 +14,8 @@ from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
 if TYPE_CHECKING:
-    from appliance.upkeep.updates.host import Host
-    from appliance.upkeep.updates.journal import Result
+    from appliance.upkeep.updates.host import UpdateHost
+    from appliance.upkeep.updates.journal import UpdateResult
 
 Command = Callable[..., argparse.ArgumentParser]
 PUBLIC = "update.pub"
@@ -115,7 +115,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
     return 0
 
 
-def _installation(home: Home, *, is_boot: bool = False) -> "tuple[Path, Host]":
+def _installation(home: Home, *, is_boot: bool = False) -> "tuple[Path, UpdateHost]":
     from appliance.service.maintenance import settings_of
     from appliance.upkeep.updates.host import find_host
 
@@ -145,6 +145,6 @@ def _say_step(args: argparse.Namespace) -> Callable[[str], None]:
     return (lambda text: None) if args.json else (lambda text: say(f"{text} ..."))
 
 
-def _tell(args: argparse.Namespace, result: "Result", *, is_asked: bool = False) -> int:
+def _tell(args: argparse.Namespace, result: "UpdateResult", *, is_asked: bool = False) -> int:
     show(args, {"version": result.version, "said": result.said, "applied": result.is_applied}, result.said)
     return 0 if result.is_applied or is_asked else 1

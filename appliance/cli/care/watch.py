@@ -29,7 +29,7 @@ def logs(args: argparse.Namespace, home: Home) -> int:
 
     require_owner(home)
     ids = log_reader.find_ids(home, args.run) if args.run else []
-    wanted = log_reader.Wanted(ids, args.level, args.process)
+    wanted = log_reader.LogFilter(ids, args.level, args.process)
     for line in log_reader.read(home, wanted, args.limit):
         _show_line(args, line)
     for line in log_reader.follow(home, wanted) if args.follow else ():

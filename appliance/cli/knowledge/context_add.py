@@ -20,8 +20,8 @@ from appliance.console import terminal
 from appliance.console.connect import Reach, reach
 from appliance.console.terminal import say, say_json, say_line
 from appliance.errors import Cancelled
-from appliance.ingest.file_reader import Chosen, Gather, Item, Kept, Known, Rules, absolute
-from appliance.ingest.pipeline import WEB, Fetched, Ingest, Progress, Refreshed
+from appliance.ingest.file_reader import Chosen, FileRules, Gather, Kept, KnownFile, ReadItem, absolute
+from appliance.ingest.pipeline import WEB, FetchedPage, Ingest, Progress, Refreshed
 from appliance.runtime.paths import Home
 from appliance.text.references import DRIVE, display
 
@@ -34,22 +34,22 @@ IDENTIFIER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 Call = Callable[[str, dict[str, Any]], Any]
 
 
-class Post:
+class RemoteItemStore:
     """The shelf of a core, over whatever reaches it."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    def find_known(self, refs: Sequence[str]) -> dict[str, Known]:
+    def find_known(self, refs: Sequence[str]) -> dict[str, KnownFile]:
         """What is kept under those of these stored paths that exist."""
-        return {ref: Known(**values) for ref, values in self._call("ingest.known", {"refs": list(refs)}).items()}
+        return {ref: KnownFile(**values) for ref, values in self._call("ingest.known", {"refs": list(refs)}).items()}
 
     def select_items(self, ref: str, after: str = "") -> Chosen:
         """A page of the items that a reference means."""
         page = self._call("ingest.chosen", {"ref": ref, "after": after})
-        return Chosen(tuple(Known(**values) for values in page["items"]), page["next_after"], page["folder"])
+        return Chosen(tuple(KnownFile(**values) for values in page["items"]), page["next_after"], page["folder"])
 
-    def store_items(self, items: Sequence[Item]) -> list[Kept]:
+    def store_items(self, items: Sequence[ReadItem]) -> list[Kept]:
         """Make an entry of each of these."""
         done: list[Kept] = []
         parcels: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ class Post:
     def _send_items(self, parcels: list[dict[str, Any]]) -> list[Kept]:
         return [Kept(**values) for values in self._call("ingest.keep", {"items": parcels})]
 
-    def _item_as_json(self, item: Item) -> dict[str, Any]:
+    def _item_as_json(self, item: ReadItem) -> dict[str, Any]:
         """An item as JSON; what is large goes ahead of it, in pieces."""
         given = {name: value for name, value in asdict(item).items() if isinstance(value, str) and value}
         if item.body is not None:
@@ -91,7 +91,7 @@ class Post:
         return key
 
 
-def page(home: Home, way: Reach, url: str, addition: str = "") -> Fetched:
+def page(home: Home, way: Reach, url: str, addition: str = "") -> FetchedPage:
     """A page as the core fetched it; over a connection of its own, for several come at a time."""
     own = reach(home, os.environ) if way.is_remote else way
     try:
@@ -103,7 +103,7 @@ def page(home: Home, way: Reach, url: str, addition: str = "") -> Fetched:
     finally:
         if own is not way:
             own.close()
-    return Fetched(bytes(data), told["mime"], told["charset"], told["title"], told["server"])
+    return FetchedPage(bytes(data), told["mime"], told["charset"], told["title"], told["server"])
 
 
 # -- commands ---------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def page(home: Home, way: Reach, url: str, addition: str = "") -> Fetched:
 
 def add(args: argparse.Namespace, home: Home) -> int:
     """Add what was named; 1 when nothing of it could be."""
-    rules = Rules(args.hidden, args.no_ignore, closed=(str(home.root.resolve()),))
+    rules = FileRules(args.hidden, args.no_ignore, closed=(str(home.root.resolve()),))
     done = _run_with_core(args, home, lambda work: work.add(args.inputs, rules, args.on_conflict))
     counts = done.counts
     if args.json:
@@ -155,7 +155,9 @@ def _run_with_core(args: argparse.Namespace, home: Home, act: Callable[[Ingest],
     gather = Gather(os.environ, [home.database.with_name(home.database.name + end) for end in ("", "-wal", "-shm")])
     try:
         closed = [str(home.root.resolve())]
-        return act(Ingest(Post(way.call), gather, fetch=lambda url: page(home, way, url, addition), tell=tell, closed=closed))
+        return act(
+            Ingest(RemoteItemStore(way.call), gather, fetch=lambda url: page(home, way, url, addition), tell=tell, closed=closed)
+        )
     except KeyboardInterrupt:
         raise Cancelled("stopped; what was read until now is kept", hint="the same command goes on from there") from None
     finally:

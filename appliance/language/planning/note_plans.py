@@ -12,7 +12,7 @@ from datetime import datetime
 from appliance.language import items, word_forms
 from appliance.language.evidence import Finder
 from appliance.language.languages import Language, words_in
-from appliance.language.named_notes import BOX, NamedNotes, Note, bare_title, names_list, without_link
+from appliance.language.named_notes import BOX, NamedNote, NamedNotes, bare_title, names_list, without_link
 from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, ask_back, ask_which, tool_call
 from appliance.language.ports import Notes
 from appliance.language.router import Intent
@@ -141,7 +141,7 @@ class Additions:
             return self.add_to(sure[0], intent.parts["items"], intent)
         return ask_back(intent.language, "sure_append", items=intent.parts["items"], title=sure[0].title)
 
-    def add_to(self, note: Note, text: str, intent: Intent) -> Plan:
+    def add_to(self, note: NamedNote, text: str, intent: Intent) -> Plan:
         """One call that adds a text to a note, as items where it is a list."""
         text = without_link(text, intent.language)
         is_quoted = re.search(rf"[\"'“„«‘]\s*{re.escape(text)}\s*[\"'”“»’]", intent.text) is not None
@@ -158,15 +158,15 @@ class Additions:
         body = re.sub(r"\A\s*# .*\n+", "", markdown.fields(entry.body)[1]).strip()
         return f"{body}\n[{entry.path}]" if body else ""
 
-    def is_list(self, note: Note) -> bool:
+    def is_list(self, note: NamedNote) -> bool:
         """Whether a note ends in a list."""
         entry = self._entries.find(note.ref)
         return entry is not None and items.is_list(entry.body)
 
-    def note_of_file(self, name: str) -> Note | None:
+    def note_of_file(self, name: str) -> NamedNote | None:
         """The note of a file, `notes/garden.md`."""
         entry = self._entries.find(f"{BOX}{name}")
-        return None if entry is None else Note(entry.path, entry.title)
+        return None if entry is None else NamedNote(entry.path, entry.title)
 
 
 PRODUCT = "Owlbox"

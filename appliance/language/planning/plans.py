@@ -32,7 +32,7 @@ SURE = "sure_"  # phrases that ask whether something should be done; the rest of
 MOST_SUBJECTS = 2  # notes that one answer can speak of
 
 
-class Chat(Struct, frozen=True):
+class ModelTalk(Struct, frozen=True):
     """The model is asked this and nothing more. `is_text`: it is to work on a text, so the answer may be longer."""
 
     system: str
@@ -88,7 +88,7 @@ class Grounded(Struct, frozen=True):
     Without a question it is to sum the texts up.
     """
 
-    chat: Chat
+    chat: ModelTalk
     question: str
     texts: tuple[str, ...]
     sources: str
@@ -115,7 +115,7 @@ class Do(Struct, frozen=True):
     then: "Callable[[Outcome], Plan]"
 
 
-Plan = Chat | Say | Grounded | Do
+Plan = ModelTalk | Say | Grounded | Do
 
 
 class Sampling(Struct, frozen=True):

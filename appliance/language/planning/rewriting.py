@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from appliance.language import sentences
 from appliance.language.items import is_deed
 from appliance.language.languages import Language, words_in
-from appliance.language.planning.plans import Chat, Grounded, Plan, Say, closed
+from appliance.language.planning.plans import Grounded, ModelTalk, Plan, Say, closed
 from appliance.language.router import Intent
 from appliance.language.word_forms import distance
 
@@ -75,14 +75,14 @@ def _nearest(word: str, words: Mapping[str, int], usual: Collection[str], most_e
 SHORT = 240  # characters of a text that the program puts politely
 
 
-def polite(intent: Intent, chat: Chat) -> Plan:
+def polite(intent: Intent, chat: ModelTalk) -> Plan:
     """What is done about a text that is to be polite; `chat` asks the model for it."""
     text, language = intent.parts["text"].strip(), intent.language
     if "no_talk" in language.phrases:
         return Say(language.say("no_rewrite"))  # a language that the model has not learned
     if said := politely(text, language):
         return Say(said)
-    asked = Chat(
+    asked = ModelTalk(
         chat.system, chat.messages, chat.max_tokens, chat.temperature, chat.repeat_penalty, is_silent=True, forbidden=chat.forbidden
     )
     return Grounded(asked, "", (text,), "", language.say("no_rewrite"), is_rewording=True)

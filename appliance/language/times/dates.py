@@ -15,7 +15,7 @@ from appliance.language.languages import Language
 from appliance.language.times import grammar, readings, rules
 from appliance.language.times.frequencies import without_stop
 from appliance.language.times.lexicon import Lexicon
-from appliance.language.times.readings import Reading
+from appliance.language.times.readings import TimeReading
 from appliance.language.times.reductions import Unread, reduced
 from appliance.language.times.tokenizer import Token, tokens
 
@@ -65,7 +65,7 @@ def _moment(found: list[Token], now: datetime) -> Moment | None:
     return None if made is None else Moment(made.at.replace(tzinfo=now.tzinfo), made.has_clock)
 
 
-def _moment_of(reading: Reading) -> Moment | None:
+def _moment_of(reading: TimeReading) -> Moment | None:
     now = reading.now
     if (
         reading.is_open

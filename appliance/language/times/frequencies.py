@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language.times import grammar, recurrence, reductions, rules, timezones
 from appliance.language.times.lexicon import Lexicon
-from appliance.language.times.readings import Reading
+from appliance.language.times.readings import TimeReading
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import Unread, reduced
 from appliance.language.times.timezones import LOCAL
@@ -103,7 +103,7 @@ def _compile_plain(found: Sequence[Token], now_ms: int, zone: str, is_frequency:
         return None
 
 
-def parse_tokens(found: Sequence[Token], now_ms: int, zone: str) -> tuple[Reading, str]:
+def parse_tokens(found: Sequence[Token], now_ms: int, zone: str) -> tuple[TimeReading, str]:
     """What the tokens say at that moment, in the zone that they name, and that zone."""
     named = next((str(token.kinds["zone"]) for token in found if "zone" in token.kinds), zone)
     if not timezones.is_known(named):
@@ -173,7 +173,7 @@ def _compile_narrowed(head: Sequence[Token], tail: Sequence[Token], now_ms: int,
         is_stepped = kept.step is not None and kept.step != (1, "day") and kept.step[1] not in ("minute", "hour")
         is_odd = is_stepped or kept.ordinals or kept.dates or kept.date
         plain = replace_dataclass(less, days=set(), months=set(), step=None, is_repeated=False)
-        if plain != Reading(less.now) or is_odd or (less.step not in (None, (1, "year"))):
+        if plain != TimeReading(less.now) or is_odd or (less.step not in (None, (1, "year"))):
             return None
         days, months = kept.days or set(range(7)), kept.months or set(range(1, 13))
         if less.days:
@@ -217,7 +217,7 @@ def require_ahead(found: Sequence[Token], said: str) -> None:
                 f"{said[token.start : end]!r} is no time to come", hint="say how often, or in how long, such as: every 5 minutes"
             )
     for one in grammar.fragments(found):
-        reading = Reading(datetime(2024, 1, 1, 12))
+        reading = TimeReading(datetime(2024, 1, 1, 12))
         try:
             match = Encoded(found).match(one.production.pattern, one.start)
             assert match is not None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from appliance.language.times import readings, reductions, tokenizer
-from appliance.language.times.readings import WEEKEND, WORKDAYS, Handler, Reading
+from appliance.language.times.readings import WEEKEND, WORKDAYS, Handler, TimeReading
 from appliance.language.times.reductions import Unread
 from appliance.language.times.tokenizer import Encoded, Match, Token
 
@@ -33,9 +33,9 @@ class Fragment(Struct, frozen=True):
     production: Production
 
 
-def _start(reading: Reading, match: Match) -> None:
+def _start(reading: TimeReading, match: Match) -> None:
     """Starting tomorrow, starting next month: the first day of what repeats."""
-    inner = Reading(reading.now)
+    inner = TimeReading(reading.now)
     _read_tokens(match.tokens[match.start + 1 : match.end], inner)
     reading.start = inner.week or inner.month or inner.date
     if inner.days and reading.start is None:
@@ -47,9 +47,9 @@ def _start(reading: Reading, match: Match) -> None:
         readings.note_part(reading, inner.part or reading.part)
 
 
-def _end(reading: Reading, match: Match) -> None:
+def _end(reading: TimeReading, match: Match) -> None:
     """Until Christmas, until Friday: the last day of what repeats; of a week or a month that is named, the day before it."""
-    inner = Reading(reading.now)
+    inner = TimeReading(reading.now)
     _read_tokens(match.tokens[match.start + 1 : match.end], inner)
     day = inner.date
     if inner.days:
@@ -64,19 +64,19 @@ def _end(reading: Reading, match: Match) -> None:
     reading.end = day.replace(hour=23, minute=59, second=59, microsecond=0)
 
 
-def _lasting(reading: Reading, match: Match) -> None:
+def _lasting(reading: TimeReading, match: Match) -> None:
     """For a week, for the next ten days."""
     if reading.end is not None or reading.lasting is not None:
         raise Unread
     reading.lasting = match.get("length") or readings.one_unit(match.get("unit"))
 
 
-def _beside(reading: Reading, match: Match) -> None:
+def _beside(reading: TimeReading, match: Match) -> None:
     """Ten minutes before five, two days before Christmas, three weeks after Easter."""
     seconds, months = match.get("length") or readings.one_unit(match.get("unit"))
     sign = -1 if match.has("before") else 1
     at = next(place for place in range(match.start, match.end) if {"before", "after"} & match.tokens[place].kinds.keys())
-    inner, rest = Reading(reading.now), match.tokens[at + 1 : match.end]
+    inner, rest = TimeReading(reading.now), match.tokens[at + 1 : match.end]
     if len(rest) == 1 and "number" in rest[0].kinds and "time" not in rest[0].kinds:
         inner.times.append(reductions.bare(int(rest[0].kinds["number"])))
     else:
@@ -220,16 +220,16 @@ GLUE = frozenset({"filler", "and", "comma", "on", "at", "the", "or", "gap", "of"
 # -- reading tokens -----------------------------------------------------------------------------------
 
 
-def parse(tokens: Sequence[Token], now: datetime) -> Reading:
+def parse(tokens: Sequence[Token], now: datetime) -> TimeReading:
     """What tokens say that are all about time; Unread where one of them is not."""
-    reading = Reading(now)
+    reading = TimeReading(now)
     _read_tokens(tokens, reading)
     if len(reading.order) > 3:
         raise Unread  # Mondays at 9 and Fridays at 10: which belongs to which only the halves say
     return reading
 
 
-def _read_tokens(tokens: Sequence[Token], reading: Reading) -> None:
+def _read_tokens(tokens: Sequence[Token], reading: TimeReading) -> None:
     encoded, at = Encoded(tokens), 0
     while at < len(tokens):
         found = _longest(encoded, at)
@@ -287,12 +287,12 @@ def _is_unsure(tokens: Sequence[Token]) -> bool:
     return all("unsure" in token.kinds for token in tokens)
 
 
-def _count_said(reading: Reading) -> tuple[object, object]:
+def _count_said(reading: TimeReading) -> tuple[object, object]:
     days = (len(reading.days), len(reading.dates), len(reading.ordinals), reading.date)
     return (len(reading.times), reading.part, reading.window), days
 
 
-def _order_after(reading: Reading, before: tuple[object, object]) -> str:
+def _order_after(reading: TimeReading, before: tuple[object, object]) -> str:
     """The order in which times and days were said, with one more of them."""
     order = reading.order
     for letter, was, now in zip("TD", before, _count_said(reading), strict=True):

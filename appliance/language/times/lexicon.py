@@ -62,7 +62,7 @@ ALARMS = ("wake", "alarm", "timer")
 Value = str | float | tuple[str, ...]
 
 
-class Entry(Struct, frozen=True):
+class LexiconEntry(Struct, frozen=True):
     """A phrase: its words, and the kinds that it has with their values."""
 
     words: tuple[str, ...]
@@ -84,9 +84,9 @@ class Lexicon:
                     found.setdefault(words, {})[kind] = _read_value(kind, value)
         for name, rule in feasts.items():
             found.setdefault(split_words(name), {})["feast"] = rule
-        self._by_word: dict[str, list[Entry]] = {}
+        self._by_word: dict[str, list[LexiconEntry]] = {}
         for words, kinds in found.items():
-            self._by_word.setdefault(words[0], []).append(Entry(words, kinds))
+            self._by_word.setdefault(words[0], []).append(LexiconEntry(words, kinds))
         for entries in self._by_word.values():
             entries.sort(key=lambda one: -len(one.words))
         self.words = frozenset(word for words in found for word in words if word[0].isalpha())
@@ -104,7 +104,7 @@ class Lexicon:
         self.ones = tuple(" ".join(words) for words, kinds in found.items() if "one" in kinds)
         self._elisions = tuple(words[0] for words, kinds in found.items() if "elision" in kinds)
 
-    def match(self, words: Sequence[str]) -> Entry | None:
+    def match(self, words: Sequence[str]) -> LexiconEntry | None:
         """The longest phrase that the words begin with."""
         for entry in self._by_word.get(words[0], ()):
             if tuple(words[: len(entry.words)]) == entry.words:
@@ -132,14 +132,14 @@ class Lexicon:
         found = next((one for one in self._elisions if text.lower().replace("’", "'").startswith(f"{one}'")), "")
         return text[len(found) + 1 :] if found else text
 
-    def _compound(self, word: str) -> Entry | None:
+    def _compound(self, word: str) -> LexiconEntry | None:
         """A day of the week and a part of the day in one word."""
         for at in range(4, len(word) - 2):
             day, part = (self._single(one) for one in (word[:at], word[at:]))
             if "weekday" in day and "part" in part:
-                return Entry((word,), {"weekday": day["weekday"], "with_part": part["part"]})
+                return LexiconEntry((word,), {"weekday": day["weekday"], "with_part": part["part"]})
             if "weekday" in day and "parts" in part:
-                return Entry((word,), {"weekdays": day["weekday"], "with_part": part["parts"]})
+                return LexiconEntry((word,), {"weekdays": day["weekday"], "with_part": part["parts"]})
         return None
 
     def _single(self, word: str) -> Mapping[str, Value]:

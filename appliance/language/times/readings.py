@@ -20,7 +20,7 @@ WORKDAYS, WEEKEND = frozenset({1, 2, 3, 4, 5}), frozenset({0, 6})
 
 
 @dataclass
-class Reading:
+class TimeReading:
     """What the tokens have said so far. Days of the week are those of cron: Sunday is 0."""
 
     now: datetime
@@ -53,25 +53,25 @@ class Reading:
     order: str = field(default="", compare=False)  # in which times (T) and days (D) were said
 
 
-Handler = Callable[[Reading, Match], None]
+Handler = Callable[[TimeReading, Match], None]
 
 
 def always(days: frozenset[int] = frozenset(), **facts: bool) -> Handler:
     """A handler for words that always say the same: these days of the week and these facts, or nothing about when."""
 
-    def add(reading: Reading, match: Match) -> None:
+    def add(reading: TimeReading, match: Match) -> None:
         reading.days |= days
         vars(reading).update(facts)
 
     return add
 
 
-def unread(reading: Reading, match: Match) -> None:
+def unread(reading: TimeReading, match: Match) -> None:
     """What nobody can know: of which month is the second Tuesday?"""
     raise Unread
 
 
-def set_step(reading: Reading, count: float, unit: str) -> None:
+def set_step(reading: TimeReading, count: float, unit: str) -> None:
     if count != int(count):
         if unit != "hour":
             raise Unread
@@ -81,36 +81,36 @@ def set_step(reading: Reading, count: float, unit: str) -> None:
     reading.step, reading.is_repeated = (int(count), "day" if unit == "night" else unit), True
 
 
-def every_unit(reading: Reading, match: Match) -> None:
+def every_unit(reading: TimeReading, match: Match) -> None:
     set_step(reading, 1, match.get("unit") or match.get("single"))
 
 
-def every_amount(reading: Reading, match: Match) -> None:
+def every_amount(reading: TimeReading, match: Match) -> None:
     set_step(reading, *match.get("amount"))
 
 
-def every_length(reading: Reading, match: Match) -> None:
+def every_length(reading: TimeReading, match: Match) -> None:
     seconds, months = match.get("length")
     if months:
         raise Unread
     set_step(reading, seconds, "second")
 
 
-def adverb(reading: Reading, match: Match) -> None:
+def adverb(reading: TimeReading, match: Match) -> None:
     count, unit, *part = match.get("adverb")
     set_step(reading, int(count), unit)
     for one in part:
         note_part(reading, one)
 
 
-def other_unit(reading: Reading, match: Match) -> None:
+def other_unit(reading: TimeReading, match: Match) -> None:
     count = 2 if match.has("other") else match.get("nth")
     if count < 2:
         raise Unread
     set_step(reading, count, match.get("unit"))
 
 
-def other_day(reading: Reading, match: Match) -> None:
+def other_day(reading: TimeReading, match: Match) -> None:
     """Every other Tuesday."""
     count = 2 if match.has("other") else match.get("nth")
     if count < 2:
@@ -123,7 +123,7 @@ def weekday(match: Match) -> int:
     return int(match.get("weekday", match.get("weekdays")))
 
 
-def per_unit(reading: Reading, match: Match) -> None:
+def per_unit(reading: TimeReading, match: Match) -> None:
     """Twice a day, three times an hour, once a week."""
     count = int(match.get("times") or match.get("number"))
     unit = match.get("unit") or match.get("single")
@@ -138,7 +138,7 @@ def per_unit(reading: Reading, match: Match) -> None:
         raise Unread
 
 
-def this_weekend(reading: Reading, match: Match) -> None:
+def this_weekend(reading: TimeReading, match: Match) -> None:
     """Saturday, or what is left of it."""
     now = reading.now
     is_late = now.isoweekday() == 6 and now.hour >= LATE_H
@@ -146,19 +146,19 @@ def this_weekend(reading: Reading, match: Match) -> None:
     one_date(reading, day + timedelta(days=7) if match.has("next") else day)
 
 
-def day_range(reading: Reading, match: Match) -> None:
+def day_range(reading: TimeReading, match: Match) -> None:
     first, last = (int(day) for day in match.all("weekday") + match.all("weekdays"))
     reading.is_repeated = True
     reading.days |= {(first + i) % 7 for i in range((last - first) % 7 + 1)}
 
 
-def weekdays(reading: Reading, match: Match) -> None:
+def weekdays(reading: TimeReading, match: Match) -> None:
     """Mondays, every Monday: again and again."""
     reading.is_repeated = True
     one_weekday(reading, match)
 
 
-def one_weekday(reading: Reading, match: Match) -> None:
+def one_weekday(reading: TimeReading, match: Match) -> None:
     """Monday: in a list of days, or the next one."""
     reading.days.add(weekday(match))
     part = match.get("part") or match.get("parts") or match.side("weekday", "with_part") or match.side("weekdays", "with_part")
@@ -166,7 +166,7 @@ def one_weekday(reading: Reading, match: Match) -> None:
         note_part(reading, part)
 
 
-def next_weekday(reading: Reading, match: Match) -> None:
+def next_weekday(reading: TimeReading, match: Match) -> None:
     day = next_day(reading.now, weekday(match))
     is_this_week = day.isocalendar()[:2] == reading.now.isocalendar()[:2]
     one_date(reading, day + timedelta(days=7) if match.has("next") and is_this_week else day)
@@ -174,46 +174,46 @@ def next_weekday(reading: Reading, match: Match) -> None:
         note_part(reading, part)
 
 
-def weekday_after_next(reading: Reading, match: Match) -> None:
+def weekday_after_next(reading: TimeReading, match: Match) -> None:
     one_date(reading, next_day(reading.now, weekday(match)) + timedelta(days=7))
 
 
-def last_weekday(reading: Reading, match: Match) -> None:
+def last_weekday(reading: TimeReading, match: Match) -> None:
     day = next_day(reading.now, weekday(match)) - timedelta(days=7)
     reading.is_past = True
     one_date(reading, day - timedelta(days=7) if day.date() == reading.now.date() else day)
 
 
-def some_part(reading: Reading, match: Match) -> None:
+def some_part(reading: TimeReading, match: Match) -> None:
     note_part(reading, match.get("part") or match.get("in_part"))
 
 
-def every_part(reading: Reading, match: Match) -> None:
+def every_part(reading: TimeReading, match: Match) -> None:
     reading.is_repeated = True
     note_part(reading, match.get("part") or match.get("parts") or match.get("every_part")[0])
 
 
-def this_part(reading: Reading, match: Match) -> None:
+def this_part(reading: TimeReading, match: Match) -> None:
     some_part(reading, match)
     reading.is_today = True
     one_date(reading, reading.now)
 
 
-def note_part(reading: Reading, part: str) -> None:
+def note_part(reading: TimeReading, part: str) -> None:
     if reading.part and reading.part != part:
         if {reading.part, part} != {"afternoon", "late_afternoon"}:
             raise Unread
     reading.part = part
 
 
-def clock(reading: Reading, match: Match) -> None:
+def clock(reading: TimeReading, match: Match) -> None:
     time = match.get("time")
     if time.second and match.has("in"):  # in 1:30:15 is a length of time
         raise Unread
     reading.times.append(time)
 
 
-def hour(reading: Reading, match: Match) -> None:
+def hour(reading: TimeReading, match: Match) -> None:
     """At 7, which a part of the day may make 19:00."""
     hour = match.get("number")
     if hour != int(hour):
@@ -221,14 +221,14 @@ def hour(reading: Reading, match: Match) -> None:
     reading.times.append(reductions.bare(int(hour)))
 
 
-def more_hours(reading: Reading, match: Match) -> None:
+def more_hours(reading: TimeReading, match: Match) -> None:
     """And 5, after a time."""
     if not reading.times:
         raise Unread
     hour(reading, match)
 
 
-def this_time(reading: Reading, match: Match) -> None:
+def this_time(reading: TimeReading, match: Match) -> None:
     reading.times.append(Time(reading.now.hour, reading.now.minute, "24"))
 
 
@@ -239,7 +239,7 @@ def bounds(match: Match) -> list[Time]:
     ]
 
 
-def window(reading: Reading, match: Match) -> None:
+def window(reading: TimeReading, match: Match) -> None:
     """From one time of day to another; over midnight where both say in which half of the day they are."""
     if reading.window is not None:
         raise Unread
@@ -261,7 +261,7 @@ def window(reading: Reading, match: Match) -> None:
     reading.window = (start, end)
 
 
-def anchor(reading: Reading, match: Match) -> None:
+def anchor(reading: TimeReading, match: Match) -> None:
     """Starting at 8am."""
     if reading.anchor is not None:
         raise Unread
@@ -271,7 +271,7 @@ def anchor(reading: Reading, match: Match) -> None:
     reading.anchor = time.hour * 60 + time.minute
 
 
-def office_hours(reading: Reading, match: Match) -> None:
+def office_hours(reading: TimeReading, match: Match) -> None:
     if reading.window is not None:
         raise Unread
     reading.window = (9 * 60, 17 * 60)
@@ -279,25 +279,25 @@ def office_hours(reading: Reading, match: Match) -> None:
     reading.is_repeated = True
 
 
-def ahead(reading: Reading, match: Match) -> None:
+def ahead(reading: TimeReading, match: Match) -> None:
     if reading.length is not None:
         raise Unread
     reading.length = match.get("length")
 
 
-def from_now(reading: Reading, match: Match) -> None:
+def from_now(reading: TimeReading, match: Match) -> None:
     if reading.length is not None:
         raise Unread
     reading.length = match.get("from_now")
 
 
-def ago(reading: Reading, match: Match) -> None:
+def ago(reading: TimeReading, match: Match) -> None:
     reading.is_past = True
     seconds, months = match.get("length")
     one_date(reading, moved(reading.now, -seconds, -months))
 
 
-def relative_day(reading: Reading, match: Match) -> None:
+def relative_day(reading: TimeReading, match: Match) -> None:
     days, *part = match.get("day")
     count = int(days)
     reading.is_today, reading.is_past = count == 0, count < 0
@@ -306,7 +306,7 @@ def relative_day(reading: Reading, match: Match) -> None:
         note_part(reading, one)
 
 
-def next_unit(reading: Reading, match: Match) -> None:
+def next_unit(reading: TimeReading, match: Match) -> None:
     now, unit = reading.now, match.all("unit")[-1]
     if unit == "week":
         reading.week = now + timedelta(days=7 - now.weekday())
@@ -318,7 +318,7 @@ def next_unit(reading: Reading, match: Match) -> None:
         raise Unread
 
 
-def this_unit(reading: Reading, match: Match) -> None:
+def this_unit(reading: TimeReading, match: Match) -> None:
     """This week, this month: nothing but where the day is."""
     now, unit = reading.now, match.all("unit")[-1]
     if unit == "week":
@@ -329,11 +329,11 @@ def this_unit(reading: Reading, match: Match) -> None:
         raise Unread
 
 
-def past_unit(reading: Reading, match: Match) -> None:
+def past_unit(reading: TimeReading, match: Match) -> None:
     reading.is_past = True
 
 
-def edge_of(reading: Reading, match: Match) -> None:
+def edge_of(reading: TimeReading, match: Match) -> None:
     """The end or the beginning of the month, of the week or of the year."""
     now, unit, is_end = reading.now, match.get("unit"), match.has("end_of")
     if match.has("every"):
@@ -361,7 +361,7 @@ def edge_of(reading: Reading, match: Match) -> None:
         raise Unread
 
 
-def calendar_date(reading: Reading, match: Match) -> None:
+def calendar_date(reading: TimeReading, match: Match) -> None:
     """3 December, December 24th, each year where it repeats."""
     if match.has("every"):
         reading.is_repeated = True
@@ -369,7 +369,7 @@ def calendar_date(reading: Reading, match: Match) -> None:
     read_date(reading, day, month, year)
 
 
-def slash_date(reading: Reading, match: Match) -> None:
+def slash_date(reading: TimeReading, match: Match) -> None:
     """12/24 and 24/12; which of 5/6 is the month nobody can know."""
     year, first, second = match.get("two_dates")
     if first <= 12 and second <= 12 and first != second:
@@ -378,7 +378,7 @@ def slash_date(reading: Reading, match: Match) -> None:
     read_date(reading, day, month, year)
 
 
-def read_date(reading: Reading, day: int, month: int, said_year: int | None) -> None:
+def read_date(reading: TimeReading, day: int, month: int, said_year: int | None) -> None:
     """A day of a month, of each year where it repeats, else the next one."""
     if not 1 <= month <= 12:
         raise Unread
@@ -400,7 +400,7 @@ def read_date(reading: Reading, day: int, month: int, said_year: int | None) -> 
     raise Unread
 
 
-def feast(reading: Reading, match: Match) -> None:
+def feast(reading: TimeReading, match: Match) -> None:
     """A day of the calendar with a name of its own: the next one, or each year's where that is the same day."""
     year, rule = match.get("feast_of")
     if match.has("every") or (reading.step or (0, ""))[1] == "year":
@@ -418,7 +418,7 @@ def feast(reading: Reading, match: Match) -> None:
     one_date(reading, now.replace(year=found.year, month=found.month, day=found.day))
 
 
-def of_month(reading: Reading, match: Match) -> None:
+def of_month(reading: TimeReading, match: Match) -> None:
     """First Monday, last weekday, last day of the month; first and third Monday; the 3rd Friday of next month."""
     for number in nths(match):
         if match.has("weekday") or match.has("weekdays"):
@@ -442,7 +442,7 @@ def nths(match: Match) -> list[int]:
     return [int(token.kinds["nth"]) for token in match.tokens[match.start : match.end] if "nth" in token.kinds]
 
 
-def nth_days(reading: Reading, match: Match) -> None:
+def nth_days(reading: TimeReading, match: Match) -> None:
     """On the 15th, on the 1st and the 15th: of this month or the next, or of every month."""
     for number in nths(match):
         if not 1 <= number <= 31:
@@ -458,7 +458,7 @@ def nth_days(reading: Reading, match: Match) -> None:
         reading.is_repeated = True
 
 
-def months(reading: Reading, match: Match) -> None:
+def months(reading: TimeReading, match: Match) -> None:
     if match.has("every") and reading.step is None:
         reading.step = (1, "year")
     months = [int(month) for month in match.all("month")]
@@ -469,7 +469,7 @@ def months(reading: Reading, match: Match) -> None:
         reading.months |= set(months)
 
 
-def past_every_hour(reading: Reading, match: Match) -> None:
+def past_every_hour(reading: TimeReading, match: Match) -> None:
     minute = (
         30 if match.has("half") else 15 if match.has("quarter") else 0 if match.has("on_the_hour") else int(match.get("number"))
     )
@@ -480,14 +480,14 @@ def past_every_hour(reading: Reading, match: Match) -> None:
     reading.step = reading.step or (1, "hour")
 
 
-def zone(reading: Reading, match: Match) -> None:
+def zone(reading: TimeReading, match: Match) -> None:
     name = match.get("zone")
     if reading.zone or not timezones.is_known(name):
         raise Unread
     reading.zone = name
 
 
-def shift(reading: Reading, match: Match) -> None:
+def shift(reading: TimeReading, match: Match) -> None:
     """Two days before, an hour later: of what is said around it."""
     seconds, months = match.get("length") or one_unit(match.get("unit") or "day")
     sign = -1 if match.has("before") or match.has("earlier") else 1
@@ -498,7 +498,7 @@ def shift(reading: Reading, match: Match) -> None:
         note_part(reading, match.get("part"))
 
 
-def eve(reading: Reading, match: Match) -> None:
+def eve(reading: TimeReading, match: Match) -> None:
     """The day before what is said around it, or the evening."""
     if reading.shift is not None:
         raise Unread
@@ -530,7 +530,7 @@ def moved(day: datetime, seconds: float, months: int) -> datetime:
     return day.replace(year=year, month=month, day=min(day.day, last)) + timedelta(seconds=seconds)
 
 
-def one_date(reading: Reading, date: datetime) -> None:
+def one_date(reading: TimeReading, date: datetime) -> None:
     if reading.date is not None and reading.date.date() != date.date():
         raise Unread
     reading.date = date

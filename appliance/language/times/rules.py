@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from appliance.errors import BadInput
 from appliance.language.times import recurrence, reductions, timezones
-from appliance.language.times.readings import Reading, moved, next_day
+from appliance.language.times.readings import TimeReading, moved, next_day
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import SECONDS, Time, Unread
 
@@ -20,7 +20,7 @@ AFTERNOON = range(1, 6)  # hours with nothing else said at which hardly anybody 
 STEP_UNITS = {"day": "days", "week": "weeks", "month": "months"}
 
 
-def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
+def build(reading: TimeReading, zone: str, is_frequency: bool) -> Rule:
     """The rule of what was read; a bare time is every day for a frequency, and the next one otherwise."""
     if reading.is_open:
         raise BadInput(
@@ -52,7 +52,7 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
         return _single_rule(reading, zone, reading.date)
     if not is_frequency and reading.dates and not reading.is_repeated:
         return _date_ahead(reading, zone)
-    if not is_frequency and len(reading.months) == 1 and reading == Reading(reading.now, months=reading.months):
+    if not is_frequency and len(reading.months) == 1 and reading == TimeReading(reading.now, months=reading.months):
         return _month_ahead(reading, zone)
     if is_loose and not reading.days and not has_when:
         raise Unread
@@ -61,7 +61,7 @@ def build(reading: Reading, zone: str, is_frequency: bool) -> Rule:
     return _from_start(_repeated_rule(reading, zone), reading, zone)
 
 
-def _ended(reading: Reading, zone: str, is_frequency: bool) -> Rule:
+def _ended(reading: TimeReading, zone: str, is_frequency: bool) -> Rule:
     """A rule with its end; a bare time, or a day of the week, comes again and again until then."""
     end, lasting = reading.end, reading.lasting
     has_date = reading.length is not None or reading.date or reading.dates or reading.months or reading.month or reading.week
@@ -89,7 +89,7 @@ def _ms_of(local: datetime, place: tzinfo) -> int:
     return int(local.replace(tzinfo=place).timestamp() * 1000)
 
 
-def _from_start(rule: Rule, reading: Reading, zone: str) -> Rule:
+def _from_start(rule: Rule, reading: TimeReading, zone: str) -> Rule:
     """The rule as it is where it begins no earlier than it was said to; else steps from the first day that fits."""
     if reading.start is None:
         return rule
@@ -120,13 +120,13 @@ def _from_start(rule: Rule, reading: Reading, zone: str) -> Rule:
     return recurrence.cadence(step, first, 0, zone)
 
 
-def is_that_day(reading: Reading) -> bool:
+def is_that_day(reading: TimeReading) -> bool:
     """Whether a day of the week that was said beside a date is that of the date."""
     assert reading.date is not None
     return not reading.days or reading.days == {reading.date.isoweekday() % 7}
 
 
-def after_noon(reading: Reading) -> list[Time]:
+def after_noon(reading: TimeReading) -> list[Time]:
     """Hours that may be in either half of the day: "on Saturday at 2" is 14:00."""
     times = reading.times
     if reading.part or reading.is_today or any(time.half in ("am", "pm") for time in times):
@@ -137,7 +137,7 @@ def after_noon(reading: Reading) -> list[Time]:
     ]
 
 
-def place_days(reading: Reading) -> None:
+def place_days(reading: TimeReading) -> None:
     """Puts the day of a week or of a month that was named, such as next month, in its place."""
     if reading.week is not None and reading.month is not None:
         raise Unread
@@ -160,7 +160,7 @@ def place_days(reading: Reading) -> None:
     reading.week = reading.month = None
 
 
-def _set_date(reading: Reading, day: datetime) -> None:
+def _set_date(reading: TimeReading, day: datetime) -> None:
     if reading.date is not None and reading.date.date() != day.date():
         raise Unread
     reading.date = day
@@ -186,14 +186,14 @@ def day_in_month(first: datetime, which: str) -> datetime:
     return found
 
 
-def _in_a_while(reading: Reading, zone: str) -> Rule:
+def _in_a_while(reading: TimeReading, zone: str) -> Rule:
     others = replace(reading, length=None, times=[], part="", zone="", is_once=False)
     assert reading.length is not None
     seconds, months = reading.length
     if months > MAX_MONTHS:
         raise OverflowError
     has_time = bool(reading.times or reading.part)
-    if others != Reading(reading.now) or (has_time and seconds % 86_400):
+    if others != TimeReading(reading.now) or (has_time and seconds % 86_400):
         raise Unread
     start = reading.now.replace(tzinfo=timezones.find(zone))
     if not has_time and not months:
@@ -204,7 +204,7 @@ def _in_a_while(reading: Reading, zone: str) -> Rule:
     return recurrence.once(int(day.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone, is_counted=True)
 
 
-def _single_rule(reading: Reading, zone: str, day: datetime) -> Rule:
+def _single_rule(reading: TimeReading, zone: str, day: datetime) -> Rule:
     """Once, on one day; what is said of tonight may be behind midnight."""
     if reading.window or reading.minute is not None or reading.ordinals or reading.anchor is not None:
         raise Unread
@@ -225,7 +225,7 @@ def _single_rule(reading: Reading, zone: str, day: datetime) -> Rule:
     return _moment_rule(_at_time(day, hour, minute, _second(reading)), zone, reading.now)
 
 
-def _require_one_midnight(reading: Reading) -> None:
+def _require_one_midnight(reading: TimeReading) -> None:
     """BadInput for the midnight of a day: that before it, or that behind it?"""
     is_named = any(time.is_written and (time.hour, time.minute) == (0, 0) for time in reading.times)
     if is_named and not reading.is_today and (reading.days or reading.date or reading.dates):
@@ -236,7 +236,7 @@ def _at_time(day: datetime, hour: int, minute: int, second: int = 0) -> datetime
     return day.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hour, minutes=minute, seconds=second)
 
 
-def _second(reading: Reading) -> int:
+def _second(reading: TimeReading) -> int:
     return reading.times[0].second if reading.times else 0
 
 
@@ -248,7 +248,7 @@ def _moment_rule(local: datetime, zone: str, now: datetime | None = None) -> Rul
     return recurrence.once(int(local.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone)
 
 
-def _nearest_rule(reading: Reading, zone: str) -> Rule:
+def _nearest_rule(reading: TimeReading, zone: str) -> Rule:
     """The next moment at which the time, on that day of the week, is still to come: an hour with nothing said may be either."""
     times = named_times(reading)
     _require_one_midnight(reading)
@@ -271,7 +271,7 @@ def _nearest_rule(reading: Reading, zone: str) -> Rule:
     raise Unread
 
 
-def _date_ahead(reading: Reading, zone: str) -> Rule:
+def _date_ahead(reading: TimeReading, zone: str) -> Rule:
     if len(reading.dates) != 1 or not next(iter(reading.dates)).isdecimal() or reading.months:
         raise Unread
     month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
@@ -283,7 +283,7 @@ def _date_ahead(reading: Reading, zone: str) -> Rule:
     raise Unread
 
 
-def _month_ahead(reading: Reading, zone: str) -> Rule:
+def _month_ahead(reading: TimeReading, zone: str) -> Rule:
     """In May: its first day."""
     first = reading.now.replace(day=1, month=next(iter(reading.months)))
     try:
@@ -292,7 +292,7 @@ def _month_ahead(reading: Reading, zone: str) -> Rule:
         return _single_rule(reading, zone, first.replace(year=first.year + 1))
 
 
-def _repeated_rule(reading: Reading, zone: str) -> Rule:
+def _repeated_rule(reading: TimeReading, zone: str) -> Rule:
     count, unit = reading.step or (1, "day")
     if reading.minute is not None:
         if (count, unit) != (1, "hour") or reading.times:
@@ -324,7 +324,7 @@ def _repeated_rule(reading: Reading, zone: str) -> Rule:
     return _stepped_rule(reading, count, unit, times, zone)
 
 
-def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
+def _within_day(reading: TimeReading, step_s: int, zone: str) -> Rule:
     """Every so many minutes or hours: an interval, or the times of day when there is a window or days."""
     if reading.times or reading.part:
         raise Unread
@@ -344,7 +344,7 @@ def _within_day(reading: Reading, step_s: int, zone: str) -> Rule:
     return _cron_rule(reading, _cron_fields([divmod(minute, 60) for minute in minutes]), zone)
 
 
-def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _behind_midnight(reading: TimeReading, times: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Saturday night at 1 is Sunday at 01:00."""
     late = [hour >= 24 for hour, _ in times]
     if any(late) and reading.days:
@@ -356,7 +356,7 @@ def _behind_midnight(reading: Reading, times: list[tuple[int, int]]) -> list[tup
     return sorted((hour % 24, minute) for hour, minute in times) if any(late) else times
 
 
-def _stepped_rule(reading: Reading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
+def _stepped_rule(reading: TimeReading, count: int, unit: str, times: list[tuple[int, int]], zone: str) -> Rule:
     """Every so many days, weeks or months: steps from the first day that fits."""
     if len(times) != 1 or reading.ordinals or reading.months or len(reading.days) > 1 or len(reading.dates) > 1:
         raise Unread
@@ -400,7 +400,7 @@ def _cron_field(values: list[int]) -> str:
     return ",".join(map(str, values))
 
 
-def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rule:
+def _cron_rule(reading: TimeReading, lines: list[tuple[str, str]], zone: str) -> Rule:
     months = _cron_field(sorted(reading.months)) if reading.months and len(reading.months) < 12 else "*"
     if reading.date is not None or (reading.dates and (reading.days or reading.ordinals)) or (reading.ordinals and reading.days):
         raise Unread
@@ -412,7 +412,7 @@ def _cron_rule(reading: Reading, lines: list[tuple[str, str]], zone: str) -> Rul
         raise Unread from None
 
 
-def _place_times(reading: Reading) -> None:
+def _place_times(reading: TimeReading) -> None:
     """The times of day of what comes several times a day: as many as were named, or the usual ones where none was."""
     count, reading.times_a_day = reading.times_a_day, 0
     if not reading.times:
@@ -425,6 +425,6 @@ def _place_times(reading: Reading) -> None:
         )
 
 
-def named_times(reading: Reading) -> list[tuple[int, int]]:
+def named_times(reading: TimeReading) -> list[tuple[int, int]]:
     """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
     return reductions.within(reading.times, reading.part)

@@ -26,7 +26,7 @@ from appliance.language.times.frequencies import (
     without_stop,
 )
 from appliance.language.times.lexicon import Lexicon
-from appliance.language.times.readings import Reading
+from appliance.language.times.readings import TimeReading
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import Time, Unread, reduced
 from appliance.language.times.timezones import LOCAL
@@ -137,14 +137,14 @@ class _Sentence:
         """The words that say when."""
         return " ".join(self._said[self._tokens[a].start : self._tokens[b - 1].end] for a, b in self._when)
 
-    def _shift(self) -> Reading | None:
+    def _shift(self) -> TimeReading | None:
         """What the sentence says to be so long before or after something that it does not name."""
         try:
             reading, _ = parse_tokens([token for a, b in self._when for token in self._tokens[a:b]], self._now_ms, self._zone)
         except (Unread, BadInput, ValueError, OverflowError):
             return None
         plain = replace_dataclass(reading, shift=None, times=[], part="")
-        is_one = reading.shift is not None and len(reading.times) < 2 and plain == Reading(reading.now)
+        is_one = reading.shift is not None and len(reading.times) < 2 and plain == TimeReading(reading.now)
         end = self._when[-1][1]
         is_named = end < len(self._tokens) and not {"link", "comma", "stop", "filler"} & self._tokens[end].kinds.keys()
         return reading if is_one and not is_named else None
@@ -440,7 +440,7 @@ def changed(said: str, lexicon: Lexicon, rule: Rule, next_ms: int, now_ms: int) 
     return made
 
 
-def _shifted(reading: Reading, rule: Rule, at: datetime) -> Rule:
+def _shifted(reading: TimeReading, rule: Rule, at: datetime) -> Rule:
     assert reading.shift is not None
     seconds, months = reading.shift
     if rule.kind == "once":
@@ -451,8 +451,8 @@ def _shifted(reading: Reading, rule: Rule, at: datetime) -> Rule:
     return _at_clock(rule, moved.hour, moved.minute)
 
 
-def _replaced(reading: Reading, rule: Rule, at: datetime) -> Rule:
-    if reading.end is not None and reading == Reading(reading.now, end=reading.end) and rule.kind in recurrence.REPEATED:
+def _replaced(reading: TimeReading, rule: Rule, at: datetime) -> Rule:
+    if reading.end is not None and reading == TimeReading(reading.now, end=reading.end) and rule.kind in recurrence.REPEATED:
         return recurrence.ending(rule, int(reading.end.replace(tzinfo=timezones.find(rule.zone)).timestamp() * 1000))
     has_clock = bool(reading.times or reading.part)
     is_regular = rule.kind in ("cron", "cadence", "interval")
@@ -468,7 +468,7 @@ def _replaced(reading: Reading, rule: Rule, at: datetime) -> Rule:
     return rules.build(reading, rule.zone, False)
 
 
-def _with_clock(reading: Reading, rule: Rule, at: datetime) -> Rule:
+def _with_clock(reading: TimeReading, rule: Rule, at: datetime) -> Rule:
     """Another time of day; one that may be in either half of the day stays in the half that it was in."""
     if len(reading.times) > 1:
         raise Unread

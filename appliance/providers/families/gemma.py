@@ -1,7 +1,7 @@
 """Gemma 4: `<|tool_call>call:NAME{argument:value}<tool_call|>`, texts between <|"|>; those of Gemma 2 and 3 know no tools."""
 
 from appliance.providers.family import Family, members_of, named_arguments
-from appliance.providers.grammar import Rules
+from appliance.providers.grammar import GrammarRules
 from appliance.providers.value_styles import GEMMA, literal
 from appliance.records import ToolCall, ToolSpec
 
@@ -27,7 +27,7 @@ class Gemma(Family):
     def _named(self) -> str:
         return '""'
 
-    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+    def _call(self, tool: ToolSpec, rules: GrammarRules) -> str:
         return f'{literal(f"{tool.name}{{")} {named_arguments(tool, rules, ":")} "}}"'
 
     def _one(self, call: ToolCall) -> str:

@@ -1,7 +1,7 @@
 """LFM2 and LFM2.5: calls as Python writes them, in a list between marks."""
 
 from appliance.providers.family import Family, members_of, named_arguments
-from appliance.providers.grammar import Rules
+from appliance.providers.grammar import GrammarRules
 from appliance.providers.value_styles import PYTHON, literal
 from appliance.records import ToolCall, ToolSpec
 
@@ -34,7 +34,7 @@ class Lfm(Family):
     def _named(self) -> str:
         return '""'
 
-    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+    def _call(self, tool: ToolSpec, rules: GrammarRules) -> str:
         return f'{literal(f"{tool.name}(")} {named_arguments(tool, rules, "=")} ")]"'
 
     def _one(self, call: ToolCall) -> str:

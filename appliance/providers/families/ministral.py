@@ -1,7 +1,7 @@
 """Mistral since 2025: [TOOL_CALLS]NAME[ARGS]{...}, as Mistral Small 3.2 and Ministral 3 write it."""
 
 from appliance.providers.families.mistral import Mistral as Base
-from appliance.providers.grammar import Rules
+from appliance.providers.grammar import GrammarRules
 from appliance.providers.value_styles import dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
@@ -24,7 +24,7 @@ class Ministral(Base):
     def _named(self) -> str:
         return '""'
 
-    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+    def _call(self, tool: ToolSpec, rules: GrammarRules) -> str:
         return f"{literal(f'{tool.name}[ARGS]')} {rules.arguments_of(tool)}"
 
     def _one(self, call: ToolCall) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from appliance.providers.families.hermes import Hermes as Base
-from appliance.providers.grammar import Rules, simple
+from appliance.providers.grammar import GrammarRules, simple
 from appliance.providers.value_styles import dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
@@ -32,7 +32,7 @@ class QwenTags(Base):
     def _named(self) -> str:
         return literal("<function=")
 
-    def _call(self, tool: ToolSpec, rules: Rules) -> str:
+    def _call(self, tool: ToolSpec, rules: GrammarRules) -> str:
         shape = simple(tool.schema, tool.schema)
         fields, required = shape.get("properties", {}), shape.get("required", [])
         parts = []
@@ -51,7 +51,7 @@ class QwenTags(Base):
         return f"<function={call.name}>\n{''.join(parts)}</function>"
 
 
-def _value(shape: dict[str, Any], rules: Rules) -> str:
+def _value(shape: dict[str, Any], rules: GrammarRules) -> str:
     kind, options = shape.get("type"), shape.get("enum")
     if isinstance(options, list) and options:
         return "(" + " | ".join(literal(one if isinstance(one, str) else dumped(one)) for one in options) + ")"

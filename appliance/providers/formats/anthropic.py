@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from appliance.errors import ProviderError
 from appliance.providers import tool_schemas
-from appliance.providers.conversation import Names, Talk, Turn, described
+from appliance.providers.conversation import RequestTalk, TalkTurn, ToolNames, described
 from appliance.providers.error_mapping import Heard, fault
 from appliance.providers.http_provider import Hosted
-from appliance.providers.remote_settings import Listed
-from appliance.providers.response import Draft, at, items, number, parsed
-from appliance.providers.sse import Sent
+from appliance.providers.remote_settings import ListedModel
+from appliance.providers.response import AnswerDraft, at, items, number, parsed
+from appliance.providers.sse import SseEvent
 from appliance.records import Ask, Cancel, Image
 
 VERSION = "2023-06-01"
@@ -51,7 +51,7 @@ class Anthropic(Hosted):
         is_whole = urlsplit(self.remote.base_url).path.rstrip("/").endswith("/v1")
         return self.remote.url(path if is_whole else f"/v1{path}", query)
 
-    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: RequestTalk, names: ToolNames) -> dict[str, Any]:
         limit = min(ask.max_tokens, self.max_tokens)
         body: dict[str, Any] = {"model": self.model, "messages": [], "stream": True, "max_tokens": limit}
         more: dict[str, Any] = {"temperature": ask.temperature}
@@ -71,7 +71,7 @@ class Anthropic(Hosted):
             _mark_cacheable(body, talk)
         return body | {name: value for name, value in more.items() if name not in self.refused}
 
-    def _request_thinking(self, ask: Ask, talk: Talk, body: dict[str, Any], more: dict[str, Any]) -> bool:
+    def _request_thinking(self, ask: Ask, talk: RequestTalk, body: dict[str, Any], more: dict[str, Any]) -> bool:
         """Ask for thoughts where they are flagged and possible; True when they are."""
         if not self.remote.has_reasoning or ask.must_call or "thinking" in self.refused or ask.purpose != "turn":
             return False
@@ -93,12 +93,12 @@ class Anthropic(Hosted):
         more["thinking"] = {"type": "enabled", "budget_tokens": budget}
         return True
 
-    def _thoughts_of(self, turn: Turn) -> list[dict[str, Any]]:
+    def _thoughts_of(self, turn: TalkTurn) -> list[dict[str, Any]]:
         """The thinking blocks before the calls of a turn, unchanged."""
         kept = self.recalled(turn.calls[0].id) if turn.calls else None
         return items(json.loads(kept)) if isinstance(kept, str) else []
 
-    def _convert_turn(self, turn: Turn, is_thinking: bool) -> dict[str, Any]:
+    def _convert_turn(self, turn: TalkTurn, is_thinking: bool) -> dict[str, Any]:
         blocks: list[dict[str, Any]] = self._thoughts_of(turn) if is_thinking else []
         blocks += [{"type": "tool_result", "tool_use_id": r.id, "content": r.text or "(nothing)"} for r in turn.results]
         blocks += [_convert_image(image) for image in turn.images]
@@ -109,7 +109,7 @@ class Anthropic(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read_event(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: AnswerDraft, sent: SseEvent) -> None:
         event = parsed(sent.data, self.name, draft.hidden)
         kind, place = event.get("type"), event.get("index")
         if kind == "error" or event.get("error"):
@@ -128,7 +128,7 @@ class Anthropic(Hosted):
             if draft.reason is None and draft.has_output:
                 draft.end("stop")
 
-    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: AnswerDraft, body: dict[str, Any]) -> None:
         if body.get("error"):
             raise fault(self.remote, Heard(0, {}, body), draft.hidden)
         if not isinstance(body.get("content"), list):
@@ -138,7 +138,7 @@ class Anthropic(Hosted):
             self._begin_block(draft, place, block)
         self._note_end(draft, body.get("stop_reason") or "end_turn")
 
-    def _begin_block(self, draft: Draft, place: Any, block: Any) -> None:
+    def _begin_block(self, draft: AnswerDraft, place: Any, block: Any) -> None:
         kind = at(block, "type")
         if kind == "text":
             draft.say(at(block, "text"))
@@ -156,7 +156,7 @@ class Anthropic(Hosted):
             text = json.dumps(given, ensure_ascii=False) if isinstance(given, dict) and given else None
             draft.call(place, id=at(block, "id"), name=at(block, "name"), text=text)
 
-    def _extend_block(self, draft: Draft, place: Any, delta: Any) -> None:
+    def _extend_block(self, draft: AnswerDraft, place: Any, delta: Any) -> None:
         draft.say(at(delta, "text"))
         thought, signature = at(delta, "thinking"), at(delta, "signature")
         block = draft.kept.get(place)
@@ -170,7 +170,7 @@ class Anthropic(Hosted):
         if isinstance(part, str):
             draft.call(place, text=part)
 
-    def _note_end(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: AnswerDraft, reason: Any) -> None:
         if not isinstance(reason, str):
             return
         draft.is_refused = reason == "refusal"
@@ -179,7 +179,7 @@ class Anthropic(Hosted):
         if blocks and self.remote.has_reasoning:
             draft.mark(json.dumps(blocks, ensure_ascii=False))
 
-    def _note_usage(self, draft: Draft, message: Any) -> None:
+    def _note_usage(self, draft: AnswerDraft, message: Any) -> None:
         if isinstance(model := at(message, "model"), str):
             draft.model = model
         usage = at(message, "usage")
@@ -191,13 +191,13 @@ class Anthropic(Hosted):
 
     # -- the models ----------------------------------------------------------------------------------------
 
-    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+    def listing(self, cancel: Cancel | None = None) -> tuple[ListedModel, ...]:
         """The models that the server offers."""
         body = self._get_json(self._address_of("/models", "limit=1000"), cancel)
         return tuple(_convert_listed(one) for one in items(at(body, "data")))
 
 
-def _mark_cacheable(body: dict[str, Any], talk: Talk) -> None:
+def _mark_cacheable(body: dict[str, Any], talk: RequestTalk) -> None:
     """Mark what is worth caching: the tools, the stable part of the system text, and the conversation so far."""
     if body.get("tools"):
         body["tools"][-1] |= CACHED
@@ -212,6 +212,6 @@ def _convert_image(image: Image) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}
 
 
-def _convert_listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> ListedModel:
     window = number(one.get("max_input_tokens")) or number(one.get("context_window")) or number(at(one, "meta", "n_ctx"))
-    return Listed(str(one.get("id") or ""), window, number(one.get("max_tokens")) or number(one.get("max_output_tokens")))
+    return ListedModel(str(one.get("id") or ""), window, number(one.get("max_tokens")) or number(one.get("max_output_tokens")))

@@ -12,12 +12,12 @@ from urllib.parse import quote, urlsplit
 
 from appliance.errors import ProviderError
 from appliance.providers import tool_schemas
-from appliance.providers.conversation import Names, Talk, Turn, described
+from appliance.providers.conversation import RequestTalk, TalkTurn, ToolNames, described
 from appliance.providers.error_mapping import Heard, fault
 from appliance.providers.http_provider import Hosted
-from appliance.providers.remote_settings import Listed
-from appliance.providers.response import Draft, at, items, number, parsed
-from appliance.providers.sse import Sent
+from appliance.providers.remote_settings import ListedModel
+from appliance.providers.response import AnswerDraft, at, items, number, parsed
+from appliance.providers.sse import SseEvent
 from appliance.records import Ask, Cancel
 
 VERSIONED = re.compile(r"/v[0-9]+[a-z0-9]*(?:/|$)")
@@ -50,7 +50,7 @@ class Gemini(Hosted):
         is_whole = VERSIONED.search(urlsplit(self.remote.base_url).path)
         return self.remote.url(path if is_whole else f"/v1beta{path}", query)
 
-    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: RequestTalk, names: ToolNames) -> dict[str, Any]:
         body: dict[str, Any] = {"contents": [self._convert_turn(turn) for turn in talk.turns]}
         if talk.system:
             body["systemInstruction"] = {"parts": [{"text": talk.system}]}
@@ -66,7 +66,7 @@ class Gemini(Hosted):
                 body["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
         return body
 
-    def _convert_turn(self, turn: Turn) -> dict[str, Any]:
+    def _convert_turn(self, turn: TalkTurn) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"functionResponse": {"name": r.name, "response": {"result": r.text}}} for r in turn.results]
         parts += [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in turn.images]
         if turn.texts:
@@ -81,10 +81,10 @@ class Gemini(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read_event(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: AnswerDraft, sent: SseEvent) -> None:
         self._read_whole(draft, parsed(sent.data, self.name, draft.hidden))
 
-    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: AnswerDraft, body: dict[str, Any]) -> None:
         if body.get("error"):
             raise fault(self.remote, Heard(0, {}, body), draft.hidden)
         self._note_usage(draft, body)
@@ -96,7 +96,7 @@ class Gemini(Hosted):
             self._read_part(draft, part)
         self._note_end(draft, at(candidate, "finishReason"))
 
-    def _read_part(self, draft: Draft, part: dict[str, Any]) -> None:
+    def _read_part(self, draft: AnswerDraft, part: dict[str, Any]) -> None:
         if part.get("thought") is True:
             draft.think(part.get("text"))
             return
@@ -107,7 +107,7 @@ class Gemini(Hosted):
             arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
             draft.call(place, id=call.get("id"), name=call.get("name"), text=arguments, mark=part.get("thoughtSignature"))
 
-    def _note_end(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: AnswerDraft, reason: Any) -> None:
         if not isinstance(reason, str) or reason == "FINISH_REASON_UNSPECIFIED":
             return
         if reason in BROKEN_CALL and not draft.has_output:
@@ -119,7 +119,7 @@ class Gemini(Hosted):
         draft.is_refused = reason in REFUSALS
         draft.end(REASONS.get(reason, "length" if draft.is_refused else "stop"))
 
-    def _note_usage(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _note_usage(self, draft: AnswerDraft, body: dict[str, Any]) -> None:
         if isinstance(model := body.get("modelVersion"), str):
             draft.model = model
         usage = body.get("usageMetadata")
@@ -133,9 +133,9 @@ class Gemini(Hosted):
 
     # -- the models ----------------------------------------------------------------------------------------
 
-    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+    def listing(self, cancel: Cancel | None = None) -> tuple[ListedModel, ...]:
         """The models that can be asked for text."""
-        found: list[Listed] = []
+        found: list[ListedModel] = []
         query = "pageSize=1000"
         for _ in range(10):
             body = self._get_json(self._address_of("/models", query), cancel)
@@ -159,6 +159,6 @@ def _can_answer(one: dict[str, Any]) -> bool:
     return not isinstance(ways, list) or "generateContent" in ways
 
 
-def _convert_listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> ListedModel:
     name = str(one.get("name") or "").removeprefix("models/")
-    return Listed(name, number(one.get("inputTokenLimit")), number(one.get("outputTokenLimit")))
+    return ListedModel(name, number(one.get("inputTokenLimit")), number(one.get("outputTokenLimit")))

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from appliance.errors import ProviderError
 from appliance.providers import tool_schemas
-from appliance.providers.conversation import Names, Talk, Turn, described, read
+from appliance.providers.conversation import RequestTalk, TalkTurn, ToolNames, described, read
 from appliance.providers.error_mapping import Heard, fault
 from appliance.providers.http_provider import Hosted
-from appliance.providers.remote_settings import Listed, Remote, is_near
-from appliance.providers.response import Draft, at, items, number, parsed
-from appliance.providers.sse import Sent
+from appliance.providers.remote_settings import ListedModel, Remote, is_near
+from appliance.providers.response import AnswerDraft, at, items, number, parsed
+from appliance.providers.sse import SseEvent
 from appliance.records import Ask, Cancel, Image
 
 DONE = "[DONE]"
@@ -56,10 +56,10 @@ class OpenAI(Hosted):
     def _answer_url(self) -> str:
         return self.remote.url("/chat/completions")
 
-    def _build_talk(self, ask: Ask) -> Talk:
+    def _build_talk(self, ask: Ask) -> RequestTalk:
         return read(ask, has_images=self.remote.has_images, id_size=self._id_size, must_alternate=False)
 
-    def _build_body(self, ask: Ask, talk: Talk, names: Names) -> dict[str, Any]:
+    def _build_body(self, ask: Ask, talk: RequestTalk, names: ToolNames) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model, "messages": self._build_messages(talk), "stream": True}
         limit = min(ask.max_tokens, self.max_tokens)
         first, second = ("max_completion_tokens", "max_tokens") if self._is_new else ("max_tokens", "max_completion_tokens")
@@ -79,7 +79,7 @@ class OpenAI(Hosted):
                 more["tool_choice"] = "required"
         return body | {name: value for name, value in more.items() if name not in self.refused}
 
-    def _build_messages(self, talk: Talk) -> list[dict[str, Any]]:
+    def _build_messages(self, talk: RequestTalk) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         if talk.system:
             found.append({"role": "system", "content": self._mark_system(talk)})
@@ -94,7 +94,7 @@ class OpenAI(Hosted):
                 found.append({"role": "user", "content": turn.text})
         return found
 
-    def _convert_turn(self, turn: Turn) -> dict[str, Any]:
+    def _convert_turn(self, turn: TalkTurn) -> dict[str, Any]:
         said: dict[str, Any] = {"role": "assistant", "content": turn.text}
         if self.remote.has_reasoning:
             said["reasoning_content"] = turn.reasoning  # also an empty one: some servers miss it
@@ -109,7 +109,7 @@ class OpenAI(Hosted):
             ]
         return said
 
-    def _mark_system(self, talk: Talk) -> Any:
+    def _mark_system(self, talk: RequestTalk) -> Any:
         """The system text; where a router hands marks of caches on, its stable part is marked."""
         if not self._is_marked or not talk.stable:
             return talk.system
@@ -119,7 +119,7 @@ class OpenAI(Hosted):
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    def _read_event(self, draft: Draft, sent: Sent) -> None:
+    def _read_event(self, draft: AnswerDraft, sent: SseEvent) -> None:
         if sent.data.strip() == DONE:
             draft.is_over = True
             if draft.reason is None and draft.has_output:
@@ -133,7 +133,7 @@ class OpenAI(Hosted):
             self._read_delta(draft, at(choice, "delta"))
             self._note_end(draft, at(choice, "finish_reason"))
 
-    def _read_whole(self, draft: Draft, body: dict[str, Any]) -> None:
+    def _read_whole(self, draft: AnswerDraft, body: dict[str, Any]) -> None:
         self._raise_complaint(draft, body)
         choice = at(body, "choices", 0)
         if not isinstance(choice, dict):
@@ -142,12 +142,12 @@ class OpenAI(Hosted):
         self._read_delta(draft, at(choice, "message"))
         self._note_end(draft, at(choice, "finish_reason") or "stop")
 
-    def _raise_complaint(self, draft: Draft, chunk: dict[str, Any]) -> None:
+    def _raise_complaint(self, draft: AnswerDraft, chunk: dict[str, Any]) -> None:
         """Raise what an event complains of."""
         if chunk.get("error"):
             raise fault(self.remote, Heard(0, {}, chunk), draft.hidden)
 
-    def _read_delta(self, draft: Draft, delta: Any) -> None:
+    def _read_delta(self, draft: AnswerDraft, delta: Any) -> None:
         draft.think(at(delta, "reasoning_content") or at(delta, "reasoning"))
         content = at(delta, "content")
         draft.say(content)
@@ -164,7 +164,7 @@ class OpenAI(Hosted):
             draft.call(self._place_call(draft, call.get("index", i), id), id=id, name=at(call, "function", "name"), text=text)
 
     @staticmethod
-    def _place_call(draft: Draft, index: Any, id: Any) -> Any:
+    def _place_call(draft: AnswerDraft, index: Any, id: Any) -> Any:
         """Which call a part belongs to: some servers number all of them 0 and tell them apart by their ids."""
         index = index if isinstance(index, int) else 0
         place, known = draft.kept.get(index, (index, id))
@@ -173,12 +173,12 @@ class OpenAI(Hosted):
         draft.kept[index] = (place, id or known)
         return place
 
-    def _note_end(self, draft: Draft, reason: Any) -> None:
+    def _note_end(self, draft: AnswerDraft, reason: Any) -> None:
         if isinstance(reason, str) and reason:
             draft.is_refused = reason == "content_filter"
             draft.end(REASONS.get(reason, "stop"))
 
-    def _note_usage(self, draft: Draft, chunk: dict[str, Any]) -> None:
+    def _note_usage(self, draft: AnswerDraft, chunk: dict[str, Any]) -> None:
         if isinstance(model := chunk.get("model"), str):
             draft.model = model
         usage = chunk.get("usage") or at(chunk, "x_groq", "usage")
@@ -191,7 +191,7 @@ class OpenAI(Hosted):
 
     # -- the models ----------------------------------------------------------------------------------------
 
-    def listing(self, cancel: Cancel | None = None) -> tuple[Listed, ...]:
+    def listing(self, cancel: Cancel | None = None) -> tuple[ListedModel, ...]:
         """The models that the server offers."""
         body = self._get_json(self.remote.url("/models"), cancel)
         found = body if isinstance(body, list) else at(body, "data") or at(body, "models")
@@ -226,7 +226,7 @@ class OpenAI(Hosted):
         return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-def _text_parts(turn: Turn) -> list[dict[str, Any]]:
+def _text_parts(turn: TalkTurn) -> list[dict[str, Any]]:
     return [{"type": "text", "text": turn.text}] if turn.texts else []
 
 
@@ -234,8 +234,8 @@ def _convert_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
 
 
-def _convert_listed(one: dict[str, Any]) -> Listed:
+def _convert_listed(one: dict[str, Any]) -> ListedModel:
     window = next((n for name in WINDOWS if (n := number(one.get(name)))), 0)
     window = window or number(at(one, "meta", "n_ctx")) or number(at(one, "top_provider", "context_length"))
     most = number(one.get("max_completion_tokens")) or number(at(one, "top_provider", "max_completion_tokens"))
-    return Listed(str(one.get("id") or one.get("name") or ""), window, most)
+    return ListedModel(str(one.get("id") or one.get("name") or ""), window, most)

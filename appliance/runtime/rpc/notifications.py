@@ -12,7 +12,7 @@ from msgspec import Struct
 from appliance.records import Event
 
 
-class Accepted(Struct):
+class AcceptedNote(Struct):
     """The message is committed."""
 
     run: str
@@ -22,25 +22,25 @@ class Accepted(Struct):
     alias: str = ""
 
 
-class Delta(Struct):
+class DeltaNote(Struct):
     """A piece of the answer's text, in order."""
 
     text: str
 
 
-class Thinking(Struct):
+class ThinkingNote(Struct):
     """A piece of the thoughts before an answer, in order; not part of the answer."""
 
     text: str
 
 
-class Preparing(Struct):
+class PreparingNote(Struct):
     """A call of a tool has begun, whose arguments are still being generated."""
 
     tool: str
 
 
-class Proposal(Struct):
+class ProposalNote(Struct):
     """A call waits for a decision; what the tool was called with stands beside these."""
 
     run: str
@@ -48,7 +48,7 @@ class Proposal(Struct):
     refs: list[str] = []
 
 
-class Resolved(Struct):
+class ResolvedNote(Struct):
     """A decision was stored, before the answer goes on."""
 
     run: str
@@ -58,7 +58,7 @@ class Resolved(Struct):
     loop: int = 0
 
 
-class State(Struct):
+class StateNote(Struct):
     """How a run stands: after each command (status 102, without telemetry), after each turn, and at its end."""
 
     run: str
@@ -84,7 +84,7 @@ class ThreadChanged(Struct):
     role: str = ""
 
 
-class Notice(Struct):
+class NoticeNote(Struct):
     """A notification arrived for the caller."""
 
     person: str
@@ -112,14 +112,14 @@ class StreamCancelled(Struct):
     reason: str
 
 
-class Line(Struct):
+class LineNote(Struct):
     """A line of an exported session; parts of a long line have `is_end` false."""
 
     text: str
     is_end: bool
 
 
-class Progress(Struct):
+class ProgressNote(Struct):
     """A measurement goes on."""
 
     step: str
@@ -127,7 +127,7 @@ class Progress(Struct):
     steps: int
 
 
-class Piece(Struct):
+class PieceNote(Struct):
     """Of the broker: a piece of the text is generated."""
 
     id: str
@@ -137,21 +137,21 @@ class Piece(Struct):
 
 
 NOTIFICATIONS: dict[str, type[Struct]] = {
-    "accepted": Accepted,
-    "delta": Delta,
-    "thinking": Thinking,
-    "preparing": Preparing,
+    "accepted": AcceptedNote,
+    "delta": DeltaNote,
+    "thinking": ThinkingNote,
+    "preparing": PreparingNote,
     "event": Event,
-    "proposal": Proposal,
-    "resolved": Resolved,
-    "state": State,
+    "proposal": ProposalNote,
+    "resolved": ResolvedNote,
+    "state": StateNote,
     "thread": ThreadChanged,
-    "notice": Notice,
+    "notice": NoticeNote,
     "published": Published,
     "stream.cancelled": StreamCancelled,
-    "line": Line,
-    "progress": Progress,
-    "piece": Piece,
+    "line": LineNote,
+    "progress": ProgressNote,
+    "piece": PieceNote,
 }
 
 

@@ -9,9 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.agent import titles
-from appliance.agent.agent import Agent, Limits
+from appliance.agent.agent import Agent
 from appliance.agent.loop import Loops
 from appliance.agent.loop_events import LoopStored
+from appliance.agent.loop_state import LoopLimits
 from appliance.agent.titles import Titles
 from appliance.clock import now_ms
 from appliance.errors import OwlError
@@ -55,9 +56,9 @@ def build_guide(
     return WorkPlanner(Router(languages, embed), finder, entries, now, lambda: folder.unread, folder.list_files)
 
 
-def limits(settings: Config) -> Limits:
+def limits(settings: Config) -> LoopLimits:
     """The agent's caps from the configuration."""
-    return Limits(
+    return LoopLimits(
         max_turns=settings.runs.max_turns,
         max_commands=settings.runs.max_commands,
         max_strikes=settings.runs.max_strikes,
@@ -92,7 +93,7 @@ def build_agent(
     """The limits follow the configuration."""
     settings, client, runs = base.settings, models.models, base.runs
 
-    def read_limits() -> Limits:
+    def read_limits() -> LoopLimits:
         return replace(limits(settings()), tier=models.local.tiers.of)
 
     def name_chat(stored: LoopStored) -> None:

@@ -26,7 +26,7 @@ from appliance.service.parts.schedules import ScheduleParts
 from appliance.service.parts.tools import ToolParts
 from appliance.sessions.people import LOCAL, Identity
 from appliance.store import visibility
-from appliance.work.firing import Effect
+from appliance.work.firing import FiringEffect
 from appliance.work.jobs import Jobs
 
 ELSEWHERE = 6  # messages from other channels that are shown with the next one on this channel
@@ -80,8 +80,8 @@ def build_scheduled_messages(
     """Schedules that say something or ask the assistant do it through the inbox, so they need a core."""
     lineage, keys = schedules.timetable.lineage, lambda: base.settings().scheduler
     messages = ScheduledMessages(inbox, queue.courier, schedules.effects, jobs, lineage, keys)
-    schedules.firing.register("message", Effect(messages.say, is_inside=False, needs_core=True))
-    schedules.firing.register("prompt", Effect(messages.prompt, is_inside=False, needs_core=True))
+    schedules.firing.register("message", FiringEffect(messages.say, is_inside=False, needs_core=True))
+    schedules.firing.register("prompt", FiringEffect(messages.prompt, is_inside=False, needs_core=True))
     return messages
 
 

@@ -18,7 +18,7 @@ from appliance.knowledge.entries import Entries
 from appliance.knowledge.grep import Texts
 from appliance.knowledge.index import Passages
 from appliance.knowledge.indexer import BRIEF_S, Indexer, answering, embedding
-from appliance.knowledge.known_names import Familiar
+from appliance.knowledge.known_names import KnownNames
 from appliance.knowledge.schemes import Schemes
 from appliance.knowledge.search import Search
 from appliance.knowledge.views import Views
@@ -31,7 +31,7 @@ from appliance.service.parts.base import BaseParts
 from appliance.service.parts.models import ModelParts
 from appliance.service.parts.policy import PolicyParts
 from appliance.sessions.history import History
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.skills.skill_service import SkillService
 from appliance.work.work_events import OthersWrote
 
@@ -52,7 +52,7 @@ class KnowledgeParts(Struct, frozen=True):
     drives: Drives
     texts: Texts
     sources: Sources
-    skills: Skills
+    skills: SkillCatalog
     folder: notes.Folder
     history: History
     skill_service: SkillService
@@ -82,7 +82,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
     )
     base.events.subscribe(PassagesChanged, lambda changed: indexer.wake())
     base.events.subscribe(OthersWrote, lambda wrote: indexer.wake())
-    finder = Search(store, passages, Familiar(store).names, embed=indexer.brief, beside=second)
+    finder = Search(store, passages, KnownNames(store).names, embed=indexer.brief, beside=second)
     skills = skill_parts.build_skills(base.home, settings.skills, store, entries, base.environ)
     folder, schemes = notes.Folder(box, entries, base.environ, skills.is_skill), Schemes()
     drives = Drives(store, entries, schemes)

@@ -22,8 +22,8 @@ from appliance.runtime import config, paths
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.settings import ConfigReloaded
 from appliance.secrets.vault_client import VaultClient
-from appliance.service.broker_lending import Lender
-from appliance.service.broker_process import Broker, ExternalBroker, Keeper
+from appliance.service.broker_lending import SharedBroker
+from appliance.service.broker_process import Broker, BrokerHandle, ExternalBroker
 from appliance.service.local_models import LocalModels
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.watching import Watching
@@ -32,10 +32,10 @@ LOG = logging.getLogger(__name__)
 SWITCH = "models.local_only"
 
 
-class Renewal:
+class BrokerReload:
     """What waits for the next broker."""
 
-    def __init__(self, keeper: Keeper, models: Models, is_local_only: Callable[[], bool]) -> None:
+    def __init__(self, keeper: BrokerHandle, models: Models, is_local_only: Callable[[], bool]) -> None:
         """`models` must not wait for a broker that does not run."""
         self._keeper = keeper
         self._models = models
@@ -97,13 +97,13 @@ class Renewal:
 class ModelParts(Struct, frozen=True):
     """`patient` asks a broker that runs and waits for none; the others wait for one that is being started."""
 
-    broker: Keeper
+    broker: BrokerHandle
     models: Models
     patient: Models
     accounts: Accounts
     local: LocalModels
     vault: VaultClient
-    renewal: Renewal
+    renewal: BrokerReload
     watching: Watching
 
 
@@ -126,7 +126,7 @@ def build_models(base: BaseParts, process: str) -> ModelParts:
     )
     patient = Models(RunningBroker(keeper), wait_s=0, known=known)
     vault = VaultClient(models.call, base.redactor)
-    renewal = Renewal(keeper, patient, is_local_only)
+    renewal = BrokerReload(keeper, patient, is_local_only)
     base.events.subscribe(ModelAnswered, lambda answered: accounts.add(answered.route, answered.ask, answered.finish))
     base.events.subscribe(BrokerMet, lambda met: vault.learn(met.client.call))
     base.events.subscribe(BrokerMet, lambda met: renewal.meet(met.client))
@@ -135,7 +135,7 @@ def build_models(base: BaseParts, process: str) -> ModelParts:
     def use(reloaded: ConfigReloaded) -> None:
         settings = reloaded.settings
         models.configure(settings.llm.broker_wait_s, settings.orchestrator.health_interval_ms / 1000)
-        if not (isinstance(keeper, Lender) and keeper.is_borrowed):
+        if not (isinstance(keeper, SharedBroker) and keeper.is_borrowed):
             renewal.begin(key for key in reloaded.keys if config.described(key).is_broker)
 
     base.events.subscribe(ConfigReloaded, use)
@@ -143,7 +143,7 @@ def build_models(base: BaseParts, process: str) -> ModelParts:
     return ModelParts(keeper, models, patient, accounts, local, vault, renewal, Watching(base, keeper, patient))
 
 
-def choose_keeper(base: BaseParts, process: str) -> Keeper:
+def choose_keeper(base: BaseParts, process: str) -> BrokerHandle:
     """systemd's broker, or a child; a worker borrows the core's; a command without a core has its own, private one."""
     is_worker = process == "worker"
     given = base.environ.get("OWLBOX_BROKER_SOCKET", "") if base.is_shared or is_worker else ""
@@ -152,4 +152,4 @@ def choose_keeper(base: BaseParts, process: str) -> Keeper:
     path = paths.broker_socket(base.runtime) if base.is_shared else base.runtime / f"broker-{os.getpid()}.sock"
     if not is_worker:
         return Broker(base.home, path, base.environ, base.leases)
-    return Lender(base.home, base.environ, lambda: Broker(base.home, path, base.environ, base.leases))
+    return SharedBroker(base.home, base.environ, lambda: Broker(base.home, path, base.environ, base.leases))

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from appliance.agent.capabilities import Capabilities
 from appliance.ingest.prompt_documents import ShownDocuments
-from appliance.prompt.budget import Budget, Rows
+from appliance.prompt.budget import Budget, BudgetRows
 from appliance.prompt.compaction import Compactor
 from appliance.prompt.entry_blocks import Blocks
 from appliance.prompt.packet import More, Packets
@@ -68,7 +68,7 @@ def build_prompt(base: BaseParts, models: ModelParts, knowledge: KnowledgeParts)
     use(settings)
     base.events.subscribe(ConfigReloaded, lambda reloaded: use(reloaded.settings))
     compactor = Compactor(base.runs, models.models)
-    rows = Rows(knowledge.views, knowledge.entries, copies)
+    rows = BudgetRows(knowledge.views, knowledge.entries, copies)
     budget = Budget(packets, rows, count=count_tokens, full=compactor.start)
     capabilities = Capabilities(models.models, lambda: base.settings().models.pool, models.local.is_able)
     return PromptParts(blocks, packets, copies, compactor, budget, capabilities)

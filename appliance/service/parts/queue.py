@@ -9,33 +9,33 @@ import os
 from typing import Annotated, Any
 
 from appliance.agent.loop_events import TaskReady
-from appliance.channels.delivery import Courier
+from appliance.channels.delivery import OutboxSender
 from appliance.channels.drop_folder import Drops
 from appliance.channels.local import LOCAL, Local
 from appliance.channels.preferred_channel import PreferredChannel
 from appliance.channels.quiet_hours import Quiet
-from appliance.channels.rpc.live import Live
+from appliance.channels.rpc.live import LiveMethods
 from appliance.clock import new_id
 from appliance.errors import OwlError, Refused
 from appliance.records import Event
 from appliance.runtime.methods import Call, method
-from appliance.runtime.settings import Workers
+from appliance.runtime.settings import WorkerSettings
 from appliance.runtime.signatures import Range
 from appliance.runtime.subscriptions import Notices
 from appliance.service import broker_lending
-from appliance.service.broker_lending import Lender
-from appliance.service.broker_process import Keeper
+from appliance.service.broker_lending import SharedBroker
+from appliance.service.broker_process import BrokerHandle
 from appliance.service.parts.base import BaseParts
-from appliance.sessions.outbox import Notification, Outbox, Patience
+from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox
 from appliance.sessions.people import PersonActivated
-from appliance.store.process_registry import Roster
+from appliance.store.process_registry import ProcessRegistry
 from appliance.store.process_registry import Worker as Buried
 from appliance.store.wall_clock import Leap
-from appliance.work.tasks import TaskAdded, TaskChanged, Tasks
+from appliance.work.tasks import TaskAdded, TaskChanged, TaskRows
 from appliance.work.tick import DueSchedules, TickParts, Ticks
 from appliance.work.work_events import OthersWrote, RemindersWanted, WorkDone, WorkerIdle, WorkStarting
-from appliance.work.worker import Post, Shift
-from appliance.work.worker_control import Crew
+from appliance.work.worker import WorkerLoop, WorkerOptions
+from appliance.work.worker_control import WorkerManager
 from appliance.work.worker_log import Phases
 
 LOG = logging.getLogger(__name__)
@@ -45,22 +45,24 @@ Worker = Annotated[str, Range(1, 64), "its id, or the beginning or end of it"]
 class QueueParts:
     """Tasks, workers and notifications of one core."""
 
-    def __init__(self, base: BaseParts, broker: Keeper) -> None:
+    def __init__(self, base: BaseParts, broker: BrokerHandle) -> None:
         store, runs, settings = base.store, base.runs, base.settings
         self._base = base
         self._broker = broker
-        self.outbox = Outbox(store, runs.process, Patience(settings().outbox.retry_s, settings().outbox.retry_max_s), base.events)
+        self.outbox = Outbox(
+            store, runs.process, DeliveryPatience(settings().outbox.retry_s, settings().outbox.retry_max_s), base.events
+        )
         self.notices = Notices()
         look_s = lambda: settings().orchestrator.result_poll_ms / 1000  # noqa: E731
-        self.live = Live(runs, self.notices, self.outbox, self._deliver, look_s)
+        self.live = LiveMethods(runs, self.notices, self.outbox, self._deliver, look_s)
         store.on_commit(self.notices.stir)
-        self.tasks = Tasks(store, base.events, passed=base.passed)
-        self.roster = Roster(store, base.leases, base.runtime / "workers")
-        self.crew = Crew(base.home, base.environ, store, self.roster, self.tasks, self._pace)
+        self.tasks = TaskRows(store, base.events, passed=base.passed)
+        self.roster = ProcessRegistry(store, base.leases, base.runtime / "workers")
+        self.crew = WorkerManager(base.home, base.environ, store, self.roster, self.tasks, self._pace)
         self.channel = Local(self.outbox, runs, self.notices)
         self.quiet = Quiet(store, settings)
         preferred = PreferredChannel(base.home.box).find
-        self.courier = Courier(
+        self.courier = OutboxSender(
             self.outbox,
             preferred=preferred,
             is_told=base.people.is_told,
@@ -84,10 +86,10 @@ class QueueParts:
         """What tools may ask for by name."""
         return {"tasks": self.tasks, "crew": self.crew}
 
-    def build_shift(self, post: Post, phases: Phases, parts: TickParts, schedules: DueSchedules | None) -> Shift:
+    def build_shift(self, post: WorkerOptions, phases: Phases, parts: TickParts, schedules: DueSchedules | None) -> WorkerLoop:
         """A worker of these parts; run it from the main thread of its own process."""
         ticks = Ticks(parts, self._pace, phases, schedules=schedules, passed=self._base.passed)
-        return Shift(post, self.roster, self.crew, self._base.runs, ticks, self._pace, phases)
+        return WorkerLoop(post, self.roster, self.crew, self._base.runs, ticks, self._pace, phases)
 
     @method("queue.counts", access="all", is_quiet=True)
     def counts(self) -> dict[str, Any]:
@@ -124,16 +126,16 @@ class QueueParts:
 
     # -- what follows from what -----------------------------------------------------------------------
 
-    def _pace(self) -> Workers:
+    def _pace(self) -> WorkerSettings:
         return self._base.settings().workers
 
     def _start_broker(self) -> None:
         """A worker has a broker while there is something to do."""
-        if isinstance(self._broker, Lender):
+        if isinstance(self._broker, SharedBroker):
             self._broker.start()
 
     def _rest_broker(self) -> None:
-        if isinstance(self._broker, Lender):
+        if isinstance(self._broker, SharedBroker):
             self._broker.rest()
 
     def _nudge(self, changed: TaskChanged) -> None:

@@ -16,7 +16,7 @@ from appliance.clock import CancelToken
 from appliance.errors import BadInput, NotFound, Refused
 from appliance.policy import modes
 from appliance.prompt import roles
-from appliance.prompt.packet_types import Scene
+from appliance.prompt.packet_types import PacketScene
 from appliance.prompt.roles import ASSISTANT, HEARTBEAT, SHIPPED, Role, Roles
 from appliance.records import Part, RunSettings, ToolSpec
 from appliance.runtime.methods import method
@@ -104,7 +104,7 @@ class RoleService:
 
     # -- inside -------------------------------------------------------------------------------------
 
-    def _profiled(self, parts: tuple[Part, ...], scene: Scene) -> tuple[Part, ...]:
+    def _profiled(self, parts: tuple[Part, ...], scene: PacketScene) -> tuple[Part, ...]:
         """The kinds of helper that the home has added, where they can be asked for (S-093)."""
         can_ask = not scene.is_child and any(spec.name in ("use", "spawn") for spec in scene.specs)
         if not can_ask or not self._base.settings().delegation.spawn or not (profiles := self.roles.profiles()):

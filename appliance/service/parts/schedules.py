@@ -23,11 +23,11 @@ from appliance.service.parts.queue import QueueParts
 from appliance.sessions.people import PersonActivated
 from appliance.store.wall_clock import CLOCKLESS_MS
 from appliance.work.conditions import Judge
-from appliance.work.effects import Effects, SystemJobs
-from appliance.work.firing import ALONE, BESIDE, CORE, Effect, Firing, Here
+from appliance.work.effects import ScheduleEffects, SystemJobs
+from appliance.work.firing import ALONE, BESIDE, CORE, Firing, FiringEffect, Here
 from appliance.work.outcomes import ScheduleOutcomes, TaskNotices
 from appliance.work.schedule_service import Timetable
-from appliance.work.schedules import Act, Schedule, Schedules
+from appliance.work.schedules import Act, Schedule, ScheduleRows
 from appliance.work.timer import Timekeeper
 from appliance.work.work_events import OthersWrote, RemindersWanted, ScheduleChanged
 
@@ -140,17 +140,17 @@ class ScheduleParts:
 
     def __init__(self, base: BaseParts, queue: QueueParts, model: Model, packets: Packets, origins: Origins) -> None:
         settings, runs, outbox = base.settings, base.runs, queue.outbox
-        self.rows = Schedules(base.store, runs.process)
-        self.effects = Effects(outbox, queue.tasks, runs)
+        self.rows = ScheduleRows(base.store, runs.process)
+        self.effects = ScheduleEffects(outbox, queue.tasks, runs)
         self.judge = Judge(model, packets.relevant, origins.carried, runs.marks)
-        effects: dict[Act, Effect] = {
-            "reminder": Effect(self.effects.remind, is_inside=True),
-            "tasks": Effect(self.effects.plan, is_inside=True),
+        effects: dict[Act, FiringEffect] = {
+            "reminder": FiringEffect(self.effects.remind, is_inside=True),
+            "tasks": FiringEffect(self.effects.plan, is_inside=True),
         }
         keys = lambda: settings().scheduler  # noqa: E731
         self.firing = Firing(base.store, self.rows, effects, keys, self.judge.judge, base.events)
         self.system_jobs = SystemJobs(self.firing)
-        self.firing.register("system", Effect(self.system_jobs.begin, is_inside=False))
+        self.firing.register("system", FiringEffect(self.system_jobs.begin, is_inside=False))
         self.runner = ScheduleRunner(base.home, base.environ, self.firing, self.system_jobs, settings, base.events)
         system = lambda: settings().system  # noqa: E731
         self.timetable = Timetable(base.store, self.rows, runs.marks, system, self.runner.trigger, base.events)

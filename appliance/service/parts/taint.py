@@ -16,7 +16,7 @@ from appliance.service.parts.commands import CommandParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.policy import PolicyParts
 from appliance.service.parts.queue import QueueParts
-from appliance.skills.catalog import Skills
+from appliance.skills.catalog import SkillCatalog
 from appliance.store.wall_clock import Leap
 from appliance.work.work_events import TaskRunBegun
 
@@ -26,7 +26,7 @@ LAST = 95  # after every other one
 class TaintParts:
     """Marks, gate and grants of one core."""
 
-    def __init__(self, base: BaseParts, ledger: Ledger, skills: Skills, held_calls: HeldCalls) -> None:
+    def __init__(self, base: BaseParts, ledger: Ledger, skills: SkillCatalog, held_calls: HeldCalls) -> None:
         self._runs = base.runs
         self.grants = Grants(base.store, ledger)
         base.events.subscribe(Leap, self.grants.move)

@@ -16,7 +16,7 @@ from appliance.errors import OwlError, Unavailable
 from appliance.models.client import ModelAnswered, Models
 from appliance.records import to_plain
 from appliance.runtime.methods import method
-from appliance.service.broker_process import Broker, Keeper
+from appliance.service.broker_process import Broker, BrokerHandle
 from appliance.service.parts.base import BaseParts
 from appliance.service.watching.figures import Figures
 from appliance.service.watching.health import Health, Prober, describe_broker
@@ -95,7 +95,7 @@ class BrokerPart:
 
     name = "broker"
 
-    def __init__(self, keeper: Keeper, models: Models) -> None:
+    def __init__(self, keeper: BrokerHandle, models: Models) -> None:
         self._keeper = keeper
         self._models = models
 
@@ -115,7 +115,7 @@ class BrokerPart:
 class Watching:
     """What the core says of itself to programs; `start` is for the core that others talk to."""
 
-    def __init__(self, base: BaseParts, broker: Keeper, models: Models) -> None:
+    def __init__(self, base: BaseParts, broker: BrokerHandle, models: Models) -> None:
         self._broker = broker
         self._started_ms = now_ms()
         self._figures = Figures(base.home, base.store, base.events, models.status)

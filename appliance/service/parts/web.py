@@ -9,7 +9,7 @@ from appliance.errors import OwlError
 from appliance.ingest.receiver import Intake
 from appliance.knowledge.indexer import embedding
 from appliance.mcp import hub, tools
-from appliance.mcp.bridge_client import Ferry
+from appliance.mcp.bridge_client import BridgeClient
 from appliance.mcp.hub import Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.mcp.page_loader import PageLoader
@@ -19,7 +19,7 @@ from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
 from appliance.service.parts.policy import PolicyParts
-from appliance.web.web_tools import Web, WebContext
+from appliance.web.web_tools import WebAccess, WebContext
 
 
 class McpServers:
@@ -51,7 +51,7 @@ class McpServers:
 def build_mcp_servers(base: BaseParts, policy: PolicyParts, models: ModelParts) -> McpServers:
     """The hub of the configured servers; `mcp.tools` offers their tools once there is a toolbox."""
     socket = base.runtime / f"bridge-{os.getpid()}.sock"
-    ferry = Ferry(socket, base.environ, base.home.logs / "bridge", lambda: base.settings().tools.mcp_idle_s)
+    ferry = BridgeClient(socket, base.environ, base.home.logs / "bridge", lambda: base.settings().tools.mcp_idle_s)
     parts = HubParts(base.home, base.environ, Offers(base.store), ferry, models.vault, policy.ledger.note, base.events)
     return McpServers(Hub(parts, base.settings, embedding(models.models, models.patient, lambda: False)))
 
@@ -59,7 +59,7 @@ def build_mcp_servers(base: BaseParts, policy: PolicyParts, models: ModelParts) 
 class WebParts(Struct, frozen=True):
     """The web, and what adds pages and files to what is known."""
 
-    web: Web
+    web: WebAccess
     intake: Intake
 
     def services(self) -> dict[str, Any]:
@@ -70,6 +70,6 @@ class WebParts(Struct, frozen=True):
 def build_web(base: BaseParts, policy: PolicyParts, models: ModelParts, knowledge: KnowledgeParts, servers: McpServers) -> WebParts:
     """A page that somebody adds is loaded through servers of tools where there are any."""
     given = WebContext(base.store, knowledge.entries, knowledge.views, base.environ, policy.ledger.note, models.vault.get)
-    web = Web(given, base.settings().tools)
+    web = WebAccess(given, base.settings().tools)
     load = PageLoader(servers.hub, models.models, web.page, models.local.is_able).page
     return WebParts(web, Intake(knowledge.sources, base.home, base.environ, fetch=load, load=load))

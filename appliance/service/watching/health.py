@@ -32,7 +32,7 @@ class Health(Struct, frozen=True):
     metrics: dict[str, str] = {}
 
 
-class Part(Protocol):
+class ProbedPart(Protocol):
     """A part that is probed: whether it runs, its answer within so many seconds, and what starts it anew."""
 
     name: str
@@ -45,7 +45,7 @@ class Part(Protocol):
 class Prober:
     """Probes one part every so often, in a thread of its own that sleeps between."""
 
-    def __init__(self, part: Part, keys: Callable[[], Orchestrator]) -> None:
+    def __init__(self, part: ProbedPart, keys: Callable[[], Orchestrator]) -> None:
         self._part = part
         self._keys = keys
         self._rounds = Rounds(f"probe-{part.name}", self.look, f"probes of {part.name}", LOG)

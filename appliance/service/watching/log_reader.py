@@ -23,7 +23,7 @@ UNIT = "owlbox*"
 Line = dict[str, Any]
 
 
-class Wanted:
+class LogFilter:
     """Which lines are wanted; `ids` are those of runs and correlations, any of which a line must carry."""
 
     def __init__(self, ids: Sequence[str] = (), level: str = "", process: str = "") -> None:
@@ -65,13 +65,13 @@ def find_ids(home: Home, ref: str) -> list[str]:
         store.close()
 
 
-def read(home: Home, wanted: Wanted, limit: int) -> list[Line]:
+def read(home: Home, wanted: LogFilter, limit: int) -> list[Line]:
     """The newest lines that are wanted, oldest first."""
     found = [line for text in _read_texts(home) if (line := wanted.parse(text)) is not None]
     return sorted(found, key=lambda line: str(line["at"]))[-limit:]
 
 
-def follow(home: Home, wanted: Wanted) -> Iterator[Line]:
+def follow(home: Home, wanted: LogFilter) -> Iterator[Line]:
     """Lines as they come, without an end."""
     if _has_journal(home):
         yield from _follow_journal(wanted)
@@ -122,7 +122,7 @@ def _run_journal(*words: str) -> str:
     return done.stdout
 
 
-def _follow_journal(wanted: Wanted) -> Iterator[Line]:
+def _follow_journal(wanted: LogFilter) -> Iterator[Line]:
     with subprocess.Popen(_journal_words("--follow", "--lines=0"), stdout=subprocess.PIPE, text=True) as process:
         try:
             for text in process.stdout or ():

@@ -31,7 +31,7 @@ ENRICHED = re.compile(r"<param>[^<]{0,500}</param>|</?[A-Za-z0-9-]{1,60}>|<<|\n+
 Html = Callable[[bytes, str], str]
 
 
-class Part:
+class MailPart:
     """One part of a mail, or a mail itself: its head, and where in the mail its bytes are."""
 
     def __init__(self, data: bytes, begin: int, end: int, usual: str = "text/plain", head: Head | None = None) -> None:
@@ -56,7 +56,7 @@ class Part:
         """The size as a file."""
         return len(self.content()) if self._encoding in ENCODINGS else self._end - self._begin
 
-    def parts(self, most: int) -> Iterator["Part"]:
+    def parts(self, most: int) -> Iterator["MailPart"]:
         """Those between its boundaries, one more than `most` at most; without the last boundary until its end."""
         usual = MAIL if self.kind == "multipart/digest" else "text/plain"
         data, mark, begin, at = self._data, self._boundary, -1, self._begin
@@ -68,12 +68,12 @@ class Part:
             if begin >= 0:
                 most -= 1
                 line_break = 2 if data[found - 2 : found] == b"\r\n" else 1  # it belongs to the boundary
-                yield Part(data, begin, max(begin, found - line_break), usual)
+                yield MailPart(data, begin, max(begin, found - line_break), usual)
             begin = at
             if rest:
                 return
         if 0 <= begin < self._end and most >= 0:
-            yield Part(data, begin, self._end, usual)
+            yield MailPart(data, begin, self._end, usual)
 
     def content(self) -> bytes:
         """The bytes of what it holds."""
@@ -87,7 +87,7 @@ class MailBody:
     def __init__(self, html: Html, most_parts: int, most_files: int) -> None:
         self.head = Head(())
         self.texts: list[str] = []
-        self.files: list[Part] = []
+        self.files: list[MailPart] = []
         self.signature = "none"
         self.left_out = 0
         self._html = html
@@ -99,7 +99,7 @@ class MailBody:
         """The words, "" for none."""
         return "\n\n".join(self.texts)
 
-    def gather(self, part: Part, depth: int = 0, *, is_words: bool = True, is_chosen: bool = True) -> None:
+    def gather(self, part: MailPart, depth: int = 0, *, is_words: bool = True, is_chosen: bool = True) -> None:
         """Take a part and those in it: without `is_words` no text, without `is_chosen` no picture either that it shows."""
         self._parts_left -= 1
         if self._parts_left < 0 or depth > MAX_DEPTH:
@@ -123,7 +123,7 @@ class MailBody:
                 is_shown = part.kind == "multipart/related" and len(self.texts) > before
                 self.gather(one, depth + 1, is_words=is_words and not is_shown, is_chosen=is_chosen)
 
-    def _take_alternatives(self, inner: list[Part], depth: int, is_words: bool, is_chosen: bool) -> None:
+    def _take_alternatives(self, inner: list[MailPart], depth: int, is_words: bool, is_chosen: bool) -> None:
         """The plain one first, then from the richest, which stands last, until one has words."""
         before = len(self.texts)
         plain = [one for one in inner if one.kind == "text/plain"]
@@ -132,7 +132,7 @@ class MailBody:
             if one.is_multipart or one.is_attached or not has_words:
                 self.gather(one, depth + 1, is_words=is_words and not has_words, is_chosen=is_chosen and not has_words)
 
-    def _take_leaf(self, part: Part, depth: int, is_words: bool, is_chosen: bool) -> None:
+    def _take_leaf(self, part: MailPart, depth: int, is_words: bool, is_chosen: bool) -> None:
         is_text = (part.kind in TEXTS or part.is_multipart) and not part.is_attached and (not part.file_name or not depth)
         if is_text and is_words and (text := self._read_text(part)):
             self.texts.append(text)
@@ -143,7 +143,7 @@ class MailBody:
         else:
             self.files.append(part)
 
-    def _read_text(self, part: Part) -> str:
+    def _read_text(self, part: MailPart) -> str:
         data, charset = part.content()[: self._bytes_left], part.parameters.get("charset", "")
         self._bytes_left -= len(data)
         if part.kind == "text/html":
@@ -155,7 +155,7 @@ class MailBody:
 
 def read(data: bytes, html: Html, *, head: Head | None = None, most_parts: int = MAX_PARTS, most_files: int = 1 << 20) -> MailBody:
     """What a mail holds; `head` where its header was parsed before. BadInput for one with too many parts."""
-    found, whole = MailBody(html, most_parts, most_files), Part(data, 0, len(data), head=head)
+    found, whole = MailBody(html, most_parts, most_files), MailPart(data, 0, len(data), head=head)
     found.head = whole.head
     found.gather(whole)
     return found

@@ -43,7 +43,7 @@ class Pose:
 
 
 @dataclass(frozen=True)
-class Loop:
+class PoseLoop:
     """Poses and how long each stands; without `is_endless` the last one stays."""
 
     frames: tuple[tuple[str, float], ...]
@@ -78,17 +78,17 @@ POSES = {
 }
 # By what goes on. Those of nothing to do stand still: an idle screen draws nothing.
 LOOPS = {
-    "startup": Loop((("sleeping", 0.3), ("surprised", 0.3), ("happy", 0.6), ("neutral", 0.0))),
-    "idle": Loop((("neutral", 0.0),)),
-    "thinking": Loop((("thinking", 0.6), ("thinking more", 0.6), ("thinking on", 0.6)), is_endless=True),
-    "working": Loop((("typing", 0.4), ("typing on", 0.4)), is_endless=True),
-    "reading": Loop((("reading", 0.0),)),
-    "success": Loop((("wings up", 0.4), ("excited", 0.4), ("wings out", 0.4), ("happy", 1.2), ("neutral", 0.0))),
-    "error": Loop((("dizzy", 1.0), ("sad", 5.0), ("neutral", 0.0))),
-    "waiting": Loop((("alert", 0.0),)),
-    "starting": Loop((("sleeping", 0.0),)),
-    "away": Loop((("confused", 0.0),)),
-    "asleep": Loop((("sleeping", 0.0),)),
+    "startup": PoseLoop((("sleeping", 0.3), ("surprised", 0.3), ("happy", 0.6), ("neutral", 0.0))),
+    "idle": PoseLoop((("neutral", 0.0),)),
+    "thinking": PoseLoop((("thinking", 0.6), ("thinking more", 0.6), ("thinking on", 0.6)), is_endless=True),
+    "working": PoseLoop((("typing", 0.4), ("typing on", 0.4)), is_endless=True),
+    "reading": PoseLoop((("reading", 0.0),)),
+    "success": PoseLoop((("wings up", 0.4), ("excited", 0.4), ("wings out", 0.4), ("happy", 1.2), ("neutral", 0.0))),
+    "error": PoseLoop((("dizzy", 1.0), ("sad", 5.0), ("neutral", 0.0))),
+    "waiting": PoseLoop((("alert", 0.0),)),
+    "starting": PoseLoop((("sleeping", 0.0),)),
+    "away": PoseLoop((("confused", 0.0),)),
+    "asleep": PoseLoop((("sleeping", 0.0),)),
 }
 FLEETING = frozenset(name for name, loop in LOOPS.items() if not loop.is_endless and loop.frames[-1][0] == "neutral" != name)
 # What an idle owl that is watched does now and then, one after the other.

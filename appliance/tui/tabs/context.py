@@ -34,7 +34,7 @@ COUNTED = "{count} entries. Arrow keys and Return open one,\n/ searches all of t
 EMPTY = "Nothing here yet. Put Markdown files into\n{home}/box/notes and they appear here."
 
 
-class Shelf(Tree[str]):
+class EntryTree(Tree[str]):
     """Entries by scheme and folder."""
 
     BINDINGS = [Binding("enter", "select_cursor", "Open", key_display="Enter")]
@@ -84,7 +84,7 @@ class Context(Panel):
         yield field
         with Horizontal():
             with Vertical(id="side"):
-                tree = Shelf("everything", id="tree")
+                tree = EntryTree("everything", id="tree")
                 tree.show_root = False
                 tree.guide_depth = 2
                 yield tree
@@ -113,15 +113,15 @@ class Context(Panel):
         return True
 
     @property
-    def _entry_shelf(self) -> Shelf:
-        return self.query_one(Shelf)
+    def _entry_shelf(self) -> EntryTree:
+        return self.query_one(EntryTree)
 
     @property
     def _hits_shown(self) -> bool:
         return bool(self.query_one("#hits").display)
 
     @property
-    def _visible_list(self) -> Shelf | Rows:
+    def _visible_list(self) -> EntryTree | Rows:
         return self.query_one("#hits", Rows) if self._hits_shown else self._entry_shelf
 
     # -- keys ---------------------------------------------------------------------------------------

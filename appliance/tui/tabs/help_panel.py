@@ -122,7 +122,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-class Guide(Panel):
+class HelpGuide(Panel):
     """The last tab."""
 
     LABEL = "Help"

@@ -14,7 +14,7 @@ from appliance.clock import now_ms
 from appliance.errors import OwlError, Unavailable
 from appliance.http.site import page_address
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import DAY_MS, Config, Web
+from appliance.runtime.settings import DAY_MS, Config, WebSettings
 from appliance.runtime.upkeep_settings import Backups
 from appliance.store import disk_faults
 from appliance.upkeep import backup_target, backups, sealed_backups
@@ -104,7 +104,7 @@ def check_channels(settings: Config, status: dict[str, Any], failed: int) -> Fin
     return Finding("channels", "ok", f"open: {', '.join(name for name, on in states.items() if on) or 'only this machine'}")
 
 
-def find_page_fault(keys: Web) -> str:
+def find_page_fault(keys: WebSettings) -> str:
     """Why nobody is served the web page, "" while somebody is: asks for it; behind TLS only whether somebody is there."""
     where = page_address(keys)
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(keys.host, keys.host)

@@ -38,7 +38,7 @@ PIECE = 1 << 20
 ELSEWHERE = "take one from where this installation is maintained"
 
 
-class Target(Struct, frozen=True):
+class BundleTarget(Struct, frozen=True):
     """The machines that a bundle is for: `platform` such as linux_aarch64, `python` such as 3.13."""
 
     platform: str
@@ -61,9 +61,9 @@ class Manifest(Struct, frozen=True):
     format: int = 0
 
     @property
-    def target(self) -> Target:
+    def target(self) -> BundleTarget:
         """The machines that it is for."""
-        return Target(self.platform, self.python)
+        return BundleTarget(self.platform, self.python)
 
     @property
     def size_bytes(self) -> int:
@@ -71,9 +71,9 @@ class Manifest(Struct, frozen=True):
         return sum(size for size, _ in self.files.values())
 
 
-def this_target() -> Target:
+def this_target() -> BundleTarget:
     """The machine type that an update bundle must fit."""
-    return Target(f"{sys.platform}_{platform.machine()}", f"{sys.version_info.major}.{sys.version_info.minor}")
+    return BundleTarget(f"{sys.platform}_{platform.machine()}", f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def read_key(text: str) -> bytes:
@@ -164,7 +164,7 @@ def find(place: Path, key: bytes) -> Path:
     return max(known)[1]
 
 
-def describe(version: str, database: int, wheels: list[Path], target: Target, expires_ms: int) -> Manifest:
+def describe(version: str, database: int, wheels: list[Path], target: BundleTarget, expires_ms: int) -> Manifest:
     """What the manifest of a bundle with these wheels says; `database` is the version that it migrates to."""
     files = {f"wheels/{path.name}": (path.stat().st_size, digest_file(path)) for path in sorted(wheels)}
     return Manifest(version, target.platform, target.python, now_ms(), expires_ms, database, files, FORMAT)

@@ -30,7 +30,7 @@ UNITS = "owlbox*"
 LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-program@")
 
 
-class Host:
+class UpdateHost:
     """An installation without services."""
 
     def __init__(self, home: Home, environ: Mapping[str, str], answer_s: float = ANSWER_S) -> None:
@@ -139,7 +139,7 @@ class Host:
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", **kept}
 
 
-class ServiceHost(Host):
+class ServiceHost(UpdateHost):
     """The appliance."""
 
     def __init__(self, home: Home, environ: Mapping[str, str], *, is_boot: bool = False) -> None:
@@ -222,7 +222,7 @@ def _install_wheel(wheel: Path, folder: Path) -> None:
             target.chmod(0o755 if parts[1:2] == ("scripts",) or info.external_attr >> 16 & 0o100 else 0o644)
 
 
-def find_host(home: Home, environ: Mapping[str, str], folder: Path, *, is_boot: bool = False) -> Host:
+def find_host(home: Home, environ: Mapping[str, str], folder: Path, *, is_boot: bool = False) -> UpdateHost:
     """The one that this installation is; Refused where it cannot be updated, with what to do instead."""
     if not (folder / "current").is_symlink():
         hint = "in a checkout: git pull, then make; else docs/guides/upgrade.md"
@@ -233,4 +233,4 @@ def find_host(home: Home, environ: Mapping[str, str], folder: Path, *, is_boot: 
         raise Refused(f"user {os.geteuid()} may not write to {folder}", hint="sudo owlbox update ...")
     if home.root == paths.SERVICE_HOME and Path("/run/systemd/system").is_dir():
         return ServiceHost(home, environ, is_boot=is_boot)
-    return Host(home, environ)
+    return UpdateHost(home, environ)

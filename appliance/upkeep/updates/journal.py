@@ -36,7 +36,7 @@ class Step(StrEnum):
     ROLLING_BACK = "rolling back"
 
 
-class Result(Struct, frozen=True):
+class UpdateResult(Struct, frozen=True):
     """The outcome of an update."""
 
     version: str
@@ -57,7 +57,7 @@ class Journal(Struct, frozen=True):
     saved: str = ""
     previous: str = ""
     previous_saved: str = ""
-    results: tuple[Result, ...] = ()
+    results: tuple[UpdateResult, ...] = ()
 
 
 class JournalFile:
@@ -88,5 +88,5 @@ class JournalFile:
 
     def end(self, journal: Journal, said: str, *, is_applied: bool) -> Journal:
         """Record the end of the present update and keep its outcome."""
-        results = (Result(journal.new, said, is_applied, now_ms()), *journal.results)[:KEPT_RESULTS]
+        results = (UpdateResult(journal.new, said, is_applied, now_ms()), *journal.results)[:KEPT_RESULTS]
         return self.change(journal, step=Step.IDLE, new="", results=results)

@@ -76,7 +76,7 @@ def fetch(source: str, key: bytes, folder: Path, progress: download.Progress, li
     name = f"owlbox-{found.version}-{found.platform}.bundle"
     digest = _fetch_small(_below(source, f"{name}.sha256"), limit_s).decode("ascii", "replace").split()[0]
     target = folder / name
-    download.fetch(download.Wanted(_below(source, name), digest), target, progress)
+    download.fetch(download.WantedFile(_below(source, name), digest), target, progress)
     return target
 
 

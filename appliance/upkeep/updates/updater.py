@@ -18,8 +18,8 @@ from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.store import disk_faults
 from appliance.upkeep.updates import bundle
-from appliance.upkeep.updates.host import Host
-from appliance.upkeep.updates.journal import Journal, JournalFile, Result, Step
+from appliance.upkeep.updates.host import UpdateHost
+from appliance.upkeep.updates.journal import Journal, JournalFile, Step, UpdateResult
 
 CURRENT, RECOVERY, LOCK = "current", "recovery", "update.lock"
 TRIAL = ".update-trial"
@@ -37,7 +37,7 @@ def nobody(what: str) -> None:
 class Updater:
     """The versions of one installation, in one folder."""
 
-    def __init__(self, folder: Path, home: Home, host: Host, *, passed: Passed = nobody, progress: Progress = nobody) -> None:
+    def __init__(self, folder: Path, home: Home, host: UpdateHost, *, passed: Passed = nobody, progress: Progress = nobody) -> None:
         """`passed` hears of every moment at which a machine may stop; in production nobody does."""
         self._folder = folder
         self._home = home
@@ -50,7 +50,7 @@ class Updater:
         """Where it stands."""
         return self._file.read()
 
-    def apply(self, path: Path, key: bytes, version: str) -> Result:
+    def apply(self, path: Path, key: bytes, version: str) -> UpdateResult:
         """Take the version of a bundle into use; `version` is the one that runs. What is not well is taken back and said."""
         with self._alone():
             self.recover()
@@ -76,7 +76,7 @@ class Updater:
                     return self._drop(journal, f"{UNCHANGED}: {_why(error)}")
             return self._take_over(journal)
 
-    def roll_back(self) -> Result:
+    def roll_back(self) -> UpdateResult:
         """Go back to the version before the last update; its database too, if it cannot open the present one."""
         with self._alone():
             self.recover()
@@ -128,7 +128,7 @@ class Updater:
         self._host.remove(self._trial)
         self._passed("tried")
 
-    def _take_over(self, journal: Journal) -> Result:
+    def _take_over(self, journal: Journal) -> UpdateResult:
         """From the old version to the new one; back again when that is not well."""
         now = f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m%dT%H%M%SZ}"
         saved = paths.unused(self._home.backups, f"before-update-{journal.old}-{now}", ".db")
@@ -158,7 +158,7 @@ class Updater:
             return self._take_back(journal, f"taken back: {_why(error)}")
         return self._finish(gated)
 
-    def _finish(self, journal: Journal) -> Result:
+    def _finish(self, journal: Journal) -> UpdateResult:
         """The new version is well: start it, and remove what is not needed."""
         with contextlib.suppress(OSError):  # a disk that does not take this keeps nobody from starting it
             journal = self._begin(Step.STARTING, journal)
@@ -171,9 +171,9 @@ class Updater:
         try:
             return self._tidy(journal)
         except OSError as error:
-            return Result(journal.new, f"version {journal.new} runs; {UNRECORDED}: {_why(error)}", True, now_ms())
+            return UpdateResult(journal.new, f"version {journal.new} runs; {UNRECORDED}: {_why(error)}", True, now_ms())
 
-    def _tidy(self, journal: Journal) -> Result:
+    def _tidy(self, journal: Journal) -> UpdateResult:
         """Remove what the new version does not need; its start is known to everybody afterwards."""
         journal = self._begin(Step.TIDYING, journal)
         for path in self._place("").iterdir():
@@ -189,7 +189,7 @@ class Updater:
         self._passed("ended")
         return ended.results[0]
 
-    def _take_back(self, journal: Journal, said: str) -> Result:
+    def _take_back(self, journal: Journal, said: str) -> UpdateResult:
         """Back to the old version, and to the saved database where the old version cannot open the present one."""
         with contextlib.suppress(OSError):  # cut off here, the step before leads to the same
             journal = self._begin(Step.ROLLING_BACK, journal)
@@ -209,7 +209,7 @@ class Updater:
         self._host.start(self._python(journal.old))
         return self._drop(journal, said)
 
-    def _drop(self, journal: Journal, said: str) -> Result:
+    def _drop(self, journal: Journal, said: str) -> UpdateResult:
         """Remove the new version; the old one is in use."""
         self._host.remove(self._trial)
         if journal.new and journal.new != Path(os.readlink(self._folder / CURRENT)).name:
@@ -221,7 +221,7 @@ class Updater:
                 ended = self._file.change(ended, previous="")
             (self._folder / RECOVERY).unlink(missing_ok=True)
         except OSError as error:
-            return Result(journal.new, f"{said}; {UNRECORDED}: {_why(error)}", False, now_ms())
+            return UpdateResult(journal.new, f"{said}; {UNRECORDED}: {_why(error)}", False, now_ms())
         return ended.results[0]
 
     @property
