@@ -533,7 +533,7 @@ def test_undo_and_history_as_commands(box: Box, is_served: bool) -> None:
     assert [(c["path"], c["how"]) for c in tried["changes"]] == [("memory://garden", "changed"), ("memory://new", "gone")]
     assert (tried["run"], tried["by"], tried["later"]) == (run, "", [])
     done = box.run("undo", run[-12:])
-    assert done.returncode == 0 and done.stdout.startswith("took back 2 entries\n") and "memory://new" in done.stdout
+    assert done.returncode == 0 and done.stdout.startswith("took back 2 entries\n") and "memory:/new" in done.stdout
     by = done.stdout.split()[-4]
     assert box.json("entry", "view", "memory://garden")["lines"] == ["one", "two", ""]
     again = box.run("undo", run)
@@ -551,7 +551,7 @@ def test_undo_and_history_as_commands(box: Box, is_served: bool) -> None:
     refused = box.run("undo", by, "--json")
     assert refused.returncode == 1 and "memory://garden (edit by client" in json.loads(refused.stderr)["error"]["message"]
     dry = box.run("undo", by, "--dry-run")
-    assert dry.returncode == 1 and "memory://garden" in dry.stdout and "edit by client" in dry.stdout
+    assert dry.returncode == 1 and "memory:/garden" in dry.stdout and "edit by client" in dry.stdout
 
 
 def test_the_command_says_whose_work_went_with_a_thread(box: Box) -> None:

@@ -15,6 +15,7 @@ from appliance.console.tool_command import once
 from appliance.console.verbs import Verb
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
+from appliance.text.references import for_people
 
 LOG = ("log://", "update://", "content://")  # what a thread notes about itself
 MAX_SQL = 1_000_000
@@ -28,7 +29,7 @@ def _tell_undone(args: argparse.Namespace, done: dict[str, Any]) -> list[str] | 
     noted = [c for c in done["changes"] if c["scope"] in own and c["path"].startswith(LOG)]
     changed = [c for c in done["changes"] if c not in noted]
     if done["later"]:
-        later = [[_last_change(c), c["path"]] for c in done["later"]]
+        later = [[_last_change(c), for_people(c["path"])] for c in done["later"]]
         head = f"thread {done['run']} cannot be taken back, these were changed since:"
         return Table(later, ["change", "reference"], lead=[head])
     if not done["changes"] and not done["by"]:
@@ -37,7 +38,7 @@ def _tell_undone(args: argparse.Namespace, done: dict[str, Any]) -> list[str] | 
     lead = [f"{'would take back' if args.dry_run else 'took back'} {_count_kinds([c['kind'] for c in changed])}{more}"]
     lead += [f"also what was changed in thread {helper}, to which it handed work" for helper in done["helpers"]]
     foot = [f"owlbox undo {done['by']} brings it back"] if done["by"] else []
-    return Table([[c["how"], c["path"]] for c in changed], ["now", "reference"], lead=lead, foot=foot)
+    return Table([[c["how"], for_people(c["path"])] for c in changed], ["now", "reference"], lead=lead, foot=foot)
 
 
 def _count_kinds(kinds: list[str]) -> str:
