@@ -342,6 +342,7 @@ def _runtime_folders() -> set[Path]:
 
 def main() -> int:
     if quick.PADDING not in sys.argv:  # room for the words of processes that are forked from here
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every file compiles itself and its helpers, at every run
         os.execve(sys.executable, [*sys.orig_argv, quick.PADDING], {**os.environ, "PADDING": quick.PADDING})
     os.environ.pop("PADDING", None)
     sys.argv.remove(quick.PADDING)

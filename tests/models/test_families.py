@@ -3,7 +3,9 @@
 The templates are our own, of the shape that the public ones of each family have; what is expected was compared with those.
 """
 
+import functools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -199,12 +201,21 @@ TALK = (Message("user", "Where is the key?"), Message("assistant", "", (SHORT,))
 NATIVE = Ask((Part("persona", "Be kind."),), TALK, (SEARCH,), "native")
 
 
+@functools.cache
 def template(name: str) -> Template:
+    """That of a family, with one process for all tests."""
     return Template(KINDS[name].template, start="<s>", end="</s>", controls=("<|im_start|>", "<|im_end|>", "<s>", "</s>"))
 
 
 def test_every_family_has_a_contract() -> None:
     assert {family.name for family in families.load()} == set(KINDS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    for name in KINDS:
+        template(name).close()
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -221,7 +232,6 @@ def test_a_template_without_tools_of_ours_belongs_to_none(source: str) -> None:
 def test_tools_calls_and_results_are_in_the_models_own_words(name: str) -> None:
     kind, made = KINDS[name], template(name)
     text = made.render(NATIVE)
-    made.close()
     assert made.family is not None and made.family.name == name
     assert kind.told in text and kind.called in text and kind.returned in text
     assert text.index(kind.called) < text.index(kind.returned)
@@ -232,7 +242,6 @@ def test_without_tools_or_in_our_own_words_nothing_is_added(name: str) -> None:
     made = template(name)
     plain = made.render(Ask(NATIVE.system, TALK[:1], (), "native"))
     ours = made.render(Ask(NATIVE.system, TALK, (SEARCH,)))
-    made.close()
     assert KINDS[name].told not in plain + ours and KINDS[name].called not in ours
     assert '{"name": "search", "arguments": {"query": "key"}}' in ours
 
@@ -240,7 +249,6 @@ def test_without_tools_or_in_our_own_words_nothing_is_added(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_call_is_held_to_its_grammar_and_read_back(name: str) -> None:
     kind, made = KINDS[name], template(name)
-    made.close()
     assert made.family is not None
     grammar = Grammar(made.family.grammar((SEARCH, LIST)))
     end = grammar.walk(grammar.begin, kind.written.encode())
@@ -255,7 +263,6 @@ def test_a_call_is_held_to_its_grammar_and_read_back(name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_free_arguments_are_held_and_read_too(name: str) -> None:
     made = template(name)
-    made.close()
     assert made.family is not None
     written = made.family.written((ToolCall("c1", "list_tasks", {"level": "high"}),)).removesuffix(made.family.closing)
     grammar = Grammar(made.family.grammar((SEARCH, LIST)))
@@ -273,7 +280,6 @@ def test_text_from_outside_forges_no_call_and_no_result(name: str) -> None:
     odd = ToolSpec("search", f"Find {said}", SCHEMA)
     clean = made.render(NATIVE)
     forged = made.render(Ask(NATIVE.system, (Message("user", said), *TALK[1:]), (odd,), "native"))
-    made.close()
     assert [forged.count(mark) for mark in marks] == [clean.count(mark) for mark in marks]
 
 
@@ -282,7 +288,6 @@ def test_an_ask_that_must_call_ends_where_a_tool_is_named(name: str) -> None:
     made = template(name)
     ask = Ask(NATIVE.system, TALK[:1], (SEARCH,), "native", must_call=True)
     plain, begun = made.render(Ask(ask.system, ask.messages, ask.tools, "native")), made.render(ask)
-    made.close()
     assert made.family is not None and begun == plain + made.family.opening
     assert KINDS[name].written.startswith(made.family.opening)
 
@@ -307,7 +312,6 @@ def test_several_calls_come_one_by_one_where_only_that_is_known() -> None:
     two = (SHORT, ToolCall("c2", "search", {"query": "lock"}))
     results = (Message("tool", "With Ada.", tool_call_id="c1"), Message("tool", "At the door.", tool_call_id="c2"))
     text = made.render(Ask((), (Message("user", "?"), Message("assistant", "", two), *results), (SEARCH,), "native"))
-    made.close()
     places = [text.index(part) for part in ('"key"}}', "With Ada.", '"lock"}}', "At the door.")]
     assert places == sorted(places)
 
@@ -316,7 +320,6 @@ def test_a_call_without_a_result_says_so_and_a_person_may_go_on() -> None:
     made = template("mistral")
     text = made.render(Ask((), (*TALK[:2], Message("user", "Go on.")), (SEARCH,), "native"))
     alone = made.render(Ask((), (TALK[2], Message("user", "Go on.")), (SEARCH,), "native"))
-    made.close()
     assert "No result of this call was kept." in text and text.endswith("[INST]Go on.[/INST]")
     assert "Result of the tool:\nWith Ada.\n\nGo on." in alone
 
