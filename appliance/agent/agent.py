@@ -18,7 +18,7 @@ from appliance.agent.dispatch import Dispatch, Dispatched, DispatchedCommand, cl
 from appliance.agent.instruction_echo import InstructionEcho
 from appliance.agent.loop_state import WORK, LoopLimits, LoopTalk, with_fresh_ids
 from appliance.agent.loop_state import Work as Work
-from appliance.agent.stop_conditions import AnswerOutcome, Caps, Deed, Past, Verdict
+from appliance.agent.stop_conditions import AnswerOutcome, CallEffect, Caps, Past, Verdict
 from appliance.clock import new_id
 from appliance.errors import Cancelled, ContextTooLong, OwlError, StoreError
 from appliance.language.answer_kinds import says_what_is_asked
@@ -138,7 +138,7 @@ class Agent:
         menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
             tools = work.tools or self._tools
-            for call, outcome in work.deeds:
+            for call, outcome in work.effects:
                 talk.effects.keep(call, outcome)
             talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
@@ -179,10 +179,10 @@ class Agent:
             answer = self.hooks.filter(hook_points.TURN_RESPONSE, answer, talk.run)
             turn, waits = yield from self._act_on(talk, answer)
             if waits:
-                return _put_down(waits)
+                return _suspend(waits)
             talk.past = talk.past.after(turn)
             verdict = stop_conditions.judge(talk.past, turn, caps)
-            if talk.effects.repeats >= MAX_REPEATS and turn.deeds and (not verdict.is_over or verdict.outcome == "cycle"):
+            if talk.effects.repeats >= MAX_REPEATS and turn.effects and (not verdict.is_over or verdict.outcome == "cycle"):
                 verdict = Verdict(True, stop_conditions.DONE, "ok", talk.messages[-1].content)  # what was done is the answer
             verdict = self.hooks.filter(hook_points.VERDICT, verdict, talk.run)
             yield from self._follow_verdict(talk, turn, verdict)
@@ -205,13 +205,13 @@ class Agent:
             return stop_conditions.ON
         known = {m.tool_call_id for m in talk.messages[at:]}
         left = [call for call in talk.messages[at].tool_calls if call.id not in known]
-        if not left and not talk.work.deeds:
+        if not left and not talk.work.effects:
             return stop_conditions.ON
         commands = self._dispatch_of(talk)
         done = (yield from commands.rest(talk.commands, left)) if left else Dispatched()
         if done.waits:
-            return _put_down(done.waits)
-        before = tuple(commands.done(call, outcome) for call, outcome in talk.work.deeds)
+            return _suspend(done.waits)
+        before = tuple(commands.done(call, outcome) for call, outcome in talk.work.effects)
         turn = self._build_turn(talk, talk.messages[at].content, done, "", before)
         talk.past = replace(talk.past.after(turn), turns=talk.past.turns)
         verdict = stop_conditions.judge(talk.past, turn, caps)
@@ -255,13 +255,13 @@ class Agent:
             talk.messages.append(Message("tool", one.text, tool_call_id=one.call.id, origin=one.outcome.origin))
         done = (*before, *dispatched.done)
         meant = [one.meant for one in done]
-        deeds = tuple(_deed_of(one) for one in done)
-        return AnswerOutcome(text, deeds, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
+        effects = tuple(_effect_of(one) for one in done)
+        return AnswerOutcome(text, effects, stop_conditions.fingerprint(meant), stop_conditions.touched(meant), trouble)
 
     def _follow_verdict(self, talk: LoopTalk, turn: AnswerOutcome, verdict: Verdict) -> Iterator[Step]:
         """Record what a turn's voters noticed and say what is left to be said, to the model or to the person."""
         base = Event(run=talk.run, kind="status_change", role="system", content="", correlation=log.correlation())
-        if turn.trouble and not turn.deeds:
+        if turn.trouble and not turn.effects:
             yield replace(base, content=turn.trouble, status=422, outcome="strike")
         if turn.trouble:
             self._dispatch_of(talk).trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
@@ -276,7 +276,7 @@ class Agent:
             yield Delta(apology or left)
             said = replace(base, kind="message", role="assistant", content=apology or left)
             yield replace(said, status=422, outcome=verdict.outcome) if apology else said
-        elif turn.trouble and not turn.deeds:
+        elif turn.trouble and not turn.effects:
             talk.messages.append(Message("user", f"({turn.trouble}. Answer in words, or with one tool call.)"))
         elif turn.trouble:
             _append_note(talk, turn.trouble)
@@ -503,7 +503,7 @@ class Agent:
                 continue
             outcome, waits = yield from self._call_tool(talk, handed_over(plan.call, talk.role.preset, strip_notes(talk.prompt)))
             if waits:
-                return _put_down(waits)
+                return _suspend(waits)
             plan = plan.then(outcome)
         if isinstance(plan, Say):
             text = self.hooks.filter(hook_points.RESPONSE, plan.text, talk.run)
@@ -575,7 +575,7 @@ def _describe_waiting(talk: LoopTalk, chance: Chance) -> Event:
     return Event(talk.run, "status_change", "system", chance.why, status=102, outcome=outcome, correlation=log.correlation())
 
 
-def _put_down(waits: Sequence[str]) -> Verdict:
+def _suspend(waits: Sequence[str]) -> Verdict:
     return Verdict(True, 202, "proposed", "; ".join(waits))
 
 
@@ -586,12 +586,12 @@ def _instructions_of(route: Route, ask: Ask) -> list[str]:
     return [*(part.text for part in ask.system if part.name in RECITED), *(tool.description for tool in ask.tools)]
 
 
-def _deed_of(one: DispatchedCommand) -> Deed:
+def _effect_of(one: DispatchedCommand) -> CallEffect:
     """A command for the voters."""
     outcome, name = one.outcome, one.meant.name
     given = one.meant.arguments
     status = claim(one.meant) or 102 if name == "update" and not outcome.is_error else 0
-    return Deed(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
+    return CallEffect(name, outcome.status, outcome.outcome, one.is_terminal, status, str(given.get("body", "")) if status else "")
 
 
 def _append_note(talk: LoopTalk, text: str) -> None:

@@ -214,9 +214,9 @@ class Loops:
         tools = role.unkept if run.settings.layout == "entries" else role.tools
         terms = replace(terms, tools=tools, sandbox=role.sandbox, is_child=role.is_child)
         turn, turns = self._runs.moment(loop.run)[1], self._runs.turns_of(loop.id)
-        return Work(terms, run.settings, loop.seq, turn, turns, LoopTurns(self, loop.run, terms), deeds=self._deeds_of(loop))
+        return Work(terms, run.settings, loop.seq, turn, turns, LoopTurns(self, loop.run, terms), effects=self._effects_of(loop))
 
-    def _deeds_of(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
+    def _effects_of(self, loop: Loop) -> tuple[tuple[ToolCall, Outcome], ...]:
         """What the calls came to of the turn in which a loop that is gone on with was put down."""
         if (turn := self._runs.last_turn(loop.id)) is None:
             return ()

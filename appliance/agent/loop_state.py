@@ -70,7 +70,7 @@ class Work(Struct, frozen=True):
 
     `turn` counts those of the whole run, `turns` those of this loop. `source` is asked before each call of the model.
     `tools` are used instead of everybody's.
-    `deeds` are the calls with their results of a turn that waited for a decision.
+    `effects` are the calls with their results of a turn that waited for a decision.
     """
 
     terms: Terms = FREE
@@ -80,7 +80,7 @@ class Work(Struct, frozen=True):
     turns: int = 0
     source: TurnSource = NothingArrives()
     tools: ToolPort | None = None
-    deeds: tuple[tuple[ToolCall, Outcome], ...] = ()
+    effects: tuple[tuple[ToolCall, Outcome], ...] = ()
 
 
 WORK = Work()

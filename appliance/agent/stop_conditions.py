@@ -38,7 +38,7 @@ class Caps(Struct, frozen=True):
     period: int = PERIOD
 
 
-class Deed(Struct, frozen=True):
+class CallEffect(Struct, frozen=True):
     """One command as it ended. `claim` is an update's status, 0 for any other; `text` is an update's body."""
 
     name: str
@@ -58,7 +58,7 @@ class AnswerOutcome(Struct, frozen=True):
     """What one answer came to. `trouble` says what could not be read or had to be mended; `is_malformed`: no call could."""
 
     text: str = ""
-    deeds: tuple[Deed, ...] = ()
+    effects: tuple[CallEffect, ...] = ()
     mark: str = ""
     touched: frozenset[str] = frozenset()
     trouble: str = ""
@@ -67,15 +67,15 @@ class AnswerOutcome(Struct, frozen=True):
     @property
     def is_stall(self) -> bool:
         """True for an answer with nothing in it."""
-        return not self.text.strip() and not self.deeds
+        return not self.text.strip() and not self.effects
 
     @property
     def failure(self) -> str:
         """The first thing that went wrong; "" for a clean turn. What was asked for after an end is no failure."""
-        for deed in self.deeds:
-            if deed.is_failed:
-                return f"{deed.name}: {deed.outcome}"
-            if deed.is_terminal:
+        for effect in self.effects:
+            if effect.is_failed:
+                return f"{effect.name}: {effect.outcome}"
+            if effect.is_terminal:
                 break
         return self.trouble or ("the answer was empty" if self.is_stall else "")
 
@@ -93,11 +93,11 @@ class Past(Struct, frozen=True):
 
     def after(self, turn: AnswerOutcome) -> "Past":
         """The same with one turn more: however much failed in it, it is one strike, and a clean one ends the streak."""
-        said = tuple(d.text for d in turn.deeds if d.claim)
+        said = tuple(d.text for d in turn.effects if d.claim)
         return replace(
             self,
             turns=self.turns + 1,
-            commands=self.commands + len(turn.deeds),
+            commands=self.commands + len(turn.effects),
             strikes=self.strikes + 1 if turn.failure else 0,
             stalls=self.stalls + 1 if turn.is_stall else 0,
             marks=(*self.marks, turn.mark)[-KEPT_TURNS:],
@@ -211,13 +211,13 @@ def stagnant(latest: Sequence[frozenset[str]], turns: int = STAGNANT) -> str:
 
 def explicit(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """A call that ends the work, or the last update that says so: unless something failed in the same turn."""
-    if any(deed.is_terminal and not deed.is_failed for deed in turn.deeds):
+    if any(effect.is_terminal and not effect.is_failed for effect in turn.effects):
         return Verdict(True, DONE, "ok")
-    claims = [deed for deed in turn.deeds if deed.claim]
+    claims = [effect for effect in turn.effects if effect.claim]
     if not claims or claims[-1].claim == GO_ON:
         return None
     last = claims[-1]
-    if any(deed.is_failed for deed in turn.deeds):
+    if any(effect.is_failed for effect in turn.effects):
         return None if past.strikes >= caps.strikes else Verdict(is_overridden=True)
     if last.claim == CANNOT:
         return Verdict(True, DONE, "cannot_comply", last.text)
@@ -226,7 +226,7 @@ def explicit(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
 
 def no_call(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | None:
     """Words and no command: the final answer, unless a command was meant."""
-    if turn.text.strip() and not turn.deeds and not turn.is_malformed:
+    if turn.text.strip() and not turn.effects and not turn.is_malformed:
         return Verdict(True, DONE, "ok")
     return None
 
@@ -250,7 +250,7 @@ def standing_still(past: Past, turn: AnswerOutcome, caps: Caps) -> Verdict | Non
     if found := stagnant(past.touched):
         return Verdict(True, 499, "stagnation", f"{STAGNANT} turns in a row about {found}")
     latest = past.updates[-SAME_UPDATES:]
-    if len(latest) == SAME_UPDATES and len(set(latest)) == 1 and any(deed.claim for deed in turn.deeds):
+    if len(latest) == SAME_UPDATES and len(set(latest)) == 1 and any(effect.claim for effect in turn.effects):
         return Verdict(True, 499, "stagnation", f"the same report {SAME_UPDATES} times")
     return None
 

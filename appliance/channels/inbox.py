@@ -373,12 +373,12 @@ class Inbox:
                 self._begin_next(loop, is_late=end is LATER)
                 self.feed.put(loop.id, end)
                 if end.status == PROPOSED:
-                    self._loops.settle(loop.session, partial(self._put_down, loop))
+                    self._loops.settle(loop.session, partial(self._suspend, loop))
                 if loop.run in self._held and end.status not in (WAITING, PROPOSED):
                     self._held.discard(loop.run)
                     self._loops.settle(loop.session, partial(self.free, loop.run))
 
-    def _put_down(self, loop: Loop) -> None:
+    def _suspend(self, loop: Loop) -> None:
         """A loop waits for a decision, which may have been made before we let go of it."""
         if self._runs.loop(loop.id).status == WAITING:
             self.start(loop.id)

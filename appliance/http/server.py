@@ -145,7 +145,7 @@ class HttpServer:
         self._guard = threading.Lock()
         self._open: list[HttpCaller] = []  # in the order in which they came
         self._is_closing = False
-        self._bell, self._ear = socket.socketpair()
+        self._wake_sender, self._wake_receiver = socket.socketpair()
 
     def _add_routes(self, owner: object) -> None:
         for name, _ in inspect.getmembers(type(owner), lambda one: isinstance(getattr(one, "route", None), HttpRoute)):
@@ -170,7 +170,7 @@ class HttpServer:
     def close(self) -> None:
         """Accept nothing more and hang up on everybody."""
         self._is_closing = True
-        self._bell.close()
+        self._wake_sender.close()
         self.sock.close()
         with self._guard:
             connected = [caller.sock for caller in self._open]
@@ -180,8 +180,8 @@ class HttpServer:
     def _accept_connections(self) -> None:
         knocks = select.poll()
         knocks.register(self.sock, select.POLLIN)
-        knocks.register(self._ear, select.POLLIN)
-        while not any(number == self._ear.fileno() for number, _ in knocks.poll()):
+        knocks.register(self._wake_receiver, select.POLLIN)
+        while not any(number == self._wake_receiver.fileno() for number, _ in knocks.poll()):
             try:
                 sock, peer = self.sock.accept()
             except OSError as error:
@@ -200,7 +200,7 @@ class HttpServer:
             except RuntimeError as error:  # no thread to be had: this caller is lost, the next one may be luckier
                 LOG.error("a caller is turned away: %s", error)
                 self._forget(caller)
-        self._ear.close()
+        self._wake_receiver.close()
 
     def _admit(self, sock: socket.socket, network: str) -> HttpCaller | None:
         """Give a connection a place; None when there is none for it."""

@@ -88,7 +88,7 @@ class Indexer:
         self._embed = embed
         self._answer = answer
         self._keys = keys
-        self._bell = threading.Event()
+        self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._trouble = ""  # why there are no vectors; cleared by `retry`
@@ -107,13 +107,13 @@ class Indexer:
     def start(self) -> None:
         """Begin with what waits, and go on with what comes."""
         self._thread = threading.Thread(target=self._run_loop, name="indexer", daemon=True)
-        self._bell.set()
+        self._wake.set()
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread; what it computes at the moment is lost and will be computed again."""
         self._stop.set()
-        self._bell.set()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(STOP_S)
         if self._beside is not None:
@@ -121,12 +121,12 @@ class Indexer:
 
     def wake(self) -> None:
         """Something may wait. Called within the transaction of a write, so it does nothing but ring."""
-        self._bell.set()
+        self._wake.set()
 
     def retry(self) -> None:
         """Try again after a failure, for example because a model was added."""
         self._trouble, self._is_foreign = "", False
-        self._bell.set()
+        self._wake.set()
 
     def status(self) -> IndexStatus:
         """The progress of indexing, and the problem that stops it."""
@@ -138,10 +138,10 @@ class Indexer:
     def _run_loop(self) -> None:
         pause_s: float | None = None
         while True:
-            self._bell.wait(pause_s)
+            self._wake.wait(pause_s)
             if self._stop.wait(SETTLE_S):
                 return
-            self._bell.clear()
+            self._wake.clear()
             try:
                 self._passages.wait_for_writers()  # the write that rang is not committed yet
                 self.index_pending(self._stop.is_set)

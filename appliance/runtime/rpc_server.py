@@ -181,7 +181,7 @@ class Listener:
         # A socket that systemd gave us outlives us: callers wait in it for the next core. It must not be shut
         # down, which would close it for systemd too (2026-11-21), so the accepting thread is woken by a bell.
         self._is_given = is_given
-        self._bell, self._ear = socket.socketpair()
+        self._wake_sender, self._wake_receiver = socket.socketpair()
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Offer a function under a name; Conflict when the name is taken."""
@@ -222,7 +222,7 @@ class Listener:
         """Begin to accept, in a thread of its own."""
         knocks = select.poll()
         knocks.register(self.sock, select.POLLIN)
-        knocks.register(self._ear, select.POLLIN)
+        knocks.register(self._wake_receiver, select.POLLIN)
         threading.Thread(target=self._accept_connections, args=(knocks,), name=f"{self.name}-accept", daemon=True).start()
 
     def accept_at(self, sock: socket.socket) -> None:
@@ -234,7 +234,7 @@ class Listener:
     def stop_accepting(self) -> None:
         """No new connections; running calls go on."""
         self._is_closing = True
-        self._bell.close()
+        self._wake_sender.close()
         try:
             if not self._is_given:
                 self.sock.shutdown(socket.SHUT_RDWR)
@@ -262,8 +262,8 @@ class Listener:
 
     def _accept_connections(self, knocks: select.poll) -> None:
         while True:
-            if any(number == self._ear.fileno() for number, _ in knocks.poll()):
-                self._ear.close()
+            if any(number == self._wake_receiver.fileno() for number, _ in knocks.poll()):
+                self._wake_receiver.close()
                 return
             try:
                 sock, _ = self.sock.accept()

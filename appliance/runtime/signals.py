@@ -16,23 +16,23 @@ class Signals:
     """These signals no longer end the process; `wait` tells of them."""
 
     def __init__(self, numbers: Iterable[signal.Signals]) -> None:
-        self._bell, self._ear = socket.socketpair()
-        self._bell.setblocking(False)
+        self._wake_sender, self._wake_receiver = socket.socketpair()
+        self._wake_sender.setblocking(False)
         self._before = {number: signal.signal(number, lambda number, frame: None) for number in numbers}
-        self._fd_before = signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
+        self._fd_before = signal.set_wakeup_fd(self._wake_sender.fileno(), warn_on_full_buffer=False)
 
     def wait(self, limit_s: float | None) -> int | None:
         """The next signal's number, `RUNG` when another thread rang; None when there is none in time."""
-        self._ear.settimeout(limit_s)
+        self._wake_receiver.settimeout(limit_s)
         try:
-            return self._ear.recv(1)[0]
+            return self._wake_receiver.recv(1)[0]
         except (TimeoutError, BlockingIOError):
             return None
 
     def ring(self) -> None:
         """Wake whoever waits; from any thread."""
         try:
-            self._bell.send(bytes([RUNG]))
+            self._wake_sender.send(bytes([RUNG]))
         except OSError:
             pass  # full of things to wake up for, or nobody waits any more
 
@@ -41,5 +41,5 @@ class Signals:
         signal.set_wakeup_fd(self._fd_before)
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        self._bell.close()
-        self._ear.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()

@@ -264,7 +264,7 @@ class Core:
             return
         self.hooks.tell(hook_points.PROJECT_STARTING, self.home)
         self.queue.crew.recover()
-        for lease in self.leases.bury():
+        for lease in self.leases.mark_dead():
             LOG.warning("%s %d ended without saying so: %s", lease.kind, lease.process.pid, lease.reason)
         for loop in self.runs.recover(_ignore):
             LOG.warning("run %s was interrupted and is marked so", loop.run)

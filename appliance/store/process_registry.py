@@ -75,7 +75,7 @@ class Leases:
         with self._store.write() as execute:
             execute("UPDATE processes SET ended_ms = ?, reason = ? WHERE id = ? AND ended_ms IS NULL", (now_ms(), reason, lease_id))
 
-    def bury(self) -> list[Lease]:
+    def mark_dead(self) -> list[Lease]:
         """Mark processes that are gone without having said so; returns them. Writes nothing when there are none."""
         dead = [lease for lease in self.listing() if lease.ended_ms is None and not lease.process.is_alive()]
         for lease in dead:

@@ -130,7 +130,7 @@ class WorkerManager:
         worker = new_id()
         path = self._home.logs / f"{worker}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
-        ear, mouth = os.pipe()
+        ready_reader, ready_writer = os.pipe()
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "ab") as output:
                 words = ["--persist"] if mode == "persist" else []
@@ -138,27 +138,27 @@ class WorkerManager:
                 words += [] if is_scheduling else ["--no-eval-schedules"]
                 child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "appliance", "--home", str(self._home.root), "worker", "run", *words],
-                    env={**self._child_environment(), ID: worker, READY: str(mouth)},
+                    env={**self._child_environment(), ID: worker, READY: str(ready_writer)},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    pass_fds=(mouth,),
+                    pass_fds=(ready_writer,),
                     cwd="/",
                 )
-            os.close(mouth)
-            mouth = -1
+            os.close(ready_writer)
+            ready_writer = -1
             # Collected when it ends: a dead child that nobody waits for stays in the table of processes.
             threading.Thread(target=child.wait, name=f"worker-{child.pid}", daemon=True).start()
             try:
-                self._await_ready(ear, path)
+                self._await_ready(ready_reader, path)
             except Unavailable:
                 child.terminate()  # or it would work all the same, after we have said that it does not
                 raise
         finally:
-            os.close(ear)
-            if mouth >= 0:
-                os.close(mouth)
+            os.close(ready_reader)
+            if ready_writer >= 0:
+                os.close(ready_writer)
         what = f"for task {task}" if task is not None else "which runs until you stop it" if mode == "persist" else "for one task"
         message = f"worker {worker} has started, {what}"
         LOG.info("%s", message, extra={"pid": child.pid})
@@ -203,9 +203,9 @@ class WorkerManager:
         """Mark dead and silent workers as dead, give back what they held, forget those stopped long ago; those marked."""
         settings = self._settings()
         # Nobody can be heard more often than they beat.
-        buried = self._remove_dead(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
+        dead = self._remove_dead(max(settings.dead_after_s, 2 * settings.heartbeat_s), now)
         self._roster.prune(settings.stopped_retention_s, now)
-        return buried
+        return dead
 
     def recover(self) -> list[Worker]:
         """Bury the workers whose process is gone, by the kernel's word alone, and forget stopped ones of long ago.
@@ -216,17 +216,17 @@ class WorkerManager:
         return self._remove_dead(None, None)
 
     def _remove_dead(self, dead_after_s: float | None, now: int | None) -> list[Worker]:
-        buried = []
+        dead = []
         for worker, why in self._roster.gone(dead_after_s, now):
             with self._store.write(durable=True):
                 if self._roster.end(worker.id, "dead", why):
                     back = self._tasks.release(worker.id, f"its worker died: {why}")
-                    buried.append(worker)
+                    dead.append(worker)
                     LOG.warning("worker %s is dead: %s; %d tasks given back", worker.id, why, len(back))
         for holder in self._roster.strays():
             back = self._tasks.release(holder, "its worker is gone")
             LOG.warning("worker %s is gone; %d tasks given back", holder, len(back))
-        return buried
+        return dead
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -269,9 +269,9 @@ class WorkerManager:
         private = (*sd_notify.PRIVATE, ID, READY, "OWLBOX_TOKEN", "OWLBOX_CHILD", "OWLBOX_PARENT", "OWLBOX_CONFIG")
         return {name: value for name, value in self._environ.items() if name not in private}
 
-    def _await_ready(self, ear: int, log: Path) -> None:
+    def _await_ready(self, ready_reader: int, log: Path) -> None:
         """Wait for a worker's word that it is registered; its last line of log when it ends before."""
-        if select.select([ear], [], [], READY_S)[0] and os.read(ear, 1):
+        if select.select([ready_reader], [], [], READY_S)[0] and os.read(ready_reader, 1):
             return
         try:
             lines = log.read_text("utf-8", "replace").strip().splitlines()

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from appliance.agent.stop_conditions import ON, AnswerOutcome, Caps, Deed, Past, Verdict, judge, of_error
+from appliance.agent.stop_conditions import ON, AnswerOutcome, CallEffect, Caps, Past, Verdict, judge, of_error
 from appliance.errors import Cancelled, Lost, NotFound, OwlError, ProviderError, TooLarge
 
-GOOD, BAD = Deed("set"), Deed("set", 404, "not_found")
+GOOD, BAD = CallEffect("set"), CallEffect("set", 404, "not_found")
 
 
-def turn(*deeds: Deed, text: str = "", **more: Any) -> AnswerOutcome:
-    return AnswerOutcome(text, deeds, **more)
+def turn(*effects: CallEffect, text: str = "", **more: Any) -> AnswerOutcome:
+    return AnswerOutcome(text, effects, **more)
 
 
-def update(claim: int, text: str = "so it stands", **more: Any) -> Deed:
-    return Deed("update", claim=claim, text=text, **more)
+def update(claim: int, text: str = "so it stands", **more: Any) -> CallEffect:
+    return CallEffect("update", claim=claim, text=text, **more)
 
 
 def judged(*turns: AnswerOutcome, caps: Caps = Caps()) -> Verdict:
@@ -53,17 +53,17 @@ def test_the_last_of_several_updates_decides() -> None:
 
 
 @pytest.mark.covers("R-069", "E-136")
-@pytest.mark.parametrize("deeds", [(BAD, update(200)), (update(200), BAD), (update(422), BAD), (GOOD, BAD, update(204))])
-def test_an_update_beside_a_failure_is_void_and_it_goes_on(deeds: tuple[Deed, ...]) -> None:
-    verdict = judged(turn(*deeds))
+@pytest.mark.parametrize("effects", [(BAD, update(200)), (update(200), BAD), (update(422), BAD), (GOOD, BAD, update(204))])
+def test_an_update_beside_a_failure_is_void_and_it_goes_on(effects: tuple[CallEffect, ...]) -> None:
+    verdict = judged(turn(*effects))
     assert verdict.is_overridden and not verdict.is_over
 
 
 @pytest.mark.covers("B-032")
 def test_a_call_that_ends_the_work_ends_it_whatever_was_asked_for_after_it() -> None:
-    done = Deed("complete_task", is_terminal=True)
-    assert ended(turn(GOOD, done, Deed("set", 424, "aborted"))) == (200, "ok")
-    assert judged(turn(BAD, Deed("complete_task", 409, "conflict", is_terminal=True))) == ON
+    done = CallEffect("complete_task", is_terminal=True)
+    assert ended(turn(GOOD, done, CallEffect("set", 424, "aborted"))) == (200, "ok")
+    assert judged(turn(BAD, CallEffect("complete_task", 409, "conflict", is_terminal=True))) == ON
 
 
 @pytest.mark.covers("R-071", "E-126")
@@ -85,7 +85,7 @@ def test_three_bad_turns_in_a_row_end_it_and_a_clean_one_ends_the_row() -> None:
 
 @pytest.mark.covers("R-004")
 def test_a_turn_is_one_strike_however_much_failed_in_it() -> None:
-    past = Past().after(turn(BAD, BAD, BAD, Deed("get", 424, "aborted"), trouble="and a quote was missing"))
+    past = Past().after(turn(BAD, BAD, BAD, CallEffect("get", 424, "aborted"), trouble="and a quote was missing"))
     assert past.strikes == 1 and past.after(turn(BAD)).strikes == 2 and past.after(turn(GOOD)).strikes == 0
 
 

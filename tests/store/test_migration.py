@@ -77,7 +77,7 @@ def test_it_is_mended_and_used_on(store: Store) -> None:
     [loop] = runs.recover(lambda event: None)
     assert [e.kind for e in runs.events(loop.run)] == ["message", "message", "status_change"]
     assert runs.events(loop.run)[1].content.startswith("Once upon a time")
-    assert [buried.kind for buried in Leases(store).bury()] == ["worker"]
+    assert [buried.kind for buried in Leases(store).mark_dead()] == ["worker"]
     assert [runs.events(waiting.run)[0].content for waiting in runs.waiting()] == ["Are you there?"]
     assert runs.append(said(loop.run, "again")).seq == 4
     Entries(store).set("memory://notes/garden", "It rains.")

@@ -45,16 +45,16 @@ def test_killed_process_is_buried_once_by_the_next_one(store: Store, leases: Lea
     """
     living = leases.begin("core")
     killed(child(code, store.path), "begun")
-    [buried] = leases.bury()
+    [buried] = leases.mark_dead()
     assert (buried.kind, buried.ended_ms) == ("worker", None)
     assert {lease.kind: lease.reason for lease in leases.listing()} == {"core": "", "worker": "killed"}
     assert [lease.id for lease in leases.listing() if lease.ended_ms is None] == [living]
-    assert leases.bury() == []
+    assert leases.mark_dead() == []
 
 
 def test_process_of_an_earlier_boot_has_lost_its_power(leases: Leases) -> None:
     leases.begin("core", this_process()._replace(boot_id="an-earlier-boot"))
-    leases.bury()
+    leases.mark_dead()
     assert leases.listing()[0].reason == "power lost or restarted"
 
 
@@ -62,14 +62,14 @@ def test_process_that_died_before_it_was_written_down_is_buried(leases: Leases) 
     gone = subprocess.Popen(["true"])
     gone.wait()
     leases.begin("broker", process(gone.pid))
-    assert [lease.kind for lease in leases.bury()] == ["broker"]
+    assert [lease.kind for lease in leases.mark_dead()] == ["broker"]
 
 
 def test_nothing_is_written_while_everybody_lives(store: Store, leases: Leases) -> None:
     leases.begin("core")
     log = store.path.with_name("owlbox.db-wal")
     size = log.stat().st_size
-    leases.bury()
+    leases.mark_dead()
     leases.listing()
     assert log.stat().st_size == size
 

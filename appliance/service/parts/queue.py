@@ -29,7 +29,7 @@ from appliance.service.parts.base import BaseParts
 from appliance.sessions.outbox import DeliveryPatience, Notification, Outbox
 from appliance.sessions.people import PersonActivated
 from appliance.store.process_registry import ProcessRegistry
-from appliance.store.process_registry import Worker as Buried
+from appliance.store.process_registry import Worker as DeadWorker
 from appliance.store.wall_clock import Leap
 from appliance.work.tasks import TaskAdded, TaskChanged, TaskRows
 from appliance.work.tick import DueSchedules, TickParts, Ticks
@@ -182,13 +182,13 @@ class QueueParts:
         return killed
 
     @method("worker.reap")
-    def reap_workers(self) -> list[Buried]:
+    def reap_workers(self) -> list[DeadWorker]:
         """Mark workers that have died or are silent for too long as dead, and give back what they held; those marked."""
-        buried = self.crew.reap()
+        dead = self.crew.reap()
         self._base.runs.recover(_ignore)
-        if buried:
+        if dead:
             self.changed()
-        return buried
+        return dead
 
     @method("core.broker", access="all", is_quiet=True)
     def lend_broker(
