@@ -291,7 +291,8 @@ class Vault:
             return encryption.stretched(self._credential_key(), lock.salt, b"owlbox vault")
         path = self._key_file(lock.id)
         try:
-            return path.read_bytes()
+            with paths.naming(path):
+                return path.read_bytes()
         except OSError as error:
             hint = f"put it back from a copy; if there is none, move {self._folder / VALUES} away and set the secrets again"
             raise Unavailable(f"the key of the vault cannot be read: {path}: {error.strerror}", hint=hint) from None
@@ -547,7 +548,8 @@ def _format_file(lock: _Lock | None, records: Records) -> bytes:
 
 def _read_file(path: Path) -> tuple[_Lock, Records]:
     """What the file says; a line that cannot be read costs that secret alone, the first line all of them."""
-    head, *lines = path.read_bytes().split(b"\n")
+    with paths.naming(path):
+        head, *lines = path.read_bytes().split(b"\n")
     try:
         raw = json.loads(head)
         salt, check, iterations = bytes.fromhex(raw["salt"]), base64.b64decode(raw["check"], validate=True), int(raw["iterations"])

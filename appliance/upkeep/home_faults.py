@@ -72,7 +72,10 @@ def _below(folder: Path) -> list[Path]:
 def emptied_vault(home: Home) -> str:
     """What is wrong with the files of the vault as far as can be seen without its key, "" when nothing is."""
     try:
-        empty = [path for path in sorted(home.vault.iterdir()) if path.is_file() and not path.stat().st_size]
-    except OSError:
-        return ""  # there is none, or it is the broker's alone
-    return f"{empty[0]} is empty: its secrets are lost; restore it from a copy, or move it away and set them again" if empty else ""
+        for path in sorted(path for path in home.vault.iterdir() if path.is_file()):
+            with disk_faults.naming(path):
+                if not path.read_bytes():
+                    return f"{path} is empty: its secrets are lost; restore it from a copy, or move it away and set them again"
+    except OSError as error:  # there is none, or it is the broker's alone, unless the disk fails
+        return str(disk_faults.explain_fault(error) or "")
+    return ""

@@ -17,6 +17,7 @@ from test_disk_words import WRITING
 
 from appliance.cli import main as cli
 from appliance.runtime.paths import Home
+from appliance.secrets.vault import Vault
 
 
 class FailingFile(RecordedDisk):
@@ -55,6 +56,9 @@ def a_home(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Ho
         monkeypatch.setenv(name, value)
     for line in (["note", "the roof leaks"], ["backup", "--to", str(tmp_path / "backups")], ["export", str(tmp_path / "export")]):
         assert cli.main(["--home", str(home.root), *line]) == 0
+    Vault(home.vault).set("llm/openai", "sk-example")
+    home.logs.mkdir(exist_ok=True)
+    (home.logs / "cli.log").touch()
     (tmp_path / "paper.md").write_text("# Owls\n\nThey hunt at night.\n")
     return home
 
@@ -67,7 +71,11 @@ READ_BY = {
     "export/box/USER.md": ["import PLACE/export --home PLACE/other"],
     "paper.md": ["context add FILE", "skill install FILE"],
     "home/owlbox.toml": ["status", "config set system.timezone Europe/Berlin", "task list", "backup", "doctor configuration"],
-    "home/box/USER.md": ["backup", "export PLACE/again"],
+    "home/box/USER.md": ["backup", "export PLACE/again", "document view USER"],
+    "home/box/notes/*.md": ["backup", "export PLACE/again"],
+    "home/vault/secrets": ["secret list", "doctor vault"],
+    "home/vault/key-*": ["doctor vault"],
+    "home/logs/cli.log": ["logs"],
 }
 LISTED = ("context", "doctor")  # what is found is their answer
 

@@ -82,7 +82,7 @@ def follow(home: Home, wanted: LogFilter) -> Iterator[Line]:
             begin, size = ends.get(path, 0), path.stat().st_size
             if size == begin:
                 continue
-            with path.open("rb") as file:
+            with paths.naming(path), path.open("rb") as file:
                 file.seek(begin if size > begin else 0)  # a smaller one was turned over
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
@@ -96,10 +96,10 @@ def _read_texts(home: Home) -> Iterator[str]:
         yield from _run_journal("--no-pager").splitlines()
         return
     for path in [*home.logs.rglob("*.log.[0-9]"), *_list_files(home)]:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with paths.naming(path), path.open(encoding="utf-8", errors="replace") as file:
             yield from file
     for path in home.logs.rglob("*.log.[0-9].gz"):
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as packed:
+        with paths.naming(path), gzip.open(path, "rt", encoding="utf-8", errors="replace") as packed:
             yield from packed
 
 
