@@ -94,7 +94,8 @@ def read_text(path: Path) -> str:
     On the appliance every member adds files to box/, and the core reads more than they may.
     """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8", errors="replace") as file:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with paths.naming(path), open(handle, encoding="utf-8", errors="replace") as file:
             return file.read()
     except FileNotFoundError:
         return ""
