@@ -58,7 +58,7 @@ def a_home(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Ho
         assert cli.main(["--home", str(home.root), *line]) == 0
     Vault(home.vault).set("llm/openai", "sk-example")
     home.logs.mkdir(exist_ok=True)
-    (home.logs / "cli.log").touch()
+    (home.logs / "cli.log").write_text("{}\n")
     (tmp_path / "paper.md").write_text("# Owls\n\nThey hunt at night.\n")
     return home
 
