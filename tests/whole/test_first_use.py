@@ -67,7 +67,7 @@ def test_a_note_is_talked_about_over_ssh_and_a_killed_core_is_survived(box: Box,
     newest = box.json("thread", "list", "--limit", "1")[0]["id"]
     offered = [event["input"]["relevant"] for event in box.events(newest) if "relevant" in (event["input"] or {})]
     assert messages(box)[0] == "who keeps the garage door code?"
-    assert "[notes/garage.md]" in offered[0] and "kept by Ada" in offered[0]  # whether it says so is the model's affair
+    assert "[box://notes/garage.md]" in offered[0] and "kept by Ada" in offered[0]  # whether it says so is the model's affair
 
 
 def messages(box: Box) -> list[str]:
