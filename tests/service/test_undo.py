@@ -567,7 +567,7 @@ def test_the_command_says_whose_work_went_with_a_thread(box: Box) -> None:
     alone = box.json("undo", run, "--dry-run", "--alone")
     assert alone["helpers"] == [] and len(alone["changes"]) == 2
     done = box.run("undo", run).stdout
-    assert done.startswith("took back 3 entries\n") and "memory://helped" in done
+    assert done.startswith("took back 3 entries\n") and "memory:/helped" in done
     assert f"also what was changed in thread {helper}, to which it handed work" in done
 
 
