@@ -86,8 +86,8 @@ class Message(Struct, frozen=True):
 
     `origin` is that of a result which strangers may have written; whoever shows it to a model puts a fence around it.
     `own_chars` is how much of a prompt the person typed where a document follows, None for all of it. `short_form` is what a
-    skill that was called by its name asks of a model that cannot follow its steps. `asked` is the question with which an answer of
-    the program ended.
+    skill that was called by its name asks of a model that cannot follow its steps. `state` is what an answer of the program left
+    to the messages behind it, `made` what a call made or changed: a number, an id or a reference.
     """
 
     role: Role
@@ -102,7 +102,9 @@ class Message(Struct, frozen=True):
     origin: str = ""
     own_chars: int | None = None
     short_form: "ShortForm | None" = None
-    asked: "Asked | None" = None
+    state: "ThreadState | None" = None
+    made: str = ""
+    is_error: bool = False
 
 
 class Asked(Struct, frozen=True):
@@ -116,6 +118,21 @@ class Asked(Struct, frozen=True):
     language: str = ""
     parts: Mapping[str, str] = {}
     options: tuple[str, ...] = ()
+
+
+class ThreadState(Struct, frozen=True):
+    """What an answer of the program leaves to the messages behind it, as data beside its words: the question that is open, the
+    references of the notes that it quotes and what it quotes of them, and the numbers of the tasks that it lists."""
+
+    asked: Asked | None = None
+    quoted: tuple[str, ...] = ()
+    said: str = ""
+    listed: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the event of the answer keeps beside its words."""
+        return {"state": to_plain(self)}
 
 
 class RunSettings(Struct, frozen=True):
@@ -249,6 +266,18 @@ class Outcome(Struct, frozen=True):
 
     def _said(self) -> tuple[Any, ...]:
         return (self.status, self.outcome, self.message, self.hint, self.data, self.origin, self.source)
+
+    @property
+    def made(self) -> str:
+        """What the call made or changed: the number, the id or the path of its data, or of the schedule there."""
+        given = self.data if isinstance(self.data, dict) and not self.is_error else {}
+        thing = given["schedule"] if isinstance(given.get("schedule"), dict) else given
+        return str(thing.get("id") or thing.get("path") or "")
+
+    @property
+    def beside(self) -> dict[str, Any] | None:
+        """What the event of a result keeps beside its text."""
+        return {**(self.provenance or {}), **({"made": self.made} if self.made else {})} or None
 
     @property
     def provenance(self) -> dict[str, Any] | None:

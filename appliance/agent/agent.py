@@ -519,8 +519,8 @@ class Agent:
             text = self.hooks.filter(hook_points.RESPONSE, (yield from self._answer_grounded(talk, plan, guide)), talk.run)
             yield Delta(text)
         talk.past = talk.past.after(AnswerOutcome(text))
-        kept = plan.kept if isinstance(plan, Say) else None
-        yield Event(talk.run, "message", "assistant", text, input=kept, correlation=log.correlation())
+        state = plan.state.kept if plan.state is not None else None
+        yield Event(talk.run, "message", "assistant", text, input=state, correlation=log.correlation())
         end = Verdict(True, stop_conditions.DONE, "ok")
         if talk.is_work:
             end = yield from self._end_work(talk, text, plan.outcome if isinstance(plan, Say) else "")

@@ -385,7 +385,7 @@ class Approvals:
                 as_text(outcome),
                 turn=paused.event.turn,
                 tool=call.tool,
-                input=outcome.provenance,
+                input=outcome.beside,
                 call_id=call.call_id,
                 correlation=paused.loop.correlation,
                 status=outcome.status,

@@ -239,7 +239,7 @@ class Dispatch:
             "tool",
             as_text(outcome),
             tool=one.call.name,
-            input=outcome.provenance,
+            input=outcome.beside,
             call_id=one.call.id,
             correlation=scene.correlation,
             status=outcome.status,

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterable
 
 from appliance.knowledge.entries import PROJECT
+from appliance.language.languages import all_words
 from appliance.store.database import Store
 
 FOLDERS = ("box://users/", "box://people/", "box://notes/people/")
 AFTER_SLASH = "0"  # sorts after whatever lies in a folder
 MOST = 1000
-ACCOUNTS = frozenset("root admin administrator owl owlbox user users people test bot system local info mail team office".split())
 PARTS = 3  # words of a name at most
 
 
@@ -50,4 +50,4 @@ def spoken(known: str) -> str:
     words = re.split(r"[\s._+-]+", text.strip())
     if not 1 <= len(words) <= PARTS or not all(len(word) > 1 and word.isalpha() for word in words):
         return ""
-    return "" if words[0].lower() in ACCOUNTS else " ".join(word[0].upper() + word[1:] for word in words)
+    return "" if words[0].lower() in all_words("accounts") else " ".join(word[0].upper() + word[1:] for word in words)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from appliance.language import sentences
 from appliance.language.answer_kinds import LABEL, MAIL, Kind, compiled, holds_time, kind_of, people
-from appliance.language.languages import all_words, month_names, says
+from appliance.language.languages import all_words, month_names, says, strip_accents
 from appliance.language.ports import FoundPassage, Notes, NoteSearch, StoredNote
 from appliance.language.support import denies
 from appliance.language.tables import is_data, read_tables
@@ -36,7 +36,6 @@ from appliance.language.word_forms import (
     is_compound,
     is_name,
     stem,
-    strip_accents,
     with_spelled_dates,
     without_possessive,
 )

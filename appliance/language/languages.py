@@ -83,12 +83,17 @@ def says(name: str, text: str) -> bool:
     return expression(name).search(text) is not None
 
 
+def strip_accents(word: str) -> str:
+    """A word as people type it who leave out the accents."""
+    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
+
+
 @lru_cache(maxsize=1)
 def month_names() -> frozenset[str]:
     """The months in all languages, without accents; not their short forms, which may be somebody's name."""
     months = (one for name in shipped_names() for key, one in _times(name) if key.startswith("month "))
     names = {phrases.split(",")[0].strip() for phrases in months}
-    return frozenset("".join(c for c in unicodedata.normalize("NFD", one) if not unicodedata.combining(c)) for one in names)
+    return frozenset(map(strip_accents, names))
 
 
 def is_greeting(text: str) -> bool:
@@ -244,7 +249,7 @@ class Language(Struct, frozen=True, dict=True):
         words = {word for given in lists for one in given for word in _literal_words(one)}
         words |= {word for _, phrases in self.times for word in _literal_words(phrases)} | set().union(*self.levels.values())
         words |= {word for name in (*self.days, *self.units) for word in _literal_words(name)}
-        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in self.alike))
+        return frozenset(words).union(*self.words.values(), *(same | kinds for same, kinds in (*_shipped_alike(), *self.alike)))
 
     @cached_property
     def lexicon(self) -> Lexicon:
@@ -257,6 +262,11 @@ class Language(Struct, frozen=True, dict=True):
         if "joint" not in self.rules:
             return None
         return re.compile(rf"\s(?={sentence_templates.expression(self.rules['joint'], self.rules)})", re.IGNORECASE)
+
+    @cached_property
+    def linked(self) -> "re.Pattern[str]":
+        """A word that links two requests."""
+        return re.compile(rf"\s*,?\s+(?:{'|'.join(map(re.escape, self.words['links'])) or '(?!)'})\s+", re.IGNORECASE)
 
     @cached_property
     def opening(self) -> "re.Pattern[str]":
@@ -367,8 +377,7 @@ class Languages:
     def alike_words(self) -> dict[str, frozenset[str]]:
         """For each word that has some, the other words of all languages that speak of the same."""
         found: dict[str, frozenset[str]] = {}
-        shipped = [_alike(line) for line in _read_alike().splitlines() if line and not line.startswith("#")]
-        for same, kinds in (*shipped, *(group for one in self.all for group in one.alike)):
+        for same, kinds in (*_shipped_alike(), *(group for one in self.all for group in one.alike)):
             for word in same | kinds:
                 found[word] = found.get(word, frozenset()) | (same | (kinds if word in same else frozenset())) - {word}
         return found
@@ -393,9 +402,11 @@ def _shipped_language(name: str) -> Language:
     return _build_language(name, read_shipped(name), {})
 
 
-def _read_alike() -> str:
-    """The words of everyday life that speak of the same, a group a line."""
-    return (resources.files("appliance") / "language" / "languages" / ALIKE).read_text(encoding="utf-8")
+@lru_cache(maxsize=1)
+def _shipped_alike() -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    """The words of everyday life that speak of the same, in all languages: a group a line of the file."""
+    text = (resources.files("appliance") / "language" / "languages" / ALIKE).read_text(encoding="utf-8")
+    return tuple(_alike(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 
 def _check_tables(own: Mapping[str, Any]) -> None:
@@ -411,7 +422,7 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     words: dict[str, frozenset[str]] = {key: frozenset() for key in WORDS}
     for rows in both("words"):
         words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
-    words |= {key: words[key] | {_plain(word) for word in words[key] if len(word) > LEAST_PLAIN} for key in ("question",)}
+    words |= {key: words[key] | {strip_accents(word) for word in words[key] if len(word) > LEAST_PLAIN} for key in ("question",)}
     levels: dict[str, frozenset[str]] = {}
     for rows in both("levels"):
         levels |= {key: levels.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
@@ -430,8 +441,8 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
         tuple(_alike(str(value)) for rows in both("alike") for value in rows.values()),
         short={key.lower(): str(value) for rows in both("short") for key, value in rows.items()},
         places={place: key for rows in both("places") for key, value in rows.items() for place in _names(str(value))},
-        days={key.lower(): str(value) for rows in both("days") for key, value in rows.items()},
-        units={key.lower(): str(value) for rows in both("units") for key, value in rows.items()},
+        days={day: key for rows in both("days") for key, value in rows.items() for day in _names(str(value))},
+        units={unit: key for rows in both("units") for key, value in rows.items() for unit in _names(str(value))},
         expressions={key: str(value) for rows in both("expressions") for key, value in rows.items()},
         rows={key: tuple(_names(str(value))) for rows in both("rows") for key, value in rows.items()},
     )
@@ -440,11 +451,6 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
 def _names(listed: str) -> list[str]:
     """Names with commas between, in small letters."""
     return [one.strip().lower() for one in listed.split(",") if one.strip()]
-
-
-def _plain(word: str) -> str:
-    """A word as people type it who leave out the accents."""
-    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
 
 
 def _alike(group: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from appliance.language import word_forms
-from appliance.language.languages import Language, words_in
+from appliance.language.languages import Language, strip_accents, words_in
 from appliance.language.ports import Notes
 
 LEAST_BEFORE = 4  # letters of a word that a compound begins with: "Garten" in "Gartennotiz"
@@ -151,7 +151,7 @@ def _has(stem: str, name: str) -> bool:
     """Whether a name has a word of this stem, as a part of a compound as well."""
     if word_forms.has_stem(stem, name):
         return True
-    return len(stem) >= COMPOUND and any(stem in word_forms.strip_accents(word) for word in words_in(name))
+    return len(stem) >= COMPOUND and any(stem in strip_accents(word) for word in words_in(name))
 
 
 def _names(word: str, name: str) -> bool:

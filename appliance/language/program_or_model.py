@@ -16,22 +16,6 @@ from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning import answers, computed, conversation, errands, note_plans, rewriting
-from appliance.language.planning.answers import (
-    KNOWN,
-    LEAST,
-    LEAST_NEAR_WORDED,
-    LEAST_SURE,
-    NEAR,
-    NEAREST,
-    NEAREST_WORLD,
-    SURE,
-    SURE_WORLD,
-    WORDED,
-    is_answer,
-    is_definite,
-    least_near,
-    quote,
-)
 from appliance.language.planning.effect_plans import Effects
 from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing
 from appliance.language.planning.note_plans import Files, Names, NotePlans
@@ -56,9 +40,9 @@ from appliance.language.planning.plans import (
 from appliance.language.planning.row_plans import RowPlans
 from appliance.language.ports import Notes
 from appliance.language.request_texts import strip_notes
-from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, Intent, Router, names_thing
+from appliance.language.router import BEYOND, COURTESIES, LAST, MORE, ORDER, REMINDING, Intent, Router, names_thing
 from appliance.language.sentence_templates import plain_words
-from appliance.records import Message, Outcome, Tier
+from appliance.records import Message, Outcome, ThreadState, Tier
 
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
@@ -140,6 +124,8 @@ class MessagePlanner:
         is_asked = intent.is_guess and intent.name in REMOVING and "what" in intent.parts
         if is_asked and f"sure_{intent.name}" in intent.language.phrases:
             return ask_back(intent.language, f"sure_{intent.name}", **intent.parts)
+        if len(intent.each) > 1 and all(one.name in REMINDING for one in intent.each):
+            return self.effects.reminders.set_each(intent.each)
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
             return plan
@@ -240,13 +226,14 @@ class MessagePlanner:
         """What the notes say to two questions, of which the second may follow up the first; None where they say nothing to that."""
         one = self._plan_answer(replace(scene, text=first, tier="tiny"))
         points_back = bool(set(words_in(second)) & (language.words["again"] | language.words["theirs"]))
-        if not isinstance(one, Say) or not SOURCE.search(one.text) or (one.is_near and points_back):
+        if not isinstance(one, Say) or not one.quoted or (one.is_near and points_back):
             return None
-        before = (*scene.before, Message("user", first), Message("assistant", one.text))
+        before = (*scene.before, Message("user", first), Message("assistant", one.text, state=one.state))
         other = self._plan_answer(replace(scene, text=second, before=before, tier="tiny"))
         if not isinstance(other, Say):
             other = self._say_nothing(self._finder.find_evidence(second), language)
-        return Say("\n".join(dict.fromkeys((one.text, other.text))), is_near=one.is_near or other.is_near)
+        state = ThreadState(quoted=(*one.quoted, *other.quoted))
+        return Say("\n".join(dict.fromkeys((one.text, other.text))), is_near=one.is_near or other.is_near, state=state)
 
     def _plan_answer(self, scene: Scene) -> Plan:
         """A message that asks for no effect: the notes are asked first, whatever its form.
@@ -276,27 +263,33 @@ class MessagePlanner:
         )
         found = answers.without_equal_numbers(found, scene.text)
         if not asks:
-            is_told = found.certainty >= SURE and found.best[0].coverage >= WORDED and is_answer(found, "talk", words, language)
+            is_told = (
+                found.certainty >= answers.SURE
+                and found.best[0].coverage >= answers.WORDED
+                and answers.is_answer(found, "talk", words, language)
+            )
             return self._quote_best(scene, found, language) if is_told and not own else self._talk(scene, kind, language)
-        is_own = bool(own and (kind != "world" or found.known or found.most_covered >= KNOWN))
+        is_own = bool(own and (kind != "world" or found.known or found.most_covered >= answers.KNOWN))
         is_past = bool(set(words) & language.words["past"])  # what we did is no matter of everybody
         is_own = is_own or bool(own - language.words["everybody"]) or bool(own and is_past)
         if follows and set(words) & language.words["theirs"]:
             found = answers.of_same(found, scene, self.ignored)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
-        is_worded = is_definite(scene.text) and found.most_covered >= WORDED and found.nearest >= LEAST_NEAR_WORDED
+        is_worded = (
+            answers.is_definite(scene.text) and found.most_covered >= answers.WORDED and found.nearest >= answers.LEAST_NEAR_WORDED
+        )
         if kind == "world" and (found.known or is_worded):
-            kind = self._router.kind(scene.text, language, 1.0 if not found.known else SURE_WORLD)
+            kind = self._router.kind(scene.text, language, 1.0 if not found.known else answers.SURE_WORLD)
         if follows and kind == "world" and answers.is_of_last(found, words, language):
             kind = ""
         is_you = not is_own and bool(set(words) & language.words["you"]) and not set(words[:4]) & language.words["asks"]
         kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
-        kind = "world" if says("asks_definition", scene.text) and not is_definite(scene.text) and not is_own else kind
-        is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= LEAST["notes"]
-        if is_of_subject or is_answer(found, kind, words, language):
-            is_sure = (found.certainty >= SURE and not answers.is_one_of_rows(found, scene.text)) or not found.best[0].ref
+        kind = "world" if says("asks_definition", scene.text) and not answers.is_definite(scene.text) and not is_own else kind
+        is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= answers.LEAST["notes"]
+        if is_of_subject or answers.is_answer(found, kind, words, language):
+            is_sure = (found.certainty >= answers.SURE and not answers.is_one_of_rows(found, scene.text)) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
@@ -305,11 +298,11 @@ class MessagePlanner:
             return self._talk(scene, kind, language)
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
-        least = least_near(scene, found, language) if is_general else NEAREST
+        least = answers.least_near(scene, found, language) if is_general else answers.NEAREST
         is_near = found.note_score >= least
         if is_near and is_general:
-            is_thing = is_definite(scene.text) and (
-                found.best[0].nearness >= NEAR["world"] or (not found.best[0].missing and len(found.words) > 1)
+            is_thing = answers.is_definite(scene.text) and (
+                found.best[0].nearness >= answers.NEAR["world"] or (not found.best[0].missing and len(found.words) > 1)
             )
             is_near = bool(own or found.known or is_thing)
         if is_near:
@@ -321,12 +314,12 @@ class MessagePlanner:
             return self._quote_nearest(replace(found, best=named), language)
         if not is_general or not is_question:
             return nothing
-        has_beside = found.note_score >= NEAREST_WORLD and found.best[0].nearness >= NEAR["world"]
+        has_beside = found.note_score >= answers.NEAREST_WORLD and found.best[0].nearness >= answers.NEAR["world"]
         scene = scene if points_back or scene.tier != "tiny" else replace(scene, before=())  # it leads a tiny model astray
         chat = self._build_chat(scene, shots=language.shots.get("question", ()) if scene.tier == "tiny" else ())
-        beside = quote("beside", found, language) if has_beside else ""
-        chat = replace(chat, is_silent=True, least_sure=LEAST_SURE[scene.tier], as_general=language.phrase("of_model"))
-        return replace(chat, instead=nothing.text, beside=beside)
+        beside = answers.quote("beside", found, language) if has_beside else Say("")
+        chat = replace(chat, is_silent=True, least_sure=answers.LEAST_SURE[scene.tier], as_general=language.phrase("of_model"))
+        return replace(chat, instead=nothing.text, beside=beside.text, state=beside.state)
 
     def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
         """What asks for nothing, or only for a few words: a model answers it."""
@@ -367,7 +360,7 @@ class MessagePlanner:
 
     def _quote_nearest(self, found: Evidence, language: Language) -> Say:
         """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
-        return Say(quote("nearest", found, language), is_near=True)
+        return answers.quote("nearest", found, language)
 
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
@@ -380,9 +373,10 @@ class MessagePlanner:
         beside = [] if best.items else beside[:1]
         chosen = sorted([best, *beside], key=lambda one: [*found.best].index(one))
         source = f"[{shown_source(best.ref)}]"
-        quoted = f"{' '.join(dict.fromkeys(closed(one.quoted) for one in chosen))} {source}"
+        said = " ".join(dict.fromkeys(closed(one.quoted) for one in chosen))
+        quoted, state = f"{said} {source}", ThreadState(quoted=(best.ref,), said=said)
         if scene.tier == "tiny" or best.items:
-            return Say(quoted)  # a model would leave out some of a list
+            return Say(quoted, state=state)  # a model would leave out some of a list
         shown = [one for one in found.best[:4] if one.ref]
         lines = "\n".join(f"- {one.title}: {one.quoted}" for one in shown)
         question = f"Notes:\n{lines}\n\nUsing only the notes, answer in one short sentence.\nQuestion: {scene.text}"
@@ -392,7 +386,7 @@ class MessagePlanner:
         asked = [word_forms.stem(word) for word in word_forms.content_words(scene.text, self.ignored)]
         named = [one.title if any(word_forms.has_stem(word, one.title) for word in asked) else "" for one in chosen]
         texts = tuple(f"{title} {one.quoted}".strip() for title, one in zip(named, chosen))
-        return Grounded(chat, scene.text, texts, source, quoted, quote=best.spoken)
+        return Grounded(chat, scene.text, texts, source, quoted, quote=best.spoken, state=state)
 
     # -- lists and the time -----------------------------------------------------------------------
 
@@ -435,7 +429,7 @@ class MessagePlanner:
         def told(outcome: Outcome) -> Plan:
             if (tasks := (outcome.data or {}).get("tasks")) or outcome.is_error:
                 kind = kind_of(scene.text)
-                said = answer_of(outcome, intent)
+                said = replace(answer_of(outcome, intent), state=ThreadState(listed=tuple(str(one["id"]) for one in tasks or ())))
                 if not tasks or kind is None or kind.name != "number":
                     return said
                 return replace(said, text=f"{intent.language.say('task_count', number=str(len(tasks)))}\n{said.text}")
@@ -447,7 +441,7 @@ class MessagePlanner:
         """A list that is a note; the list of tasks where no note is called so."""
         said = self.effects.additions.read_list(intent.parts["title"], intent.language)
         tasks = None if said else self._router.cue(scene.text, ("tasks",))
-        return Say(said) if said else None if tasks is None else self._list_tasks(scene, tasks)
+        return said or (None if tasks is None else self._list_tasks(scene, tasks))
 
     def _quote_called(self, scene: Scene, language: Language) -> Plan | None:
         """A note whose title stands in a message, such as "shopping" in "what is on my shopping list?"; None for none."""
@@ -469,7 +463,8 @@ class MessagePlanner:
         if not known:
             return Say(intent.language.say("no_memories"))
         lines = [f"- {' '.join(text.split())} [{shown_source(ref)}]" for ref, text in known[-MOST_LISTED:]]
-        return Say("\n".join([intent.language.say("memories"), *lines]))
+        refs = tuple(ref for ref, _ in known[-MOST_LISTED:])
+        return Say("\n".join([intent.language.say("memories"), *lines]), state=ThreadState(quoted=refs))
 
     # -- notes ------------------------------------------------------------------------------------
 
@@ -481,12 +476,13 @@ class MessagePlanner:
         if not held:
             is_world = intent.name != "search" and self._router.kind(scene.text, language) == "world"
             return self._plan_answer(scene) if is_world else self._say_nothing(found, language)
-        return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]))
+        state = ThreadState(quoted=tuple(one.ref for one in held[:5]), said="\n".join(closed(one.quoted) for one in held[:5]))
+        return Say("\n".join([language.say("found"), *(f"- {closed(one.quoted)} [{one.ref}]" for one in held[:5])]), state=state)
 
     def _list_of(self, scene: Scene, intent: Intent) -> Plan:
         """A list that notes hold, as a whole where it is one, else what they say about it."""
         found = self._finder.find_evidence(intent.parts["query"])
-        if found.best and found.best[0].items and found.certainty >= NEAREST:
+        if found.best and found.best[0].items and found.certainty >= answers.NEAREST:
             return self._quote_best(scene, found, intent.language)
         return self._describe_subject(scene, intent)
 
@@ -578,7 +574,7 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "asking_for": MessagePlanner._answer_named,
     **dict.fromkeys(
         ("done_maybe", "done_told"),
-        lambda self, scene, intent: self.effects.done_perhaps(intent, lambda: self._plan_answer(scene)),
+        lambda self, scene, intent: self.effects.done_perhaps(scene, intent, lambda: self._plan_answer(scene)),
     ),
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from appliance.language import arithmetic, message_parts, named_notes, sentences, typing_errors
 from appliance.language.languages import TEXTS, Language, Languages, words_in
-from appliance.language.message_parts import Reading
+from appliance.language.message_parts import EDGE, Reading
 from appliance.language.sentence_templates import SentenceTemplate, plain_words
 from appliance.language.times import dates
 from appliance.language.typing_errors import Correction
@@ -122,6 +122,8 @@ EFFECTS = frozenset(
         *("note", "append", "append_bare", "collect_note", "digest_note", "send_file"),
     )
 )
+ASKING = ("remind_late", "remind_at", "remind")  # that are no deed of somebody's behind another request: "remind me to ..."
+JOINED = (*REMINDING, "task", "append", "remember", "note", "done", "cancel", "priority")  # behind which such a one may stand
 MANIFOLD = ("task", "task_it", "append", "append_it", "append_bare")  # that may be asked of several things
 LISTING = {"task": "task", "append": "items"}  # their parts that name a thing
 CAREFUL = (
@@ -157,6 +159,11 @@ class Intent(Struct, frozen=True):
     context: str = ""  # what is said around it in the same message
     also: "Intent | None" = None  # another effect that the message asks for after this one
     is_guess: bool = False  # a typing error was mended to understand it
+
+    @property
+    def each(self) -> "list[Intent]":
+        """It, and what the message asks for after it."""
+        return [self, *(self.also.each if self.also is not None else ())]
 
 
 class Router:
@@ -232,8 +239,9 @@ class Router:
 
     def _read_message(self, said: str, language: Language, order: Sequence[str], can_point: bool) -> Intent | None:
         """What a message asks for as a whole, or in one of its parts with the rest around it."""
-        if (two := self._read_with_more(said, language, order, can_point)) is not None:
-            return two
+        read_two = self._read_with_more(said, language, order, can_point) or self._read_joined(said, language, order)
+        if read_two is not None:
+            return read_two
         bare = message_parts.without_courtesies(said, language) if len(said) <= MAX_CHARS else said
         possible = language.possible(plain_words(said), order)
         if not possible:
@@ -282,6 +290,20 @@ class Router:
             return None
         kind = found.name.removesuffix("_it").removesuffix("_bare")
         return replace(found, also=Intent(kind, language, {**found.parts, LISTING[kind]: more}, last))
+
+    def _read_joined(self, said: str, language: Language, order: Sequence[str]) -> Intent | None:
+        """Two requests that a word links, each of which is one by itself: "add milk to the list and remind me at 5 to buy it"."""
+        names, asking = ([name for name in order if name in some] for some in (JOINED, ASKING))
+        if not asking or len(said) > MOST_CHARS or said.endswith("?"):
+            return None
+        for joint in language.linked.finditer(said):
+            second = self._read_message(said[joint.end() :].strip(EDGE), language, asking, False)
+            if second is None or second.context:
+                continue
+            first = self._read_message(said[: joint.start()].strip(EDGE), language, names, False)
+            if first is not None and first.also is None:
+                return replace(first, also=second)
+        return None
 
     def _cue_intent(self, reading: Reading, said: str, language: Language, possible: Possible) -> Intent | None:
         """What one reading of a message asks for, of the sentences that are possible."""

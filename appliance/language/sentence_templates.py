@@ -18,7 +18,7 @@ from appliance.text.invisible import normalized
 
 TOKEN = re.compile(r"\s+|[\[\]()|]|<\w+>|\{\w+\}|[:?!]|[^\s\[\]()|<>{}:?!]+")
 GAP = r"[\s,¿¡]*"
-TEXT, LONG_TEXT = r"\S.*?", r"\S.*"  # a part of a sentence, of as few words as possible or as many
+TEXT, LONG_TEXT = r"[^\s.!?…].*?", r"[^\s.!?…].*"  # a part of a sentence, short or long, which is more than a full stop
 WORD = r"[^\W\d_]+"  # how urgent something is takes one word
 ANY = "xyz"  # names of parts that nobody reads
 MARKS = " .,:;!?…¿¡\"'"

@@ -10,7 +10,7 @@ show, and tags as words.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -55,21 +55,15 @@ def split(text: str) -> list[str]:
 def split_markdown(text: str) -> list[str]:
     """The sentences of a text as `sentences.split` has them, a row of a table being one: "Bed: C; 2027: potatoes"."""
     found: list[str] = []
-    plain: list[str] = []
-    lines = text.split("\n")
-    at = 0
-    while at < len(lines):
-        if ROW.match(lines[at]) and at + 1 < len(lines) and RULE.match(lines[at + 1]):
-            found.extend(split("\n".join(plain)))
-            plain, headings, at = [], _cells(lines[at]), at + 2
-            while at < len(lines) and ROW.match(lines[at]):
-                if row := _said(headings, _cells(lines[at])):
-                    found.append(row)
-                at += 1
+    beside: list[str] = []
+    for kind, lines in _blocks(text):
+        if kind != "table":
+            beside += lines[1:] if kind == "heading" else lines
             continue
-        plain.append(lines[at])
-        at += 1
-    return [*found, *split("\n".join(plain))]
+        found.extend(split("\n".join(beside)))
+        beside, (headings, *rows) = [], map(cells_of, (lines[0], *lines[2:]))
+        found.extend(filter(None, (row_line(headings, row) for row in rows)))
+    return [*found, *split("\n".join(beside))]
 
 
 def whole(text: str) -> str:
@@ -96,11 +90,12 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     return not (word in all_words("abbreviations") or is_initial)
 
 
-def _cells(line: str) -> list[str]:
+def cells_of(line: str) -> list[str]:
+    """The cells of a row of a Markdown table."""
     return [" ".join(cell.replace("\\|", "|").split()) for cell in CELL.split(line.strip())[1:-1]]
 
 
-def _said(headings: list[str], cells: list[str]) -> str:
+def row_line(headings: Sequence[str], cells: Sequence[str]) -> str:
     """A row in words; a cell without a heading stands by itself, an empty one is left out."""
     named = [*headings, *([""] * (len(cells) - len(headings)))]
     return "; ".join(f"{heading}: {cell}" if heading else cell for heading, cell in zip(named, cells) if cell)

@@ -7,11 +7,10 @@ clause: what one sentence says of somebody it names may not be said without that
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 
 from appliance.language import sentences
-from appliance.language.languages import alternatives, expression, says
+from appliance.language.languages import alternatives, expression, says, strip_accents
 
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
@@ -160,6 +159,5 @@ def _stem_words(text: str) -> set[str]:
 
 
 def _stem_word(word: str) -> str:
-    plain = "".join(c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn")
-    plain = plain.replace("’", "'").removesuffix("'s").strip(".,:")
+    plain = strip_accents(word.lower()).replace("’", "'").removesuffix("'s").strip(".,:")
     return plain if any(c.isdigit() for c in plain) else plain[:STEM]

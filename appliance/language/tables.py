@@ -11,7 +11,7 @@ from datetime import date
 
 from msgspec import Struct
 
-from appliance.language.sentences import CELL, HEADING_MARK, ITEM, ROW, RULE
+from appliance.language.sentences import HEADING_MARK, ITEM, ROW, RULE, cells_of, row_line
 
 MonthOf = Callable[[str], int]
 
@@ -132,9 +132,9 @@ def _read_markdown(ref: str, name: str, text: str) -> Iterator[RowTable]:
     while at < len(lines):
         line = lines[at]
         if ROW.match(line) and at + 1 < len(lines) and RULE.match(lines[at + 1]):
-            columns = tuple(_plain(cell) for cell in _cells(line))
+            columns = tuple(_plain(cell) for cell in cells_of(line))
             stop = next((n for n in range(at + 2, len(lines)) if not ROW.match(lines[n])), len(lines))
-            rows = [_make_row(columns, [_plain(cell) for cell in _cells(one)]) for one in lines[at + 2 : stop][:MOST_ROWS]]
+            rows = [_make_row(columns, [_plain(cell) for cell in cells_of(one)]) for one in lines[at + 2 : stop][:MOST_ROWS]]
             yield RowTable(ref, f"{heading} {name}".strip(), columns, tuple(rows))
         elif HEADING_MARK.match(line) or (line.rstrip().endswith(":") and not ITEM.match(line)):
             heading, stop = HEADING_MARK.sub("", line).strip(" :#*"), at + 1
@@ -161,13 +161,7 @@ def _listed_row(line: str) -> TableRow:
 
 
 def _make_row(columns: Sequence[str], cells: Sequence[str]) -> TableRow:
-    told = zip([*columns, *([""] * (len(cells) - len(columns)))], cells)
-    line = "; ".join(f"{column.replace('_', ' ')}: {cell}" if column else cell for column, cell in told if cell)
-    return TableRow(tuple(cells), line)
-
-
-def _cells(line: str) -> list[str]:
-    return [" ".join(cell.replace("\\|", "|").split()) for cell in CELL.split(line.strip())[1:-1]]
+    return TableRow(tuple(cells), row_line([column.replace("_", " ") for column in columns], cells))
 
 
 def _plain(cell: str) -> str:

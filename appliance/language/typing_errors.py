@@ -2,19 +2,18 @@
 
 In a request a word of four letters or more that is in none of the lists of its language, and one letter away from a word of its
 sentences (left out, added, two in each other's place, or in a word of six another; two letters from a word of eight), is put in its
-place. Whether the message then asks for something is for the sentences to say, and its parts stay as they were typed, but for
-words of time. Words that people shorten ("pls", "u") are replaced too. Names are left alone: a word with a capital letter
+place. Whether the message then asks for something is for the sentences to say, and its parts stay as they were typed: a misspelled
+time is asked back. Words that people shorten ("pls", "u") are replaced too. Names are left alone: a word with a capital letter
 inside a sentence is no typing error. In a question a word is known when a note has it, or when it is one of everyday life. Pure but
 for counting in the index how many passages have a word.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from appliance.language.languages import Language, all_words
+from appliance.language.languages import Language, all_words, strip_accents
 from appliance.language.word_forms import (
     LEAST_COMPOUND,
     LEAST_PART,
@@ -24,7 +23,6 @@ from appliance.language.word_forms import (
     has_stem,
     is_name,
     stem,
-    strip_accents,
 )
 
 TYPED_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -71,21 +69,6 @@ def mended(text: str, language: Language, real: frozenset[str] = frozenset()) ->
     return [_put_in(text, words, chosen) for chosen in (first, *([*first[:at], other, *first[at + 1 :]] for at, other in others))]
 
 
-def with_times(text: str, language: Language) -> str:
-    """A text whose words for days and times have no typing errors."""
-    words = list(TYPED_WORD.finditer(text))
-    return _put_in(text, words, [_time_meant(text, one, language) for one in words]).text
-
-
-def _time_meant(text: str, found: "re.Match[str]", language: Language) -> str:
-    word, times = found[0].lower(), language.lexicon.naming
-    if word in language.short:
-        return language.short[word] if language.short[word] in times else ""
-    if len(word) < LEAST_EXCHANGED or word in times or not _may_be_wrong(text, found):
-        return ""
-    return next((other for other in _near_words(word, language) if other in times), "")
-
-
 def _put_in(text: str, words: Sequence["re.Match[str]"], chosen: Sequence[str]) -> Correction:
     made, last, places = "", 0, []
     for found, meant in zip(words, chosen):
@@ -129,12 +112,8 @@ def _near_words(word: str, language: Language) -> list[str]:
 
 def _is_another_short_word(word: str, other: str) -> bool:
     """Whether a letter is another: of short words, most of those that differ so are words of their own ("lost", "list")."""
-    a, b = _without_accents(word), _without_accents(other)
+    a, b = strip_accents(word), strip_accents(other)
     return len(other) < LEAST_EXCHANGED and len(a) == len(b) and a != b and sorted(a) != sorted(b)
-
-
-def _without_accents(word: str) -> str:
-    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
 
 
 MISTYPED_CHARS, LONG_CHARS = 5, 8  # letters of a word that may have a typing error, and two

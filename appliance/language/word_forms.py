@@ -7,11 +7,10 @@ code is 4712" are two facts.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from appliance.language.languages import FIRST, all_words, expression, read_shipped, says
+from appliance.language.languages import FIRST, all_words, expression, read_shipped, says, strip_accents
 
 LEAST_COMPOUND, LEAST_PART = 8, 3  # letters of a compound, and of a word in it
 PLURAL_CHARS = 4  # letters a word has more than, so that its last "s" is an ending
@@ -127,10 +126,6 @@ def has_full_name(text: str, name: str) -> bool:
     after = re.search(rf"\b{named} [A-ZÄÖÜÉ][\w'’-]+", strip_accents(text))
     before = re.search(rf"(?<![.!?] )(?<!^)\b([A-ZÄÖÜÉ][\w'’-]+) {named}\b", strip_accents(text))
     return after is not None or (before is not None and before[1].lower() not in all_words("titles"))
-
-
-def strip_accents(word: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", word) if unicodedata.category(c) != "Mn")
 
 
 def distance(a: str, b: str, most: int) -> int:

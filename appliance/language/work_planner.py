@@ -32,7 +32,7 @@ from appliance.language.planning.plans import (
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.request_texts import strip_notes
 from appliance.language.router import EFFECTS, Intent
-from appliance.records import Message, Outcome, ShortForm, Tier
+from appliance.records import Message, Outcome, ShortForm, ThreadState, Tier
 
 OF_NOTES = ("digest_talk", "collect_note", "collect", "digest_note", "digest", "digest_named")
 REPORTS = ("standup", "todos")
@@ -179,7 +179,8 @@ class WorkPlanner(MessagePlanner):
             return self._say_missing(query, language)
         lines = "\n".join(f"- {closed(one.quoted)} [{one.ref}]" for one in found)
         if intent.name != "collect_note":
-            return Say(f"{language.say('found')}\n{lines}")
+            refs = tuple(dict.fromkeys(one.ref for one in found))
+            return Say(f"{language.say('found')}\n{lines}", state=ThreadState(quoted=refs, said=lines))
         return self._store_note(intent, lines, query)
 
     def _digest_note(self, scene: Scene, intent: Intent) -> Plan:
@@ -193,22 +194,23 @@ class WorkPlanner(MessagePlanner):
         def become(said: Say) -> Plan:
             return self._store_note(intent, said.text, f"{query} summary") if intent.name == "digest_note" else said
 
-        return then(self._summed_up(scene, body, f" [{ref}]"), become)
+        return then(self._summed_up(scene, body, ref), become)
 
     def _digest_text(self, scene: Scene, intent: Intent, texts: str) -> Plan:
         text = intent.parts.get("text") or texts
         return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._say_unable(scene.text)
 
-    def _summed_up(self, scene: Scene, text: str, source: str) -> Plan:
-        extract = reports.summary(text, self.ignored)
+    def _summed_up(self, scene: Scene, text: str, ref: str) -> Plan:
+        extract, source = reports.summary(text, self.ignored), f"[{ref}]" if ref else ""
         if not extract:
             return self._say_unable(scene.text)
+        said, state = f"{extract} {source}".rstrip(), ThreadState(quoted=(ref,), said=extract) if ref else None
         if scene.tier == "tiny":
-            return Say(f"{extract}{source}")
+            return Say(said, state=state)
         prompt = f"{text[:TEXT_CHARS]}\n\nSummarise this text in two short sentences. Use only what it says."
         sampling = SAMPLING[scene.tier]
         chat = ModelTalk("", (Message("user", prompt),), sampling.max_tokens, 0.0, sampling.repeat_penalty, is_silent=True)
-        return Grounded(chat, "", (text,), source.strip(), f"{extract}{source}")
+        return Grounded(chat, "", (text,), source, said, state=state)
 
     def _find_named(self, query: str) -> tuple[str, str] | None:
         """The note that a text names: its reference and its body."""

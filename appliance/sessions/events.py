@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from appliance.clock import now_ms
 from appliance.errors import NotFound
 from appliance.policy.taint_marks import CARRIED, Marks
-from appliance.records import Asked, Event, Image, Message, ShortForm, ToolCall, from_plain
+from appliance.records import Event, Image, Message, ShortForm, ThreadState, ToolCall, from_plain
 from appliance.store import visibility
 from appliance.store.database import Row, Store
 from appliance.text import tokens
@@ -255,7 +255,8 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
                 messages.append(Message("assistant", "", tool_calls=(call,), reasoning=thought, at_ms=event.at_ms))
             thought = ""
         elif event.kind == "tool_result" and event.call_id in known:
-            messages.append(Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms, origin=origin_of(event)))
+            result = Message("tool", event.content, tool_call_id=event.call_id, at_ms=event.at_ms, origin=origin_of(event))
+            messages.append(replace(result, made=(event.input or {}).get("made", ""), is_error=event.status >= 400))
             waiting.discard(event.call_id)
             if not waiting:
                 messages.extend(later)
@@ -275,7 +276,7 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
                     own_chars=(event.input or {}).get("own") if event.role == "user" else None,
                     images=images.get(event.id, ()),
                     short_form=_short_form(event) if event.role == "user" else None,
-                    asked=_open_question(event),
+                    state=_state_of(event),
                 )
             )
             thought = ""
@@ -284,10 +285,10 @@ def as_messages(events: Sequence[Event], images: Mapping[int, tuple[Image, ...]]
     return messages
 
 
-def _open_question(event: Event) -> Asked | None:
-    """The question with which the program ended an answer; a model's answer has none, whatever it says."""
-    given = (event.input or {}).get("asked")
-    return None if given is None else from_plain(Asked, given)
+def _state_of(event: Event) -> ThreadState | None:
+    """What an answer of the program left to the messages behind it; a model's answer leaves nothing, whatever it says."""
+    given = (event.input or {}).get("state")
+    return None if given is None else from_plain(ThreadState, given)
 
 
 def _short_form(event: Event) -> ShortForm | None:

@@ -18,6 +18,10 @@ MOST_COMPARED, COMPARED_CHARS = 1000, 2000  # memories, and the length of those,
 READ_CHARS = MAX_CHARS - 200  # the rest is for the hints
 
 
+class WrittenEntry(TypedDict):
+    path: str
+
+
 class SearchResult(TypedDict):
     query: str
     hits: tuple[Hit, ...]
@@ -72,7 +76,7 @@ def remember(
     *,
     entries: Entries,
     caller: Caller,
-) -> str:
+) -> Reply[WrittenEntry]:
     """Keep a fact or note for later."""
     writer = "model" if caller.run else "client"
     # A long text is a note of its own, and comparing many of them would take seconds.
@@ -81,7 +85,8 @@ def remember(
     known = [entry for entry in stored if len(entry.body) <= COMPARED_CHARS][:MOST_COMPARED]
     if (number := find_same(text, [entry.body for entry in known])) is not None:
         entries.put(known[number].path, Content(body=text), By(writer, caller.run))
-        return f"Kept as {known[number].path}"
+        ref = known[number].path
+        return Reply({"path": ref}, f"Kept as {ref}")
     name = title or text.split("\n")[0]
     slug = "-".join(words_of(name)[:8]) or "note"
     ref, number = f"memory://notes/{slug[:60]}", 1
@@ -89,4 +94,4 @@ def remember(
         number += 1
         ref = f"memory://notes/{slug[:60]}-{number}"
     entries.set(ref, text, title=title or name[:80], writer=writer, run=caller.run)
-    return f"Kept as {ref}"
+    return Reply({"path": ref}, f"Kept as {ref}")

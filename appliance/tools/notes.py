@@ -1,7 +1,8 @@
 """Tools for notes as files of the person's folder: write_note, append_note, shorten_note."""
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
+from appliance.agent.tool_results import Reply
 from appliance.agent.toolbox import Caller, tool
 from appliance.ingest.own_documents import NOTES, Documents
 from appliance.language import items
@@ -12,6 +13,10 @@ Name = Annotated[str, Range(1, 300), "the file below box/, such as notes/garden.
 Lines = Annotated[str, Range(1, 20_000), "what is added: one line for each item"]
 
 
+class WrittenNote(TypedDict):
+    path: str
+
+
 @tool(group="notes", command="note", menu=())
 def write_note(
     text: Annotated[str, Range(1, 20_000), "what the note says, in Markdown"],
@@ -19,20 +24,21 @@ def write_note(
     *,
     documents: Documents,
     caller: Caller,
-) -> str:
+) -> Reply[WrittenNote]:
     """Write a new note into the person's folder."""
     words = text.split()
     title = title.strip() or " ".join(words[:TITLE_WORDS]).strip(" .,:;") or "Note"
     path = documents.add_note(title[:1].upper() + title[1:], text, caller.run)
-    return f"Wrote the note {path.stem} (box/{NOTES}/{path.name})"
+    return Reply({"path": f"box://{NOTES}/{path.name}"}, f"Wrote the note {path.stem} (box/{NOTES}/{path.name})")
 
 
 @tool(group="notes", menu=())
-def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> str:
+def append_note(name: Name, text: Lines, *, documents: Documents, caller: Caller) -> Reply[WrittenNote]:
     """Add lines to the end of a note, in the form it has: a list gets items."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     path = documents.change_note(name, lambda body: items.added(body, lines), caller.run)
-    return f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
+    said = f"Added to the note {path.stem} ({name_in_box(name)}): {'; '.join(lines)}"
+    return Reply({"path": name_in_box(name).replace("box/", "box://", 1)}, said)
 
 
 @tool(group="notes", menu=())

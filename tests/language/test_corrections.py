@@ -68,8 +68,8 @@ ADDED = (
 
 def test_one_of_two_things_is_taken_back_by_its_name() -> None:
     entries: Any = None
-    calls = (Message("assistant", "", tool_calls=(ADDED[0],)), Message("tool", "Added task 1: flour (medium)", tool_call_id="1"))
-    calls += (Message("assistant", "", tool_calls=(ADDED[1],)), Message("tool", "Added task 2: eggs (medium)", tool_call_id="2"))
+    calls = (Message("assistant", "", tool_calls=(ADDED[0],)), Message("tool", "x", tool_call_id="1", made="1"))
+    calls += (Message("assistant", "", tool_calls=(ADDED[1],)), Message("tool", "x", tool_call_id="2", made="2"))
     scene = Scene("tiny", "no wait, not the eggs", (Message("user", "add flour and eggs to my list"), *calls))
     router = Router(Languages(), lambda texts: ())
     effect = last_effect(scene.before)

@@ -19,7 +19,7 @@ from appliance.language.planning.plans import Do, ModelTalk, Plan, Say, ask_back
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import Router
 from appliance.language.sentence_stream import ClaimGuard, SentenceStream
-from appliance.records import Asked, Event, Message, Outcome, ToolCall
+from appliance.records import Asked, Event, Message, Outcome, ThreadState, ToolCall
 from appliance.sessions.events import as_messages
 
 NINE_MS = int(datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp() * 1000)
@@ -37,10 +37,10 @@ SCHEDULE = {
 TASKS = {"tasks": [{"id": 4, "name": "descale the kettle"}, {"id": 3, "name": "water the roses"}]}
 LISTS = {"list_tasks": TASKS, "list_schedules": {"schedules": [SCHEDULE]}}
 MADE = {
-    "create_task": ({"name": "descale the kettle"}, "Added task 4: descale the kettle (medium)"),
-    "remind": ({"text": "remind me tomorrow at 8 to water the cactus"}, "Reminder ab12cd34 (water the cactus): once."),
-    "write_note": ({"text": "the key"}, "Wrote the note spare-key (box/notes/spare-key.md)"),
-    "remember": ({"text": "The cat is called Figaro"}, "Kept as memory://notes/cat-called-figaro"),
+    "create_task": ({"name": "descale the kettle"}, "4"),
+    "remind": ({"text": "remind me tomorrow at 8 to water the cactus"}, "ab12cd34"),
+    "write_note": ({"text": "the key"}, "box://notes/spare-key.md"),
+    "remember": ({"text": "The cat is called Figaro"}, "memory://notes/cat-called-figaro"),
 }
 
 
@@ -54,11 +54,11 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> MessagePlanner:
 
 
 def after(tool: str, *said: str) -> list[Message]:
-    """A conversation in which a tool did something, and what the person and the program said since."""
-    arguments, result = MADE[tool]
+    """A conversation in which a tool did something in words that nobody knows, and what the person and the program said since."""
+    arguments, thing = MADE[tool]
     call = ToolCall("c1", tool, arguments)
-    made = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
-    return [*made, Message("assistant", result), *(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(said))]
+    made = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", "fait", (), "c1", made=thing)]
+    return [*made, Message("assistant", "fait"), *(Message("assistant" if n % 2 else "user", text) for n, text in enumerate(said))]
 
 
 def calls_of(plan: Plan) -> list[tuple[str, Any]]:
@@ -124,7 +124,7 @@ def test_what_is_said_around_a_request_tells_whether_the_last_effect_is_meant(
 
 def test_an_effect_that_failed_is_none() -> None:
     call = ToolCall("c1", "remind", {})
-    failed = Message("tool", '{"is_error": true, "message": "no"}', tool_call_id="c1")
+    failed = Message("tool", "no", tool_call_id="c1", is_error=True)
     assert last_effect([Message("user", "x"), Message("assistant", "", tool_calls=(call,)), failed]) is None
 
 
@@ -136,7 +136,7 @@ def answered(guide: MessagePlanner, *said: str) -> Plan:
         talk.append(Message("user", text))
         plan = guide.plan("tiny", talk)
         is_said = isinstance(plan, Say)
-        talk.append(Message("assistant", plan.text if is_said else "…", asked=plan.asked if is_said else None))  # type: ignore[union-attr]
+        talk.append(Message("assistant", plan.text if is_said else "…", state=plan.state if is_said else None))  # type: ignore[union-attr]
     return plan
 
 
@@ -149,9 +149,23 @@ def test_yes_to_a_question_does_it_once_and_no_or_anything_else_drops_it(guide: 
     assert calls_of(answered(guide, "yes")) == []
 
 
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("mark the second one done", "finish_task"),
+        ("the second one is done", "finish_task"),
+        ("delete the second task", "delete_task"),
+    ],
+)
+def test_a_place_in_the_list_that_was_shown_names_a_task(guide: MessagePlanner, said: str, call: str) -> None:
+    shown = Message("assistant", "In words that nobody knows.", state=ThreadState(listed=("4", "3")))
+    talk = [Message("user", "what is on my list?"), shown, Message("user", said)]
+    assert calls_of(guide.plan("tiny", talk)) == [(call, {"id": 3})]
+
+
 def test_a_time_answers_when(guide: MessagePlanner) -> None:
     when = ask_back(Languages().english, "when", text="call mum")
-    talk = [Message("user", "Remind me to call mum"), Message("assistant", when.text, asked=when.asked)]
+    talk = [Message("user", "Remind me to call mum"), Message("assistant", when.text, state=when.state)]
     assert calls_of(guide.plan("tiny", [*talk, Message("user", "tomorrow at 9")])) == [
         ("remind", {"text": "call mum", "when": "2026-11-25T09:00:00.000+00:00"})
     ]
@@ -169,20 +183,20 @@ def test_what_a_small_model_cannot_do_is_said_so(guide: MessagePlanner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "result", "number"),
+    ("tool", "arguments", "made", "number"),
     [
-        ("create_task", {"name": "12"}, "Added task 4: 12 (medium)", 4),
-        ("create_task", {"name": "tea"}, "Added task 3: tea (medium)", 3),
-        ("update_task", {"id": 3, "name": "tea"}, "3. tea", 3),
-        ("update_task", {"id": "3"}, "3. tea", 3),
+        ("create_task", {"name": "12"}, "4", 4),
+        ("create_task", {"name": "tea"}, "3", 3),
+        ("update_task", {"id": 3, "name": "tea"}, "3", 3),
+        ("update_task", {"id": "3"}, "", 3),
     ],
 )
 def test_a_task_is_meant_by_its_number_whatever_another_is_called(
-    guide: MessagePlanner, tool: str, arguments: dict[str, Any], result: str, number: int
+    guide: MessagePlanner, tool: str, arguments: dict[str, Any], made: str, number: int
 ) -> None:
     call = ToolCall("c1", tool, arguments)
-    said = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", result, tool_call_id="c1")]
-    plan = guide.plan("tiny", [*said, Message("assistant", result), Message("user", "make it high priority")])
+    said = [Message("user", "please"), Message("assistant", "", tool_calls=(call,)), Message("tool", "ok", (), "c1", made=made)]
+    plan = guide.plan("tiny", [*said, Message("assistant", "ok"), Message("user", "make it high priority")])
     assert isinstance(plan, Do)
     named = {"tasks": [{"id": 12, "name": "tea"}, {"id": 5, "name": "12"}, {"id": 4, "name": "12"}, {"id": 3, "name": "tea"}]}
     meant = plan.then(Outcome(200, "ok", "", data=named))
@@ -244,7 +258,7 @@ def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: MessagePl
 def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: MessagePlanner) -> None:
     asked = [
         Message("user", "Call the plumber", sender_id="ann"),
-        Message("assistant", "Shall I?", asked=Asked("sure", "task", "en", {"task": "call the plumber"})),
+        Message("assistant", "Shall I?", state=ThreadState(Asked("sure", "task", "en", {"task": "call the plumber"}))),
     ]
     assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="bob")])) == []
     assert calls_of(guide.plan("tiny", [*asked, Message("user", "yes", sender_id="ann")])) == [
@@ -258,7 +272,7 @@ def test_nobody_answers_for_another_person_or_takes_their_effect_back(guide: Mes
 def test_nothing_is_removed_on_a_word_that_had_to_be_mended(guide: MessagePlanner) -> None:
     plan = guide.plan("tiny", [Message("user", "cancle the reminder about the cactus")])
     assert isinstance(plan, Say) and plan.text == 'Shall I cancel the reminder about "the cactus"? Say yes.'
-    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text, asked=plan.asked)]
+    said = [Message("user", "cancle the reminder about the cactus"), Message("assistant", plan.text, state=plan.state)]
     said.append(Message("user", "yes"))
     assert calls_of(guide.plan("tiny", said)) == [("delete_schedule", {"id": "ab12cd34"})]
     assert calls_of(guide.plan("tiny", [Message("user", "pls cancel the reminder about the cactus")])) == [

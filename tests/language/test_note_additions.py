@@ -57,16 +57,15 @@ def talk(guide: MessagePlanner) -> Callable[..., list[Any]]:
             calls: list[ToolCall] = []
             while isinstance(plan, Do):
                 call = plan.call
-                result = {"create_task": f"Added task {len(messages)}: x", "write_note": "Wrote (box/notes/garden.md)"}.get(
-                    call.name, "did it"
-                )
+                named = f"box://{call.arguments['name']}" if call.name == "append_note" else ""
+                made = {"create_task": str(len(messages)), "write_note": "box://notes/garden.md"}.get(call.name, named)
                 messages.append(Message("assistant", "", tool_calls=(call,)))
-                messages.append(Message("tool", result, tool_call_id=call.id))
+                messages.append(Message("tool", "did it", tool_call_id=call.id, made=made))
                 calls.append(call)
                 data = {"tasks": TASKS if n < 1 else [*TASKS, *_made(messages)]} if call.name == "list_tasks" else None
-                plan = plan.then(Outcome(200, "ok", result, data=data))
+                plan = plan.then(Outcome(200, "ok", "did it", data=data))
             answer = plan.text if isinstance(plan, Say) else "<model>"
-            messages.append(Message("assistant", answer, asked=plan.asked if isinstance(plan, Say) else None))
+            messages.append(Message("assistant", answer, state=getattr(plan, "state", None)))
             shown = [(one.name, _shown(one.arguments)) for one in calls if not one.name.startswith("list_")]
             found.append(shown or answer)
         return found
@@ -77,9 +76,9 @@ def talk(guide: MessagePlanner) -> Callable[..., list[Any]]:
 def _made(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The tasks that the conversation added, under the numbers of the results."""
     found = []
-    results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
+    results = {m.tool_call_id: m.made for m in messages if m.role == "tool"}
     for call in (call for m in messages for call in m.tool_calls if call.name == "create_task"):
-        found.append({"id": int(results[call.id].split()[2].rstrip(":")), "name": call.arguments["name"]})
+        found.append({"id": int(results[call.id]), "name": call.arguments["name"]})
     return found
 
 

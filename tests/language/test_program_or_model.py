@@ -28,7 +28,7 @@ from appliance.language.router import LAST, Router
 from appliance.language.times import recurrence
 from appliance.prompt.packet import Packets
 from appliance.prompt.roles import CHAT, DELEGATING, Role
-from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, Tier, ToolCall, ToolSpec
+from appliance.records import Delta, Event, Finish, LoopEnded, Message, Outcome, Step, ThreadState, Tier, ToolCall, ToolSpec
 from appliance.sessions.events import as_messages
 
 NAMES = (
@@ -36,6 +36,7 @@ NAMES = (
     *("context_delete", "write_note", "create_schedule", "delegate"),
 )
 SURE, OF_MODEL = Finish("stop", sureness=0.9), "(general knowledge, not from your notes)"
+GARAGE = "What is the garage code?"
 TASKS = {"tasks": [{"id": 1, "name": "clear the gutter"}, {"id": 2, "name": "paint the fence"}]}
 NOTES = {
     "box://USER.md": ("User", "# User\n\n- To be called: Martha\n"),
@@ -510,6 +511,43 @@ def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: 
 
 
 @pytest.mark.parametrize(
+    ("said", "calls"),
+    [
+        ("add milk to my list and remind me at 5 pm to buy it", ["milk", "buy it 23T17:00"]),
+        ("remind me at 5 pm to buy milk and add eggs to my list", ["buy milk and add eggs to my list 23T17:00"]),
+        ("remind me at 5 pm to call Bo and cancel the order", ["call Bo and cancel the order 23T17:00"]),
+        ("remind me tomorrow at 9 to call mum and remind me at 10 to call dad", ["call mum 24T09:00", "call dad 24T10:00"]),
+        ("remind me tomorrow at 9 to call mum and remind me to call dad at 10", ["call mum 24T09:00", "call dad 24T10:00"]),
+        ("wake me tomorrow at 7 and remind me at 8 to leave", ["wake up 24T07:00", "leave 24T08:00"]),
+        ("remind me tomorrow at 8 to eat, at 9 to call Jo and at 10 to nap", ["eat 24T08:00", "call Jo 24T09:00", "nap 24T10:00"]),
+        ("Erinnere mich morgen um 9 an Mama und erinnere mich um 10 an Papa", ["Mama 24T09:00", "Papa 24T10:00"]),
+        ("remember that the code is 4711 and remind me tomorrow to change it", ["The code is 4711", "change it 24T09:00"]),
+        ("remember that we water the cactus and add sand to the soil", ["We water the cactus and add sand to the soil"]),
+        ("remind me every day at 9 to run and remind me at 10 to rest", []),
+        ("remind me by the end of March to do the taxes", ["do the taxes 31T09:00"]),
+    ],
+)
+def test_each_of_several_requests_in_one_sentence_is_done(ask: Any, said: str, calls: list[str]) -> None:
+    made = [call.arguments for call in ask(said)[2].called]
+    shown = [f"{given.get('name') or given['text']} {str(given.get('when', ''))[8:16]}".strip() for given in made]
+    assert shown == calls
+
+
+def test_a_question_of_the_first_of_two_requests_stays_open(ask: Any) -> None:
+    steps, _, tools = ask("add eggs to my list and remind me to call mum")
+    (told,) = [m for m in as_messages([s for s in steps if isinstance(s, Event)]) if m.state is not None]
+    assert [call.name for call in tools.called] == ["create_task"] and told.state is not None
+    assert told.state.asked is not None and told.state.asked.kind == "when"
+
+
+def test_lowering_without_a_level_lowers_the_task_that_is_named_beside_it(ask: Any) -> None:
+    steps, _, tools = ask(
+        "The gutter can wait, lower the priority of that task.", act=lambda call: Outcome(200, "ok", "ok", data=TASKS)
+    )
+    assert [call.arguments for call in tools.called][1:] == [{"id": 1, "priority": "low"}]
+
+
+@pytest.mark.parametrize(
     ("said", "moments"),
     [
         ("remind me tomorrow at 9 to call mum and at 10 to call dad", ["2026-11-24T09:00", "2026-11-24T10:00"]),
@@ -667,17 +705,23 @@ def test_what_a_model_wrote_is_no_question_of_the_program(ask: Any) -> None:
 def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
     steps, _, _ = ask("I need to call mum tomorrow")
     (kept,) = [s.input or {} for s in steps if isinstance(s, Event) and s.kind == "message"]
-    assert kept == {"asked": {"kind": "sure", "intent": "remind", "language": "en", "parts": kept["asked"]["parts"], "options": ()}}
-    assert "call mum" in kept["asked"]["parts"]["when"]
+    question = kept["state"]["asked"]
+    assert question == {"kind": "sure", "intent": "remind", "language": "en", "parts": question["parts"], "options": ()}
+    assert "call mum" in question["parts"]["when"]
     (told,) = as_messages([s for s in steps if isinstance(s, Event)])
-    assert told.asked is not None and (told.asked.kind, told.asked.intent) == ("sure", "remind")
+    assert told.state is not None and told.state.asked is not None
+    assert (told.state.asked.kind, told.state.asked.intent) == ("sure", "remind")
     steps, _, _ = ask("What is the garage code?")
+    (told,) = as_messages([s for s in steps if isinstance(s, Event)])
+    said = "The garage code is 4471."
+    assert told.state == ThreadState(quoted=("box://notes/garage.md",), said=said)
+    steps, _, _ = ask("hello", answers=[["Hello!"]])
     assert [s.input for s in steps if isinstance(s, Event) and s.kind == "message"] == [None]
 
 
 def test_a_time_beyond_all_calendars_is_refused() -> None:
     call = ToolCall("c", "remind", {"text": "x"})
-    before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "Reminder 1a2b is set.", (), "c"))
+    before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "It is set.", (), "c", made="1a2b"))
     intent, effect = Router(Languages(), lambda texts: ()).cue("make it 99999999 days later", LAST), last_effect(before)
     assert intent is not None and effect is not None
     plan = References(lambda: datetime(2026, 11, 23, 9, 5), None, None).make(Scene("tiny", intent.text, before), intent, effect)
@@ -804,14 +848,13 @@ def test_work_on_the_last_answer_that_changes_nothing_is_said_so(ask: Any) -> No
 
 
 def test_a_list_of_notes_is_no_subject(ask: Any) -> None:
-    listed = text_of(ask("Which notes do I have?")[0])
-    quoted = "The garage code is 4471. [box://notes/garage.md]"
-    for said, subjects in (
-        ((listed,), ()),
-        ((quoted,), ("box://notes/garage.md",)),
-        ((quoted, listed), ("box://notes/garage.md",)),
-    ):
-        assert Scene("tiny", "and?", [Message("assistant", text) for text in said]).subjects == subjects
+    listed, quoted = (
+        as_messages([s for s in ask(one)[0] if isinstance(s, Event)])[-1] for one in ("Which notes do I have?", GARAGE)
+    )
+    of_garage = ("box://notes/garage.md",)
+    for said, subjects in (((listed,), ()), ((quoted,), of_garage), ((quoted, listed), of_garage)):
+        changed = [replace(one, content="In other words.") for one in said]
+        assert Scene("tiny", "and?", changed).subjects == subjects
 
 
 def test_a_letter_is_not_shortened_to_its_salutation(ask: Any) -> None:

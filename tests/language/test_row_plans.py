@@ -98,7 +98,8 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessagePlanner]:
     ],
 )
 def test_a_question_of_rows_is_worked_out_with_its_source(guide: MessagePlanner, question: str, said: str) -> None:
-    assert guide.plan("tiny", [Message("user", question)]) == Say(said)
+    plan = guide.plan("tiny", [Message("user", question)])
+    assert isinstance(plan, Say) and plan.text == said and plan.quoted == (said.rpartition("[")[2].rstrip("]"),)
 
 
 @pytest.mark.parametrize("question", ["What is the price of a repair for Ann Pell?", "What did Ann Pell say about the tyre?"])

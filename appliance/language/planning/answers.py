@@ -15,9 +15,10 @@ from appliance.language import message_parts
 from appliance.language.answer_kinds import holds_clock, kind_of
 from appliance.language.evidence import Evidence
 from appliance.language.languages import Language, all_words, expression, says, words_in
-from appliance.language.planning.plans import Scene, closed, shown_source
+from appliance.language.planning.plans import Say, Scene, closed, shown_source
 from appliance.language.tables import is_data
 from appliance.language.word_forms import has_word
+from appliance.records import ThreadState
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
@@ -145,8 +146,8 @@ MOST_NEAREST, ALSO_NEAR = 3, 0.6  # sentences that are shown as the nearest, and
 FEW_SHOWN = 45  # words of all of them
 
 
-def quote(phrase: str, found: Evidence, language: Language) -> str:
-    """A phrase with the best sentences; several are a list below it."""
+def quote(phrase: str, found: Evidence, language: Language) -> Say:
+    """A phrase with the best sentences, which may answer or not; several are a list below it."""
     best = [one for one in found.best if one.ref]
     shown = best[:1]
     for one in best[1:MOST_NEAREST]:
@@ -157,4 +158,6 @@ def quote(phrase: str, found: Evidence, language: Language) -> str:
             shown.append(one)
     quoted = [f"{closed(one.quoted)} [{shown_source(one.ref)}]" for one in shown]
     listed = "".join(f"\n- {one}" for one in quoted)
-    return language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")
+    text = language.say(phrase, text=quoted[0] if len(quoted) == 1 else listed).replace(" \n", "\n")
+    state = ThreadState(quoted=tuple(one.ref for one in shown), said="\n".join(closed(one.quoted) for one in shown))
+    return Say(text, is_near=True, state=state)

@@ -4,29 +4,28 @@
 asking to keep it. Pure but for looking the fact up.
 """
 
-import re
 from collections.abc import Callable, Collection, Sequence
 
 from appliance.language import message_parts, word_forms
 from appliance.language.languages import all_words, words_in
-from appliance.language.planning.effect_references import KEPT, Effect
-from appliance.language.planning.plans import REF, SOURCE, Do, Plan, Say, Scene, answer_of, own_words, tool_call
+from appliance.language.planning.effect_references import Effect
+from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, own_words, tool_call
 from appliance.language.ports import Notes
 from appliance.language.router import COURTESIES, ORDER, Intent, Router
 from appliance.records import Message, Outcome
 from appliance.text.references import display
 
-MEMORIES = re.compile(r"^memory:/{1,2}")
+MEMORIES = "memory://"
 MOST_WORDS = 8
 
 
 def meant_fact(scene: Scene, effect: Effect | None) -> str:
     """The reference of the fact that the last turn kept or quoted; "" where it did neither."""
-    if effect is not None and effect.turns == 1 and effect.tool == "remember" and (kept := KEPT.search(effect.result)):
-        return MEMORIES.sub("memory://", kept[0].rstrip(".,)"))
-    last = next((m.content for m in reversed(scene.before) if m.role == "assistant" and m.content), "")
-    found = REF.findall(last)
-    return MEMORIES.sub("memory://", found[0]) if len(found) == 1 and MEMORIES.match(found[0]) else ""
+    if effect is not None and effect.turns == 1 and effect.tool == "remember":
+        return effect.made
+    last = next((m.state for m in reversed(scene.before) if m.role == "assistant" and m.content), None)
+    found = last.quoted if last is not None else ()
+    return found[0] if len(found) == 1 and found[0].startswith(MEMORIES) else ""
 
 
 def make_plan(intent: Intent, ref: str, entries: Notes) -> Plan | None:
@@ -130,7 +129,7 @@ def for_model(scene: Scene, spoken: Sequence[Message], router: Router) -> Sequen
             text = own_words(message).strip()
             intent = router.cue(text, (*COURTESIES, *ORDER))
             is_kept = "no_talk" not in router.languages.detect(text)[0].phrases and (intent is None or intent.name == "hello")
-        elif is_kept and SOURCE.search(message.content):  # notes were quoted
+        elif is_kept and message.state is not None and message.state.quoted:
             is_kept, found = False, found[:-1]
         if is_kept:
             found.append(message)

@@ -152,17 +152,18 @@ class Effects:
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
     def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(intent, lambda task: tool_call("finish_task", id=task["id"]))
+        return self._with_task(scene, intent, lambda task: tool_call("finish_task", id=task["id"]))
 
     def _drop_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(intent, lambda task: tool_call("delete_task", id=task["id"]))
+        return self._with_task(scene, intent, lambda task: tool_call("delete_task", id=task["id"]))
 
     def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
         level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
         what = intent.parts["what"]
-        if intent.context and not word_forms.content_words(what, self._ignored):  # "that task"
+        if intent.context and not word_forms.content_words(what, self._ignored | intent.language.words["tasks"]):  # "that task"
             intent = replace(intent, parts={**intent.parts, "what": intent.context})
         return self._with_task(
+            scene,
             intent,
             lambda task: tool_call("update_task", id=task["id"], priority=level),
             lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
@@ -190,7 +191,7 @@ class Effects:
 
         return Do(tool_call("list_tasks", status="open", limit=1000), told)
 
-    def done_perhaps(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
+    def done_perhaps(self, scene: Scene, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
         """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
         what = " ".join(intent.parts[key] for key in ("what", "deed") if key in intent.parts)
         what = intent.language.expression("acquired").sub("", what)
@@ -200,7 +201,8 @@ class Effects:
 
         def chosen(outcome: Outcome) -> Plan:
             tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
-            found = self._find_meant(what, [(one["name"], one) for one in tasks], least=NAMED)
+            known = [(one["name"], one) for one in tasks]
+            found = _in_list(scene, intent, known) or self._find_meant(what, known, least=NAMED)
             if 1 < len(found) <= MOST_ASKED:
                 return _ask_which(intent, found)
             if len(found) != 1:
@@ -213,18 +215,19 @@ class Effects:
 
     def _with_task(
         self,
+        scene: Scene,
         intent: Intent,
         make: Callable[[Mapping[str, Any]], ToolCall],
         said: Callable[[Mapping[str, Any]], Plan] | None = None,
     ) -> Plan:
-        """The one open task that is meant, looked up first."""
+        """The one open task that is meant, by its words or its place in the list that was just shown, looked up first."""
         what = intent.parts["what"]
 
         def chosen(outcome: Outcome) -> Plan:
             if outcome.is_error:
                 return answer_of(outcome, intent)
             known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
-            found = self._find_meant(what, known, number="id")
+            found = _in_list(scene, intent, known) or self._find_meant(what, known, number="id")
             if not found:
                 return Say(intent.language.say("no_task", text=what))
             if len(found) > 1:
@@ -245,8 +248,8 @@ class Effects:
             if not found:
                 return Say(intent.language.say("no_reminder", text=what or "…"))
             if len(found) > 1:
-                lines = [f"- {one['name']} ({one['words']})" for one in found[:8]]
-                return ask_which(intent, lines)
+                named = (f"{one['name']} ({one['words']})" for one in found[:8])
+                return ask_which(intent, {one: f"- {one}" for one in named})
             return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
@@ -259,7 +262,7 @@ class Effects:
             said = conversation.meant(what, conversation.told(scene, partial(conversation.cue, self._router)), self._ignored)
             return Say(intent.language.say("forgotten", text=said[-1])) if said else self._offer_drop(intent, what)
         if len(found) > 1:
-            return ask_which(intent, [f"- {text} [{display(ref)}]" for ref, text in found[:8]])
+            return ask_which(intent, {text: f"- {text} [{display(ref)}]" for ref, text in found[:8]})
         ref, text = found[0]
 
         def told(outcome: Outcome) -> Plan:
@@ -318,6 +321,13 @@ MAKERS: Mapping[str, Maker] = {
 }
 
 
+def _in_list(scene: Scene, intent: Intent, known: Sequence[tuple[str, Any]]) -> list[Any]:
+    """The task that a request names by its place in the list that was just shown, "the second one"."""
+    bare = intent.language.expression("article").sub("", intent.parts.get("what", ""))
+    places = items.ordinal(bare, intent.language, len(scene.listed)) if scene.listed else ()
+    return [one for _, one in known if places and str(one["id"]) == scene.listed[places[0]]]
+
+
 def _ask_which(intent: Intent, tasks: Sequence[Mapping[str, Any]]) -> Say:
     """Which of these tasks is meant."""
-    return ask_which(intent, [f"{one['id']}. {one['name']}" for one in tasks[:8]])
+    return ask_which(intent, {str(one["id"]): f"{one['id']}. {one['name']}" for one in tasks[:8]})

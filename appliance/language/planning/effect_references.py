@@ -5,7 +5,6 @@ looked up before it is changed, so that nothing is done to a thing that is gone.
 before, or of a few turns before when it is asked for in so many words.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -33,34 +32,29 @@ MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "a
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
 MOST_TURNS = 3  # of the person since the effect
 ENDED = {"finish_task": "done", "delete_task": "drop_task", "delete_schedule": "cancel"}
-FAILED = '{"is_error"'
-KEPT = re.compile(r"\bmemory:/{1,2}\S+")
-FILE = re.compile(r"\bbox/\S+?\.md\b")
-ADDED = re.compile(r"\bAdded task (\d+):")  # how the result of create_task begins
 
 
 class Effect(Struct, frozen=True):
-    """A call that changed something, and what the tool said. `turns`: how often the person spoke since."""
+    """A call that changed something, and what it made or changed. `turns`: how often the person spoke since."""
 
     tool: str
     arguments: Mapping[str, Any]
-    result: str
+    made: str
     turns: int
     before: "tuple[Effect, ...]" = ()  # the others of the same turn, the newest first
 
 
 def last_effect(messages: Sequence[Message], sender: str = "") -> Effect | None:
     """The newest effect of a conversation that `sender` may still mean; None when there is none, or another person asked for it."""
-    results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
+    results = {m.tool_call_id: m for m in messages if m.role == "tool" and m.content and not m.is_error}
     turns = 1
     found: list[Effect] = []
     for at, message in reversed([*enumerate(messages)]):
         for call in reversed(message.tool_calls):
-            said = results.get(call.id, "")
-            if call.name in MADE + CHANGED and said and not said.startswith(FAILED):
+            if call.name in MADE + CHANGED and call.id in results:
                 if not is_of(sender, messages[:at]):
                     return None
-                found.append(Effect(call.name, call.arguments, said, turns))
+                found.append(Effect(call.name, call.arguments, results[call.id].made, turns))
         if found and message.role == "user":
             return replace(found[0], before=tuple(found[1:]))
         turns += message.role == "user"
@@ -119,18 +113,18 @@ class References:
             return self._with_schedule(intent, effect, lambda one: tool_call("delete_schedule", id=one["id"]))
         if effect.tool == "finish_task":
             return self._call(intent, tool_call("reset_task", id=effect.arguments.get("id", 0)))
-        if effect.tool == "remember" and (found := KEPT.search(effect.result)):
+        if effect.tool == "remember" and effect.made:
             text = str(effect.arguments.get("text", ""))
-            path = found[0].rstrip(".,)")
-            gone = tool_call("context_delete", path=display(path) if "://" in path else path)
+            gone = tool_call("context_delete", path=display(effect.made))
             return Do(
                 gone, lambda done: answer_of(done, intent) if done.is_error else Say(intent.language.say("forgotten", text=text))
             )
         if effect.tool == "append_note":
             gone = tool_call("shorten_note", name=effect.arguments.get("name", ""), text=effect.arguments.get("text", ""))
             return self._call(intent, gone)
-        if effect.tool == "write_note" and (found := FILE.search(effect.result)):
-            return Say(intent.language.say("note_stays", file=found[0]))  # what mirrors a file no tool of a model may delete
+        if effect.tool == "write_note" and effect.made:
+            file = effect.made.replace("://", "/")  # what mirrors a file no tool of a model may delete
+            return Say(intent.language.say("note_stays", file=file))
         return Say(intent.language.say("not_taken_back"))
 
     def _finish(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
@@ -180,7 +174,10 @@ class References:
             return None
 
         def asked(outcome: Outcome) -> Plan:
-            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            one = next(
+                (s for s in (outcome.data or {}).get("schedules", ()) if s["id"] == (effect.made or effect.arguments.get("id"))),
+                None,
+            )
             if one is None:
                 return Say(intent.language.say("not_there"))
             known = TimeExpression(one["text"] or one["name"], "", _rule_of(one))
@@ -201,11 +198,7 @@ class References:
         return ask_back(intent.language, "sure_remember", fact=intent.parts["clause"])
 
     def _add_to_note(self, intent: Intent, effect: Effect, more: str) -> Plan | None:
-        name = str(effect.arguments.get("name", ""))
-        if effect.tool == "write_note":
-            written = FILE.search(effect.result)
-            name = written[0].removeprefix("box/") if written else ""
-        note = self._additions.note_of_file(name)
+        note = self._additions.note_of(effect.made)
         return Say(intent.language.say("not_there")) if note is None else self._additions.add_to(note, more, intent)
 
     # -- what was made ----------------------------------------------------------------------------
@@ -228,7 +221,7 @@ class References:
         """The task that an effect made or changed, which must still be open."""
 
         def chosen(outcome: Outcome) -> Plan:
-            number = _task_number(effect)  # never by its name, which another task may have too
+            number = effect.made or str(effect.arguments.get("id", ""))  # never by its name, which another task may have too
             task = next((one for one in (outcome.data or {}).get("tasks", ()) if str(one["id"]) == number), None)
             if task is None:
                 return Say(intent.language.say("not_there"))
@@ -240,7 +233,10 @@ class References:
         """The reminder that an effect made or changed, which must still be active."""
 
         def chosen(outcome: Outcome) -> Plan:
-            one = next((s for s in (outcome.data or {}).get("schedules", ()) if s["id"] in effect.result), None)
+            one = next(
+                (s for s in (outcome.data or {}).get("schedules", ()) if s["id"] == (effect.made or effect.arguments.get("id"))),
+                None,
+            )
             if one is None:
                 return Say(intent.language.say("not_there"))
             try:
@@ -264,14 +260,6 @@ MAKERS: Mapping[str, Maker] = {
     "add_it": References._add,
     "and_fact": References._and_fact,
 }
-
-
-def _task_number(effect: Effect) -> str:
-    """The number of the task that an effect made or changed; "" where nothing tells it."""
-    if effect.tool == "create_task":
-        found = ADDED.search(effect.result)
-        return found[1] if found else ""
-    return str(effect.arguments.get("id", ""))
 
 
 def _rule_of(one: Mapping[str, Any]) -> Rule:

@@ -6,7 +6,6 @@ question answers it, from the person who was asked, and only with what can answe
 dropped.
 """
 
-import re
 import textwrap
 from typing import Any
 
@@ -139,14 +138,8 @@ def _answer_which(scene: Scene, language: Language, asked: Asked) -> Intent | No
         return replace(before, parts={**before.parts, key: text})
     found: Intent | None = None
     for place in reversed(places):
-        found = replace(before, parts={**before.parts, key: _listed(asked.options[place])}, also=found)
+        found = replace(before, parts={**before.parts, key: asked.options[place]}, also=found)
     return found
-
-
-def _listed(line: str) -> str:
-    """What names one of those that were listed: the number of a task, or the line."""
-    number = re.match(r"(\d+)\. ", line)
-    return number[1] if number else re.sub(r" \[[a-z]+:/.*\]$", "", line.removeprefix("- "))
 
 
 def _is_time(text: str, language: Language) -> bool:

@@ -17,6 +17,7 @@ from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, a
 from appliance.language.ports import Notes
 from appliance.language.router import Intent
 from appliance.language.times import dates
+from appliance.records import ThreadState
 from appliance.text import markdown
 
 MOST_LISTED = 20
@@ -59,7 +60,7 @@ class NotePlans:
         """A note that is to be deleted is a file of the person, which no words remove: it is named; None where there is none."""
         found, _ = self._notes.named(intent.parts["title"], intent.language)
         if len(found) > 1:
-            return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
+            return ask_which(intent, {line.title: f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]})
         return Say(intent.language.say("note_stays", file=found[0].ref.replace("://", "/"))) if found else None
 
     def send_file(self, intent: Intent) -> Plan | None:
@@ -72,14 +73,14 @@ class NotePlans:
             told = {one.ref.removeprefix(BOX) for one in self._finder.find_evidence(about).best if one.coverage >= 1}
             found = [path for path, _ in files if path in told]
         if len(found) > 1:
-            return ask_which(intent, [f"- {path}" for path in found[:MOST_ASKED]])
+            return ask_which(intent, {path: f"- {path}" for path in found[:MOST_ASKED]})
         return Do(tool_call("message", file=found[0]), lambda outcome: answer_of(outcome, intent)) if found else None
 
     def read_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """What the note says that is named; None when none is named so, a question back when several are."""
         found, _ = self._notes.named(intent.parts["query"], intent.language)
         if len(found) > 1:
-            return ask_which(intent, [f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]])
+            return ask_which(intent, {line.title: f"- {line.title} [{line.ref}]" for line in found[:MOST_ASKED]})
         return self._show(found[0].ref, intent.language) if found else None
 
     def read_day(self, question: str, language: Language, now: datetime) -> Say | None:
@@ -94,7 +95,9 @@ class NotePlans:
         today = f"{now:%Y-%m-%d}"
         meant = max((one for one, _ in named if one <= today), default=min((one for one, _ in named), default=""))
         shown = [self._show(ref, language) for one, ref in sorted(named) if one == meant]
-        return Say("\n\n".join(one.text for one in shown if one is not None)) if meant else None
+        days = [one for one in shown if one is not None]
+        refs = tuple(ref for one in days for ref in one.quoted)
+        return Say("\n\n".join(one.text for one in days), state=ThreadState(quoted=refs)) if meant else None
 
     def _show(self, ref: str, language: Language) -> Say | None:
         entry = self._entries.find(ref)
@@ -105,7 +108,7 @@ class NotePlans:
         if len(text) > SHOWN_CHARS:
             cut = text.rfind("\n", 0, SHOWN_CHARS)
             text = f"{text[: cut if cut > 0 else SHOWN_CHARS].rstrip()}\n…\n{language.say('rest_of_note', ref=ref)}"
-        return Say(f"{text}\n\n[{ref}]")
+        return Say(f"{text}\n\n[{ref}]", state=ThreadState(quoted=(ref,), said=text))
 
 
 MOST_SHOWN = 8
@@ -125,8 +128,7 @@ class Additions:
         if len(sure) == 1:
             return self.add_to(sure[0], text, intent)
         if sure or near:
-            lines = [f"- {one.title}" for one in (sure or near)[:MOST_SHOWN]]
-            return ask_which(intent, lines)
+            return ask_which(intent, {one.title: f"- {one.title}" for one in (sure or near)[:MOST_SHOWN]})
         if names_list(intent.parts["title"], intent.language) and (plan := otherwise()) is not None:
             return plan
         return ask_back(intent.language, "sure_titled_note", title=title[:1].upper() + title[1:], body=text)
@@ -149,23 +151,23 @@ class Additions:
         call = tool_call("append_note", name=note.ref.removeprefix(BOX), text="\n".join(lines))
         return Do(call, lambda outcome: answer_of(outcome, intent))
 
-    def read_list(self, title: str, language: Language) -> str:
-        """What stands in the list that is called so, "" where there is none or several."""
+    def read_list(self, title: str, language: Language) -> Say | None:
+        """What stands in the list that is called so, None where there is none or several."""
         sure, _ = self._notes.named(title, language)
         entry = self._entries.find(sure[0].ref) if len(sure) == 1 else None
         if entry is None or not items.is_list(entry.body):
-            return ""
+            return None
         body = re.sub(r"\A\s*# .*\n+", "", markdown.fields(entry.body)[1]).strip()
-        return f"{body}\n[{entry.path}]" if body else ""
+        return Say(f"{body}\n[{entry.path}]", state=ThreadState(quoted=(entry.path,), said=body)) if body else None
 
     def is_list(self, note: NamedNote) -> bool:
         """Whether a note ends in a list."""
         entry = self._entries.find(note.ref)
         return entry is not None and items.is_list(entry.body)
 
-    def note_of_file(self, name: str) -> NamedNote | None:
-        """The note of a file, `notes/garden.md`."""
-        entry = self._entries.find(f"{BOX}{name}")
+    def note_of(self, ref: str) -> NamedNote | None:
+        """The note of a reference, `box://notes/garden.md`."""
+        entry = self._entries.find(ref)
         return None if entry is None else NamedNote(entry.path, entry.title)
 
 

@@ -16,7 +16,7 @@ from appliance.language import support
 from appliance.language.languages import Language
 from appliance.language.request_texts import strip_notes
 from appliance.language.router import Intent
-from appliance.records import Asked, Message, Outcome, Tier, ToolCall, to_plain
+from appliance.records import Asked, Message, Outcome, ThreadState, Tier, ToolCall
 from appliance.text.references import display
 
 SYSTEM: Mapping[Tier, str] = {
@@ -26,7 +26,6 @@ SYSTEM: Mapping[Tier, str] = {
     "Answer in the language of the question, in one or two short sentences.",
 }
 SOURCE = re.compile(r"\s*\[[a-z]+:/{1,2}[^\[\]\n]+\]")
-REF = re.compile(r"\[([a-z]+:/{1,2}[^\[\]\n]+)\]")
 
 SURE = "sure_"  # phrases that ask whether something should be done; the rest of the name is the intent
 MOST_SUBJECTS = 2  # notes that one answer can speak of
@@ -48,6 +47,7 @@ class ModelTalk(Struct, frozen=True):
     instead: str = ""  # what the program says when the model said nothing that can be shown
     least_sure: float = 0.0  # of general knowledge: how likely the model must hold each token, so that its first sentence is shown
     as_general: str = ""  # with what says whose it is
+    state: ThreadState | None = None
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -74,12 +74,12 @@ class Say(Struct, frozen=True):
     text: str
     outcome: Literal["", "unable", "failed"] = ""
     is_near: bool = False
-    asked: Asked | None = None  # the question with which it ends
+    state: ThreadState | None = None
 
     @property
-    def kept(self) -> dict[str, Any] | None:
-        """What the thread keeps beside the words."""
-        return None if self.asked is None else {"asked": to_plain(self.asked)}
+    def quoted(self) -> tuple[str, ...]:
+        """References of the notes that it quotes."""
+        return self.state.quoted if self.state is not None else ()
 
 
 class Grounded(Struct, frozen=True):
@@ -96,6 +96,7 @@ class Grounded(Struct, frozen=True):
     after: "Callable[[str], Plan] | None" = None
     is_rewording: bool = False  # it says the same as the texts, in other words
     quote: str = ""  # the sentence that answers, of which an answer may leave out no fact that it needs
+    state: ThreadState | None = None
 
     def is_held(self, answer: str, ignored: Collection[str]) -> bool:
         """Whether the texts say what an answer says."""
@@ -168,19 +169,27 @@ class Scene(Struct, frozen=True):
     def asked(self) -> Asked | None:
         """The question that the program asked just before, if it was this person who was asked."""
         last = self.before[-1] if self.before else None
-        return last.asked if last is not None and is_of(self.sender, self.before) else None
+        state = last.state if last is not None and is_of(self.sender, self.before) else None
+        return state.asked if state is not None else None
 
     @property
     def last_answer(self) -> str:
-        """What was answered last, without its sources."""
-        return next((SOURCE.sub("", m.content).strip() for m in reversed(self.before) if m.role == "assistant" and m.content), "")
+        """What was answered last, of notes that were quoted their own words."""
+        last = next((m for m in reversed(self.before) if m.role == "assistant" and m.content), None)
+        return "" if last is None else (last.state.said if last.state is not None else "") or SOURCE.sub("", last.content).strip()
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The notes that the last answers named; one that names many, as a list of notes does, speaks of none."""
-        said = [refs for m in self.before if m.role == "assistant" for refs in [REF.findall(m.content)]][-2:]
+        """The notes that the last answers quoted; one that quotes many, as a list of notes does, speaks of none."""
+        said = [m.state.quoted if m.state is not None else () for m in self.before if m.role == "assistant"][-2:]
         found = [ref for refs in reversed(said) if len(set(refs)) <= MOST_SUBJECTS for ref in refs]
-        return tuple(dict.fromkeys(ref if "://" in ref else ref.replace(":/", "://", 1) for ref in found))[:3]
+        return tuple(dict.fromkeys(found))[:3]
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The numbers of the tasks that the last answer listed."""
+        last = next((m for m in reversed(self.before) if m.role == "assistant" and m.content), None)
+        return last.state.listed if last is not None and last.state is not None else ()
 
 
 def place_of(messages: Sequence[Message], prompt: Message) -> int:
@@ -214,13 +223,13 @@ def tool_call(tool: str, **arguments: Any) -> ToolCall:
 def ask_back(language: Language, phrase: str, before: str = "", **parts: str) -> Say:
     """A question of the program; what it is for is kept beside its words."""
     kind, _, intent = phrase.partition("_") if phrase.startswith(SURE) else (phrase, "", "")
-    return Say(f"{before}{language.say(phrase, **parts)}", asked=Asked(kind, intent, language.name, parts))
+    return Say(f"{before}{language.say(phrase, **parts)}", state=ThreadState(Asked(kind, intent, language.name, parts)))
 
 
-def ask_which(intent: Intent, options: Sequence[str]) -> Say:
-    """Which of several things is meant."""
-    text = "\n".join([intent.language.say("which"), *options])
-    return Say(text, asked=Asked("which", intent.name, intent.language.name, dict(intent.parts), tuple(options)))
+def ask_which(intent: Intent, options: Mapping[str, str]) -> Say:
+    """Which of several things is meant: by what names each, the line that shows it."""
+    text = "\n".join([intent.language.say("which"), *options.values()])
+    return Say(text, state=ThreadState(Asked("which", intent.name, intent.language.name, dict(intent.parts), tuple(options))))
 
 
 def closed(text: str) -> str:
@@ -233,13 +242,18 @@ def handed_over(call: ToolCall, preset: str, text: str) -> ToolCall:
     return tool_call("delegate", agent="memory", task=text) if is_theirs else call
 
 
-def both(plan: Plan, other: Callable[[], Plan], said: str = "") -> Plan:
-    """A plan and then another one; what both say is the answer."""
+def both(plan: Plan, other: Callable[[], Plan], first: Say | None = None) -> Plan:
+    """A plan and then another one; what both say is the answer, a question of either stays open."""
     if isinstance(plan, Do):
-        return Do(plan.call, lambda outcome: both(plan.then(outcome), other, said))
-    if isinstance(plan, Say) and not said:
-        return both(other(), lambda: plan, plan.text)
-    return replace(plan, text=f"{said}\n{plan.text}") if isinstance(plan, Say) else plan
+        return Do(plan.call, lambda outcome: both(plan.then(outcome), other, first))
+    if isinstance(plan, Say) and first is None:
+        return both(other(), lambda: plan, plan)
+    if not isinstance(plan, Say) or first is None:
+        return plan
+    ones = [one.state for one in (first, plan) if one.state is not None]
+    asked = next((one.asked for one in reversed(ones) if one.asked is not None), None)
+    state = ThreadState(asked, tuple(ref for one in ones for ref in one.quoted)) if ones else None
+    return replace(plan, text=f"{first.text}\n{plan.text}", state=state)
 
 
 def all_of(plans: Sequence[Callable[[], Plan]]) -> Plan:

@@ -7,11 +7,12 @@ so long before or after a day that is said around the request, or was just answe
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import combinations
 
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
-from appliance.language import typing_errors
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, tool_call
 from appliance.language.router import Intent, Router
@@ -21,6 +22,7 @@ from appliance.language.times.time_expression import TimeExpression
 from appliance.records import Outcome
 
 REFUSED = 400
+MOST_SEVERAL, MOST_JOINTS = 4, 6  # reminders in one sentence, and places at which it may be parted
 EARLY = ("alarm", "wake")  # in which a bare hour is in the morning
 PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
 
@@ -36,11 +38,10 @@ class Reminders:
     def set(self, scene: Scene, intent: Intent) -> Plan:
         """A reminder of what the request names, or of what is said around it."""
         said = _sentence(intent)
-        if both := self._two(said, intent):
-            return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in both])  # type: ignore[misc]
         if "second" in intent.parts:
-            ones = [replace(intent, parts={"when": intent.parts[key]}, context="") for key in ("when", "second")]
-            return all_of([lambda one=one: self.set(scene, one) for one in ones])  # type: ignore[misc]
+            return self._set_all([intent.parts["when"], intent.parts["second"]], (intent, intent))
+        if several := self._several(said, intent):
+            return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in several])  # type: ignore[misc]
         try:
             found = self._read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
@@ -52,6 +53,19 @@ class Reminders:
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
         return self._call(text, found.when, rule, intent)
+
+    def set_each(self, intents: Sequence[Intent]) -> Plan:
+        """Reminders that one message asks for, each in a request of its own."""
+        return self._set_all([_sentence(one) for one in intents], intents)
+
+    def _set_all(self, pieces: Sequence[str], intents: Sequence[Intent]) -> Plan:
+        try:
+            made = list(zip(self._read_each(pieces, intents[0]), intents))
+        except BadInput as error:
+            return refused(error, intents[0])
+        texts = [self._text(one.text, by, "") for one, by in made]
+        calls = [partial(self._call, text, one.when, one.rule, by) for text, (one, by) in zip(texts, made)]
+        return all_of(calls)
 
     @staticmethod
     def ask_instead(intent: Intent) -> Say:
@@ -96,28 +110,36 @@ class Reminders:
         is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
         return read_time(said, intent.language, self._now(), is_ahead=is_ahead, is_early=is_early)
 
-    def _two(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
-        """Two reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
-        if "second" in intent.parts:
-            pairs = [(intent.parts["when"], intent.parts["second"])]
-        else:
-            links = "|".join(map(re.escape, intent.language.words["links"]))
-            joints = re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE)
-            pairs = [(said[: joint.start()].strip(" .!"), said[joint.end() :].strip(" .!")) for joint in joints]
-        found: list[Sequence[TimeExpression]] = []
-        for halves in pairs:
-            try:
-                first, second = (self._read(half, intent) for half in halves)
-                if first.rule is not None and second.is_clock and not first.is_clock:
-                    second = self._on_day(first.rule, halves[1], second, intent)
-            except BadInput:
-                continue
-            read = (first, second)
-            is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
-            ends = [(half.startswith(one.when), half.endswith(one.when)) for half, one in zip(halves, read)]
-            if is_whole and any(all(sides) for sides in zip(*ends)):
-                found.append(read)
-        return found[0] if len(found) == 1 else ()
+    def _several(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
+        """Reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
+        links = "|".join(map(re.escape, intent.language.words["links"]))
+        joints = [*re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE)][:MOST_JOINTS]
+        for count in range(min(len(joints), MOST_SEVERAL - 1), 0, -1):
+            found: list[Sequence[TimeExpression]] = []
+            for cuts in combinations(joints, count):
+                starts, ends = [0, *(one.end() for one in cuts)], [*(one.start() for one in cuts), len(said)]
+                pieces = [said[start:end].strip(" .!") for start, end in zip(starts, ends)]
+                try:
+                    read = self._read_each(pieces, intent)
+                except BadInput:
+                    continue
+                sides = zip(*((piece.startswith(one.when), piece.endswith(one.when)) for piece, one in zip(pieces, read)))
+                is_whole = all(one.rule is not None and self._names_anything(one.text, intent) for one in read)
+                found += [read] if is_whole and any(map(all, sides)) else []
+            if found:
+                return found[0] if len(found) == 1 else ()
+        return ()
+
+    def _read_each(self, pieces: Sequence[str], intent: Intent) -> list[TimeExpression]:
+        """The times of reminders that are said in one breath: a time of day alone is on the day of the one before it."""
+        found: list[TimeExpression] = []
+        for piece in pieces:
+            one = self._read(piece, intent)
+            before = found[-1] if found else None
+            if before is not None and before.rule is not None and one.is_clock and not before.is_clock:
+                one = self._on_day(before.rule, piece, one, intent)
+            found.append(one)
+        return found
 
     def _on_day(self, rule: Rule, said: str, found: TimeExpression, intent: Intent) -> TimeExpression:
         """A time of day that stands behind another with its day means that day; BadInput where the other repeats."""
@@ -170,22 +192,9 @@ class Reminders:
 
 
 def read_time(said: str, language: Language, now: datetime, *, is_ahead: bool = False, is_early: bool = False) -> TimeExpression:
-    """The time in a text; where none is understood, with the typing errors in its words about time mended."""
-
-    def split(text: str) -> TimeExpression:
-        now_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
-        return time_expression.split(text, language.lexicon, now_ms, zone, is_ahead=is_ahead, is_early=is_early)
-
-    try:
-        found = split(said)
-        if found.rule is not None or found.shift is not None:
-            return found
-    except BadInput:
-        if (mended := typing_errors.with_times(said, language)) == said:
-            raise
-        return split(mended)
-    mended = typing_errors.with_times(said, language)
-    return found if mended == said else split(mended)
+    """The time in a text."""
+    now_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
+    return time_expression.split(said, language.lexicon, now_ms, zone, is_ahead=is_ahead, is_early=is_early)
 
 
 def meant_text(scene: Scene, intent: Intent) -> str:

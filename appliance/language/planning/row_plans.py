@@ -19,6 +19,7 @@ from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Say, Scene, shown_source
 from appliance.language.support import denies
 from appliance.language.tables import Day, MonthOf, RowTable, TableRow, day_of, number_of, read_tables
+from appliance.records import ThreadState
 
 Nearness = Callable[[str, str], float]
 
@@ -311,7 +312,9 @@ class RowPlans:
         notes = self._finder.notes_about(scene.text)
         tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
         found = answer(request, tables, self._now().date(), month_of, self._finder.nearness)
-        return Say(_write_answer(found, language)) if found is not None else None
+        if found is None:
+            return None
+        return Say(_write_answer(found, language), state=ThreadState(quoted=(found.ref,), said="\n".join(found.lines)))
 
 
 def _write_answer(found: RowAnswer, language: Language) -> str:

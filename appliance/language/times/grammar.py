@@ -140,6 +140,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
                 ("(on|the)* last weekday !of !in", readings.last_weekday),
                 (f"{EVERY} nth ((comma|and|the|on)* nth)* (weekday|workday) !of !in", readings.unread),
                 ("(every|on|the|at|in|by)* (end_of|start_of) (of|the|this|next|every)* unit", readings.edge_of),
+                ("(on|the|at|in|by)* (end_of|start_of) [of] month", readings.edge_of_month),
                 ("(every|on|the|at)* workdays", readings.always(WORKDAYS, is_repeated=True)),
                 ("(every|on|at)* workday", readings.always(WORKDAYS, is_repeated=True)),
                 ("(on|at|the|this|next|coming)* weekend", readings.this_weekend),

@@ -90,11 +90,7 @@ class Lexicon:
         for entries in self._by_word.values():
             entries.sort(key=lambda one: -len(one.words))
         self.words = frozenset(word for words in found for word in words if word[0].isalpha())
-        near = (
-            words[0]
-            for words, kinds in found.items()
-            if len(words) == 1 and kinds.keys() - {"plain", "feast", "zone", "link", "minus"}
-        )
+        near = (words[0] for words, kinds in found.items() if len(words) == 1 and kinds.keys() - NOT_MENDED)
         unsure = {words[0] for words, kinds in found.items() if "unsure" in kinds and len(words[0]) <= SHORT}
         single = [(words[0], kinds.keys()) for words, kinds in found.items() if len(words) == 1]
         self.naming = frozenset(word for word, kinds in single if kinds & set(NAMING)) - unsure

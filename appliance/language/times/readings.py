@@ -361,6 +361,15 @@ def edge_of(reading: TimeReading, match: Match) -> None:
         raise Unread
 
 
+def edge_of_month(reading: TimeReading, match: Match) -> None:
+    """The end or the beginning of a month that is named, the next one to come."""
+    now, number = reading.now, int(match.get("month"))
+    years = (now.year, now.year + 1)
+    firsts = [now.replace(year=year, month=number, day=1) for year in years]
+    days = [moved(first, 0, 1) - DAY for first in firsts] if match.has("end_of") else firsts
+    one_date(reading, next(day for day in days if day.date() >= now.date()))
+
+
 def calendar_date(reading: TimeReading, match: Match) -> None:
     """3 December, December 24th, each year where it repeats."""
     if match.has("every"):
