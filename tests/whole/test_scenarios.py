@@ -916,7 +916,7 @@ def test_a_decision_is_made_once(stage: Stage) -> None:
     told = stage.ask("[held-1] Write it.")
     (ref,) = stage.waiting(told.run)
     waits = stage.ask("[held-2] And this.", thread=told.run)
-    assert waits.end.status == 100 and "decision" in waits.end.message, "it waits behind"
+    assert waits.end.status == 100 and "approval" in waits.end.message, "it waits behind"
     second = Told(told.run, waits.loop)
     stage.heard(second, lambda: stage.decide(told, "accept"))
     assert second.said == "Second." and second.end == LoopEnded(200, "ok")
