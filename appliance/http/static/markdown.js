@@ -17,7 +17,7 @@ const SIGNS = /[`*_~[<|#\n\r\u2028\u2029]/g;
 const PLAIN = /[^\\`[!*_~<h]+/y; // letters that mean nothing but themselves
 // Addresses as people know them: notes/x.md in box/, /srv/a.txt on the disk; as for_people of text/references.py.
 const ADDRESS = /(^|[^\w/:])(box|disk|memory|agent|skill):\/{1,2}(?=[^\s/\]])/g;
-const MARKS = { box: "", disk: "/" };
+const ROOTS = { box: "", disk: "/" };
 const MAX_SIGNS = 5000;
 const SPOKEN = ["aria-label", "title"]; // attributes that people read or hear
 const MAX_DEPTH = 6;
@@ -44,7 +44,7 @@ function fill(made, children) {
 }
 
 export function render(text) {
-  text = text.replace(ADDRESS, (_, before, drive) => before + (MARKS[drive] ?? `${drive}:/`));
+  text = text.replace(ADDRESS, (_, before, drive) => before + (ROOTS[drive] ?? `${drive}:/`));
   // More marks and lines than anybody reads are shown as they are: as many nodes would hold up the page, however quickly they are made.
   if (hasMany(text)) return fill(document.createDocumentFragment(), [element("pre", {}, text)]);
   return fill(document.createDocumentFragment(), blocks(text.split(/\r\n?|[\n\u2028\u2029]/), 0));
