@@ -356,7 +356,7 @@ def test_what_no_rule_says_is_judged_only_when_asked_for_in_so_many_words(said: 
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("tomorow at 9", "tomorrow at 9"),
+        ("tomorrwo at 9", "tomorrow at 9"),
         ("wensday", "wednesday"),
         ("evry monday", "every monday"),
         ("evry wensday at 7", "every wednesday at 7"),
@@ -396,12 +396,12 @@ def test_what_lies_behind_is_refused(said: str, why: str) -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("remind me tomorow at 9 to call", "call tomorrow at 9"),
-        ("remind me to call tomorow at 9", "call tomorrow at 9"),
+        ("remind me tomorrwo at 9 to call", "call tomorrow at 9"),
+        ("remind me to call tomorrwo at 9", "call tomorrow at 9"),
         ("remind me to take the pills evry day at 8", "take the pills every day at 8"),
         ("remind me on wensday at 9 to nap", "nap on wednesday at 9"),
         ("call mum evry monday at 9", "call mum every monday at 9"),
-        ("call ada at 9 tommorrow", "call ada at 9 tomorrow"),
+        ("call ada at 9 tomorroww", "call ada at 9 tomorrow"),
         ("remind me in 5 minuts to go", "go in 5 minutes"),
     ],
 )
