@@ -293,3 +293,18 @@ def test_a_summary_of_what_was_said_is_not_taken_for_the_words_of_the_person(gui
 def test_a_weekday_moves_a_reminder_and_does_not_repeat_it(guide: MessagePlanner) -> None:
     plan = guide.plan("tiny", [*after("remind"), Message("user", "make that wednesday")])
     assert calls_of(plan)[-1] == ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T08:00:00.000+00:00"})
+
+
+@pytest.mark.parametrize(
+    ("data", "made"),
+    [
+        ({"schedule": {"id": "ab12cd34"}, "verb": "Reminder"}, "ab12cd34"),
+        ({"id": 4, "name": "tea"}, "4"),
+        ({"path": "memory://notes/cat"}, "memory://notes/cat"),
+        ({"tasks": []}, ""),
+        (None, ""),
+    ],
+)
+def test_a_result_says_what_was_made_by_its_data(data: Any, made: str) -> None:
+    assert Outcome(200, "ok", "in any words", data=data).made == made
+    assert Outcome(400, "bad_input", "no", data=data).made == ""
