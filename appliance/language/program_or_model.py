@@ -287,16 +287,18 @@ class MessagePlanner:
         kind = "talk" if is_you and not kind else kind
         kind = "notes" if is_own and kind != "talk" else kind
         kind = "world" if says("asks_definition", scene.text) and not answers.is_definite(scene.text) and not is_own else kind
+        points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= answers.LEAST["notes"]
         if is_of_subject or answers.is_answer(found, kind, words, language):
-            is_sure = (found.certainty >= answers.SURE and not answers.is_one_of_rows(found, scene.text)) or not found.best[0].ref
+            is_doubtful = answers.is_one_of_rows(found, scene.text) or answers.is_in_passing(found)
+            is_doubtful = is_doubtful or (points_back and bool(subjects) and not is_of_subject)
+            is_sure = (found.certainty >= answers.SURE and not is_doubtful) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
         is_spoken = kind == "talk" and (is_you or form != "question") and not own
         if is_spoken:
             return self._talk(scene, kind, language)
-        points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_general = kind == "world" and not is_own and not set(words) & language.words["now"] and not (points_back and subjects)
         least = answers.least_near(scene, found, language) if is_general else answers.NEAREST
         is_near = found.note_score >= least
@@ -322,9 +324,14 @@ class MessagePlanner:
         return replace(chat, instead=nothing.text, beside=beside.text, state=beside.state)
 
     def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
-        """What asks for nothing, or only for a few words: a model answers it."""
+        """What asks for nothing, or only for a few words: a model answers it.
+
+        A tiny one only greets and jokes: of what it is told it makes things up.
+        """
         if scene.tier == "tiny" and "no_talk" in language.phrases:
             return Say(language.say("no_talk"))  # it answers in English, or in words that are none
+        if scene.tier == "tiny" and kind in ("notes", "world"):
+            return Say(language.say("heard"))
         chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
 

@@ -102,6 +102,20 @@ def test_a_question_of_rows_is_worked_out_with_its_source(guide: MessagePlanner,
     assert isinstance(plan, Say) and plan.text == said and plan.quoted == (said.rpartition("[")[2].rstrip("]"),)
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("How much is that in total?", f"161 (price) in all:\n- {REPAIRS[1]}\n- {REPAIRS[2]}\n[box://notes/repairs.csv]"),
+        ("Which is the most expensive?", f"{REPAIRS[2]} [box://notes/repairs.csv]"),
+    ],
+)
+def test_a_question_that_names_nothing_asks_of_the_rows_before(guide: MessagePlanner, question: str, said: str) -> None:
+    before = [Message("user", "Which repairs are unpaid?"), Message("assistant", "..."), Message("user", question)]
+    assert guide.plan("tiny", before) == Say(said)
+    alone = guide.plan("tiny", [Message("user", "Who is Gita Rao?"), *before[1:]])
+    assert alone != Say(said)
+
+
 @pytest.mark.parametrize("question", ["What is the price of a repair for Ann Pell?", "What did Ann Pell say about the tyre?"])
 def test_a_row_that_may_be_another_or_says_nothing_of_the_kind_is_no_answer(guide: MessagePlanner, question: str) -> None:
     plan = guide.plan("tiny", [Message("user", question)])

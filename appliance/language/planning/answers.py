@@ -17,7 +17,7 @@ from appliance.language.evidence import Evidence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning.plans import Say, Scene, closed, shown_source
 from appliance.language.tables import is_data
-from appliance.language.word_forms import has_word
+from appliance.language.word_forms import has_stem, has_word, stem
 from appliance.records import ThreadState
 
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
@@ -62,6 +62,7 @@ def least_near(scene: Scene, found: Evidence, language: Language) -> float:
     return NEAREST_WORLD - (LESS_DEFINITE if is_own else 0.0)
 
 
+FIRST_WORDS = 5  # of a sentence, which say what it is about
 ALIKE = 0.02  # coverage by which two rows speak of the same
 FEW_NAMED = 14  # words of a question that names a kind of thing
 SHORT_WORD = 4  # letters, of a word in "ed" that is no past: "need"
@@ -134,6 +135,15 @@ def is_one_of_rows(found: Evidence, question: str) -> bool:
     same = [one for one in found.best[1:] if one.is_item and one.ref == best.ref and one.text != best.text]
     same = [one for one in same if one.group == best.group or is_data(one.ref)]
     return any(kind.holds(one.text) and one.missing == best.missing and one.coverage >= best.coverage - ALIKE for one in same)
+
+
+def is_in_passing(found: Evidence) -> bool:
+    """Whether the one thing a question names is only mentioned in the best sentence, which is about something else: "what did I
+    have for breakfast?" and "Hotel Miradouro, booking number LX-5521, breakfast included"."""
+    best = found.best[0]
+    if len(found.words) != 1 or has_stem(stem(found.words[0]), f"{best.title} {best.heading}"):
+        return False
+    return not has_stem(stem(found.words[0]), " ".join(best.text.split()[:FIRST_WORDS]))
 
 
 def is_of_last(found: Evidence, words: Sequence[str], language: Language) -> bool:

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.language import word_forms
 from appliance.language.evidence import Finder
@@ -84,8 +85,11 @@ class RowAnswer(Struct, frozen=True):
         return [*shown, "…"] if len(self.rows) > MOST_SHOWN else shown
 
 
-def read_request(question: str, language: Language, ignored: Collection[str], month_of: MonthOf) -> RowRequest | None:
-    """What a question asks of rows; None for one that asks nothing of the kind."""
+def read_request(
+    question: str, language: Language, ignored: Collection[str], month_of: MonthOf, last: str = ""
+) -> RowRequest | None:
+    """What a question asks of rows; None for one that asks nothing of the kind. One that names nothing ("how much is that in
+    total?") asks of the rows that `last`, the question before it, was about."""
     said = " ".join(words_in(question))
     found = _find_operation(said, language)
     if found is None:
@@ -95,8 +99,11 @@ def read_request(question: str, language: Language, ignored: Collection[str], mo
     years = YEAR.findall(question)
     ours = {*ignored, *named, *years} | language.words["own"] | frozenset(language.rows.get("beside", ()))
     words = tuple(word for word in word_forms.content_words(rest, ours))
-    if not words or len(named) > 1 or len(years) > 1:
+    if len(named) > 1 or len(years) > 1:
         return None
+    if not words:
+        before = read_request(last, language, ignored, month_of) if last and not named and not years else None
+        return replace(before, operation=operation, compared=compared) if before is not None else None
     is_yearly = not set(words).isdisjoint(language.rows.get("yearly", ()))
     month, year = month_of(named[0]) if named else 0, int(years[0]) if years else 0
     cells = frozenset(language.rows.get("yes", ())), frozenset(language.rows.get("no", ()))
@@ -306,10 +313,10 @@ class RowPlans:
         """What the rows say, with its source; None where they do not answer."""
         month_of = language.lexicon.month_of
         ignored = language.words["common"] | language.words["question"]
-        request = read_request(scene.text, language, ignored, month_of)
+        request = read_request(scene.text, language, ignored, month_of, scene.last_question)
         if request is None:
             return None
-        notes = self._finder.notes_about(scene.text)
+        notes = self._finder.notes_about(" ".join((scene.text, *request.words)))
         tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
         found = answer(request, tables, self._now().date(), month_of, self._finder.nearness)
         if found is None:
