@@ -111,9 +111,10 @@ def test_a_question_of_rows_is_worked_out_with_its_source(guide: MessagePlanner,
 )
 def test_a_question_that_names_nothing_asks_of_the_rows_before(guide: MessagePlanner, question: str, said: str) -> None:
     before = [Message("user", "Which repairs are unpaid?"), Message("assistant", "..."), Message("user", question)]
-    assert guide.plan("tiny", before) == Say(said)
+    plan = guide.plan("tiny", before)
+    assert isinstance(plan, Say) and plan.text == said
     alone = guide.plan("tiny", [Message("user", "Who is Gita Rao?"), *before[1:]])
-    assert alone != Say(said)
+    assert not (isinstance(alone, Say) and alone.text == said)
 
 
 @pytest.mark.parametrize("question", ["What is the price of a repair for Ann Pell?", "What did Ann Pell say about the tyre?"])
