@@ -324,10 +324,7 @@ class MessagePlanner:
         return replace(chat, instead=nothing.text, beside=beside.text, state=beside.state)
 
     def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
-        """What asks for nothing, or only for a few words: a model answers it.
-
-        A tiny one only greets and jokes: of what it is told it makes things up.
-        """
+        """What asks for nothing, or only for a few words: a model answers it; of what it is told a tiny one makes things up."""
         if scene.tier == "tiny" and "no_talk" in language.phrases:
             return Say(language.say("no_talk"))  # it answers in English, or in words that are none
         if scene.tier == "tiny" and kind in ("notes", "world"):
