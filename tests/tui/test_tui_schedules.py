@@ -71,7 +71,7 @@ def test_schedules_are_made_paused_and_deleted(core: Core):
         await seen.press("d")
         await seen.until(lambda: len(own(core)) == 1, "it is gone")
         await seen.press("a", *keys("nonsense without a time"), "enter")
-        await seen.shows("names no time")
+        await seen.shows("has no time in it")
         await seen.until(lambda: seen.lines()[1].strip() == "nonsense without a time", "it is back in the line, to be mended")
         await seen.press(*keys(" - every day at 6pm"), "enter")
         await seen.shows("at 18:00 every day")
