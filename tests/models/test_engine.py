@@ -211,7 +211,7 @@ def test_a_quantised_cache_needs_less_memory(file: Path) -> None:
 
 @contextmanager
 def opened_pool(file: Path, context: int = 2048) -> Iterator[Pool]:
-    made = Pool(Home(file.parent.parent), Config(models=ModelSettings(context=context, threads=1, prefix_mb=0)))
+    made = Pool(Home(file.parent.parent), Config(models=ModelSettings(context=context, threads=1)))
     try:
         yield made
     finally:
@@ -291,7 +291,7 @@ def test_background_work_that_was_interrupted_says_what_it_would_have_said(file:
 
 def test_where_memory_is_short_a_job_shares_the_window_and_survives_being_pushed_out(file: Path) -> None:
     memory_mb = round(opened(file, context=512).memory_bytes / 1_000_000) + 1
-    models = ModelSettings(context=512, threads=1, prefix_mb=0, memory_mb=memory_mb)
+    models = ModelSettings(context=512, threads=1, memory_mb=memory_mb)
     pool = Pool(Home(file.parent.parent), Config(models=models))
     job = Job(pool, background())
     job.begun.wait(BOUND_S)

@@ -126,7 +126,7 @@ class HelpGuide(Panel):
     """The last tab."""
 
     LABEL = "Help"
-    DEFAULT_CSS = "Guide VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS = "HelpGuide VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }"
     BINDINGS = [
         Binding("k", "scroll(-1)", show=False),
         Binding("j", "scroll(1)", show=False),
