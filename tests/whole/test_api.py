@@ -144,7 +144,7 @@ def test_discover_says_every_method_with_schemas_of_arguments_and_results(served
     wanted = "message.send tool.call ingest.page skill.view event.follow event.publish core.status run.act queue.counts"
     assert set(wanted.split()) <= set(methods)
     tools = {one["name"] for one in served.call("tool.list")}
-    needed = {f"{verb}_schedule" for verb in ("create", "view", "disable", "enable", "delete", "preview")} | {"list_schedules"}
+    needed = {f"{verb}_schedule" for verb in ("create", "view", "enable", "delete", "preview")} | {"list_schedules"}
     assert needed <= tools and {"delegate", "fetch_url", "create_task", "view_task", "cancel_task"} <= tools
 
 
