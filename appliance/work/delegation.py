@@ -100,6 +100,8 @@ class _Line:
 class Delegation:
     """Does jobs. `is_lasting` is for a process that stays: others leave to it what nobody waits for."""
 
+    places = (FRONT, BEHIND)
+
     def __init__(
         self,
         runs: Runs,
@@ -124,8 +126,8 @@ class Delegation:
         self._loops: dict[int, _Attempt] = {}
         self._alarms = Alarms()
         self._is_closing = False
-        self._front = _Line(FRONT, "job")
-        self._behind = _Line(BEHIND, "job-behind")
+        self._front = _Line(self.places[0], "job")
+        self._behind = _Line(self.places[1], "job-behind")
         loops.events.subscribe(JobAdded, lambda added: self.start(added.job))
         loops.events.subscribe(JobStopping, lambda stopping: self.stop(stopping.job))
         loops.events.subscribe(LoopStored, self._loop_stored)

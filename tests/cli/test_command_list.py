@@ -18,7 +18,7 @@ ALWAYS = """
 __init__ cli.__init__ console.__init__ console.connect console.garbage console.help_pages console.parser
 console.terminal console.tool_command console.watch cli.main cli.talk clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
-text.invisible
+text.invisible text.references
 """.split()
 # These work without a core, in the process that was started.
 ALONE = {"backup", "restore", "config", "onboard", "model", "usage", "channel"}

@@ -236,7 +236,7 @@ def test_wrong_requests_are_explained(broker: Running) -> None:
 
 
 def test_a_bug_in_a_provider_does_not_end_the_broker(home: Home) -> None:
-    broken = "from appliance.providers import scripted; scripted.Turn = None\n"
+    broken = "from appliance.providers import scripted; scripted.ScriptedTurn = None\n"
     with (
         started(home, SERVE.replace("sys.exit", broken + "sys.exit", 1), OWLBOX_TOKEN=TOKEN) as running,
         running.client() as client,

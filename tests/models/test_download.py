@@ -290,7 +290,7 @@ from appliance.errors import OwlError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
-    download.fetch(download.Wanted(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None, download.Patience(reserve_bytes=0))
+    download.fetch(download.Wanted(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None, download.DownloadPatience(reserve_bytes=0))
 except OwlError as error:
     print(error.outcome, error)
 """

@@ -8,6 +8,7 @@ its broker are the victims, and are asked all the while whether they still answe
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket

@@ -21,8 +21,7 @@ from appliance.prompt.packet import Packets
 from appliance.prompt.roles import Roles
 from appliance.records import Ask, Cancel, Event, Finish, Inbound, Piece, ToolCall, ToolSpec
 from appliance.runtime.events import Events
-from appliance.runtime.settings import Config
-from appliance.runtime.settings import DelegationSettings as Bounds
+from appliance.runtime.settings import Config, DelegationSettings
 from appliance.sessions.outbox import Outbox
 from appliance.sessions.runs import Runs
 from appliance.store import wall_clock
@@ -50,10 +49,16 @@ class Looking(Glass):
         return super().specs(role)
 
 
+class OneEach(Delegation):
+    """One piece of work at a time that somebody waits for, and one beside it."""
+
+    places = (1, 1)
+
+
 class Shop:
     """Delegation with everything it needs and a model that is made for the test, without doors."""
 
-    def __init__(self, store: Store, speech: Speech = echo, *, is_lasting: bool = True, concurrent: int = 10) -> None:
+    def __init__(self, store: Store, speech: Speech = echo, *, is_lasting: bool = True, is_narrow: bool = False) -> None:
         self.store, me = store, this_process().encode()
         events = Events()
         self.runs, self.outbox, self.jobs = Runs(store, me), Outbox(store, me), Jobs(store, me, events)
@@ -61,8 +66,8 @@ class Shop:
         agent = Agent(voice, Looking(), Packets(list, Search(store), Quiet()), self.runs, LoopLimits())
         loops = Loops(store, self.runs, agent, status=Quiet(), events=events)
         roles = Roles(store.path.parent / "box", Config)
-        bounds = Bounds(concurrent=concurrent)
-        self.desk = Delegation(self.runs, self.jobs, roles, loops, self.outbox, lambda: bounds, is_lasting=is_lasting)
+        made = OneEach if is_narrow else Delegation
+        self.desk = made(self.runs, self.jobs, roles, loops, self.outbox, DelegationSettings, is_lasting=is_lasting)
 
     def parent(self) -> str:
         """A thread of somebody that asks for work."""
@@ -103,7 +108,7 @@ def test_a_child_that_is_killed_says_what_it_had_completed(store: Store, priorit
     parent = Shop(store).parent()
     code = """
         shop = Shop(store, call_then_hang)
-        shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=sys.argv[2], priority=sys.argv[3], tool="delegate"))
+        shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=sys.argv[2], priority=sys.argv[3], tool="delegate"))
         threading.Event().wait(60)
         """
     killed(another(code, store, parent, priority), "hanging")
@@ -124,7 +129,7 @@ def test_the_result_of_a_child_outlives_a_parent_that_is_killed_before_it_hears_
     parent = Shop(store).parent()
     code = """
         shop = Shop(store)
-        job = shop.jobs.add(Order("worker", "Look.", session=SESSION, parent=sys.argv[2], tool=sys.argv[3]))
+        job = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=sys.argv[2], tool=sys.argv[3]))
         shop.jobs.wait([job.id], CancelToken())
         print("ended", flush=True)
         threading.Event().wait(60)
@@ -141,9 +146,9 @@ def test_the_result_of_a_child_outlives_a_parent_that_is_killed_before_it_hears_
 def test_work_that_was_not_begun_is_done_by_the_next_process_that_stays(store: Store) -> None:
     parent = Shop(store).parent()
     code = """
-        shop = Shop(store, call_then_hang, concurrent=2)
+        shop = Shop(store, call_then_hang, is_narrow=True)
         for n in range(3):
-            order = Order("worker", f"Look {n}.", session=SESSION, parent=sys.argv[2], priority="background", tool="delegate")
+            order = JobOrder("worker", f"Look {n}.", session=SESSION, parent=sys.argv[2], priority="background", tool="delegate")
             shop.jobs.add(order)
         threading.Event().wait(60)
         """
@@ -175,7 +180,7 @@ def test_a_shutdown_stops_work_and_says_so(store: Store) -> None:
         cancel.wait(60)
         yield Finish("stop")
 
-    shop = Shop(store, speech, concurrent=2)
+    shop = Shop(store, speech, is_narrow=True)
     parent = shop.parent()
     first = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
     second = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=parent, priority="background", tool="delegate"))
@@ -199,7 +204,7 @@ def test_of_work_that_waits_the_most_urgent_begins_first(store: Store) -> None:
         yield Piece("Done.")
         yield Finish("stop")
 
-    shop = Shop(store, speech, concurrent=2)
+    shop = Shop(store, speech, is_narrow=True)
     parent = shop.parent()
 
     def add(name: str, rank: int) -> str:
@@ -218,7 +223,7 @@ def test_work_that_nobody_has_begun_is_stopped_at_once_and_never_begins(store: S
     shop = Shop(store, is_lasting=False)
     left = shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, parent=shop.parent(), priority="background", tool="delegate"))
     assert shop.jobs.cancel(left.id).status == CANCELLED
-    there = Shop(store, call_then_hang, concurrent=2).recovered()
+    there = Shop(store, call_then_hang, is_narrow=True).recovered()
     first, second = (there.jobs.add(JobOrder("worker", f"{n}", session=SESSION, priority="background")) for n in "ab")
     stopped = there.jobs.cancel(second.id)  # it waits behind the first
     assert (stopped.status, stopped.outcome, stopped.attempts) == (CANCELLED, "cancelled", 0)
@@ -251,7 +256,7 @@ def test_work_that_is_stopped_has_ended_when_that_is_said_and_is_not_stopped_twi
 def test_work_of_another_process_is_not_said_to_be_stopped(store: Store) -> None:
     code = """
         shop = Shop(store, call_then_hang)
-        shop.jobs.add(Order("worker", "Look.", session=SESSION, priority="background"))
+        shop.jobs.add(JobOrder("worker", "Look.", session=SESSION, priority="background"))
         threading.Event().wait(60)
         """
     other = another(code, store)
