@@ -213,7 +213,8 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:  # loopback ge
     fcntl.ioctl(control, 0x8914, struct.pack("16sH14s", b"lo", 0x49, b""))
 with socket.create_server(("93.184.216.34", 8080)) as server:
     try:
-        Fetch(hosts.HostRules(), resolve=lambda host: ["93.184.216.34"]).get("http://own.example.org:8080/", session="s", timeout_s=2)
+        fetch = Fetch(hosts.HostRules(), resolve=lambda host: ["93.184.216.34"])
+        fetch.get("http://own.example.org:8080/", session="s", timeout_s=2)
     except Refused as error:
         print(error.message)
     server.settimeout(0)
