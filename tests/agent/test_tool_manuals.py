@@ -46,7 +46,7 @@ def test_no_manual_is_of_a_tool_that_is_not_there() -> None:
         ({"examples": [[{}, "why"]]}, "1 examples, 2 are needed"),
         ({"rules": [["You must.", "why"]]}, "1 rules, 2 are needed"),
         ({"rules": [["Do it.", "why"], ["You must.", "why"]]}, "no must, should or may: Do it."),
-        ({"rules": [["You must.", ""]]}, "no reason: Line(text='You must.', why='')"),
+        ({"rules": [["You must.", ""]]}, "no reason: ManualRule(text='You must.', why='')"),
         ({"aliases": ["X thing"]}, "'X thing' is no LETTER NAME"),
     ],
 )

@@ -103,7 +103,7 @@ def test_an_admin_acts_for_a_person(box: Box) -> None:
 
 def test_a_deactivated_person_is_shown_as_such_until_they_are_active_again(box: Box) -> None:
     box.run("people", "add", "ann")
-    assert "takes that back" in box.run("people", "deactivate", "ann").stdout
+    assert "undoes that" in box.run("people", "deactivate", "ann").stdout
     assert "deactivated" in box.run("people", "list").stdout and "ann: deactivated" in box.run("people", "show", "ann").stdout
     assert "served again" in box.run("people", "activate", "ann").stdout
     assert "ann: standard rights" in box.run("people", "show", "ann").stdout

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from process import until
 from stores import new_store
-from ticking import GATES, Clock, build
+from ticking import Clock, build
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.language.times import recurrence
@@ -142,7 +142,7 @@ def test_killed_at_any_moment_with_the_clock_set_nothing_is_doubled_and_nothing_
         if leap_ms:
             bench.leap(leap_ms)
         running[place] = bench.begin("thread" if place == 0 else "rounds")
-    bench.firing.schedules.correct_due(bench.clock.now(), GATES)
+    bench.firing.schedules.correct_due(bench.clock.now())
     wait(30 * MINUTE)
     bench.settle()
     for known in made:
