@@ -1,7 +1,7 @@
 """Whether the addresses that a name resolved to may be connected to: every one is judged.
 
 Whoever connects uses the addresses that were judged here, so that a name cannot mean another place a moment later. The
-judgement is `hosts.Rules`; added to it is what only this machine knows, its own addresses and its links. Knows nothing
+judgement is `hosts.HostRules`; added to it is what only this machine knows, its own addresses and its links. Knows nothing
 about requests.
 """
 

@@ -117,7 +117,7 @@ def test_files_and_folders_become_items_of_the_disk(here: Here):
     assert here.store.value("SELECT COUNT(*) FROM chunks WHERE entry = ?", (picture.id,)) == 0
     assert here.store.value("SELECT COUNT(*) FROM chunks WHERE entry = ?", (note.id,)) == 1
     mail = here.entries.get(here.ref("sub/mail.eml"))
-    assert mail.title == "Grüße" and here.entries.blob(mail) == MAIL
+    assert mail.title == "Grüße (Ada <ada@example.org>)" and here.entries.blob(mail) == MAIL
     assert here.entries.get(here.ref("code.py")).description == "Feeds.\ndef feed(owl)"
     assert here.body("alone.txt") == "alone"
 

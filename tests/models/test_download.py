@@ -290,7 +290,7 @@ from appliance.errors import OwlError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
-    download.fetch(download.Wanted(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None, download.DownloadPatience(reserve_bytes=0))
+    download.fetch(download.WantedFile(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None, download.DownloadPatience(reserve_bytes=0))
 except OwlError as error:
     print(error.outcome, error)
 """
@@ -310,7 +310,7 @@ def test_a_stopped_download_keeps_its_part(server: Server, target: Path, number:
     server.faults.append(silent)
     program = (
         "import sys; from pathlib import Path; from appliance.models import download\n"
-        "download.fetch(download.Wanted(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None)\n"
+        "download.fetch(download.WantedFile(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None)\n"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, server.url, SHA256, str(target)], cwd=PACKAGE, stderr=subprocess.PIPE, text=True
