@@ -290,7 +290,8 @@ from appliance.errors import OwlError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
-    download.fetch(download.WantedFile(*sys.argv[1:3]), Path(sys.argv[3]), lambda *_: None, download.DownloadPatience(reserve_bytes=0))
+    wanted = download.WantedFile(*sys.argv[1:3])
+    download.fetch(wanted, Path(sys.argv[3]), lambda *_: None, download.DownloadPatience(reserve_bytes=0))
 except OwlError as error:
     print(error.outcome, error)
 """
