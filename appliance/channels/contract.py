@@ -127,9 +127,9 @@ class Connection(ABC):
         """Show how far an answer has come: as a new message, or in place of `message.shown`; the name of that message.
 
         Asked of a channel alone that `is_streaming`, seldom enough for any service. `deliver` is called later with the same key
-        and name and puts the whole answer in its place. An error ends the showing, Busy delays it.
+        and name and puts the whole answer in its place. An error ends the showing, Busy delays it. "" where nothing was shown.
         """
-        raise NotImplementedError
+        return ""
 
     def typing(self, metadata: dict[str, Any], is_on: bool) -> None:  # noqa: B027 (most show nothing)
         """Show that an answer is being written, or is not any more. Never waits, never raises."""

@@ -4,6 +4,7 @@ A panel says what its rows are, what is told about the chosen one and what its k
 it, filters, the cursor that stays on its row, scrolling and looking again are here. Knows nothing of what is listed.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -97,9 +98,9 @@ class Lister(Panel):
             self.screen.set_focus(self.query_one(Rows))
             event.stop()
 
+    @abstractmethod
     def action_refresh(self) -> None:
         """Fetch the list."""
-        raise NotImplementedError
 
     def action_type(self) -> None:
         """Type in the line."""
