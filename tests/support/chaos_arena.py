@@ -389,7 +389,7 @@ class Arena:
             busy = [self.value(sql) for sql in unfinished]
         except OwlError:
             return False
-        return not any(busy) and is_same(self) and not [path for path in self.folder.glob("*") if path.is_file()]
+        return not any(busy) and is_same(self) and not [path for path in self.folder.glob("[!.]*") if path.is_file()]
 
     @property
     def folder(self) -> Path:
