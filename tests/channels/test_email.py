@@ -40,7 +40,7 @@ class Post:
         until(
             lambda: len(self.sink.mails) >= count,
             lambda: f"{count} mails, there are {len(self.sink.mails)}: {self.rig.state('email')}",
-            12,
+            30,
         )
         until(self.rig.quiet, "nothing more is to be sent", 20)
         until(lambda: not self.server.unseen(), "all mails are seen", 20)

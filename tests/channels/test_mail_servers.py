@@ -1,6 +1,7 @@
 """Mail servers that cannot call, and certificates: one Dovecot without IDLE that wants TLS and has a certificate of its own."""
 
 import hashlib
+import socketserver
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -149,3 +150,52 @@ def test_a_certificate_is_checked_or_has_to_be_the_pinned_one(server: tuple[Dove
     assert EmailChannel(settings(server[0], verify=False), str, Path).warnings()[0].startswith("certificates are not checked")
     with pytest.raises(Lost):
         _ = servers.ImapMailbox(settings(server[0]), "x").client
+
+
+FOUND = (b"* SEARCH\r\n* 1 EXISTS\r\n", b"* SEARCH 7\r\n", b"* SEARCH\r\n")
+
+
+class LateTeller(socketserver.StreamRequestHandler):
+    """A mailbox that gets its only mail while it is searched: it is told of behind the answer that does not count it."""
+
+    def handle(self) -> None:
+        searches = 0
+        self.wfile.write(b"* OK [CAPABILITY IMAP4rev1 IDLE] hello\r\n")
+        while line := self.rfile.readline().split():
+            tag, verb = line[0], line[1].upper()
+            if verb == b"UID":
+                verb = line[2].upper()
+            said = {
+                b"CAPABILITY": b"* CAPABILITY IMAP4rev1 IDLE\r\n",
+                b"SELECT": b"* 0 EXISTS\r\n",
+                b"SEARCH": FOUND[min(searches, 2)],
+                b"FETCH": b"* 1 FETCH (UID 7 RFC822.SIZE 8 BODY[] {8}\r\nX: y\r\n\r\n)\r\n",
+            }.get(verb, b"")
+            searches += verb == b"SEARCH"
+            self.wfile.write(said + (b"+ waiting\r\n" if verb == b"IDLE" else tag + b" OK done\r\n"))
+
+
+@pytest.mark.covers("S-113")
+def test_a_mail_that_is_told_of_behind_an_answer_is_looked_for_before_the_wait() -> None:
+    taken: list[int] = []
+
+    class Reader:
+        def wants(self, uid: int) -> bool:
+            return True
+
+        def take(self, uid: int, size: int, data: bytes | None) -> bool:
+            taken.append(uid)
+            return True
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), LateTeller) as listening:
+        listening.daemon_threads = True
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        keys = Email(imap_host="127.0.0.1", imap_port=listening.server_address[1], user="owl", password="secret", tls=False)
+        try:
+            with servers.ImapMailbox(keys, "secret").connected() as mailbox:
+                assert mailbox.take_unseen(1000, Reader(), CancelToken())
+        finally:
+            listening.shutdown()
+            thread.join()
+    assert taken == [7]

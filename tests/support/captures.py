@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/captures"
 ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "COLORTERM": "truecolor"}
 FIXED = (
+    (re.compile(r"^connected$"), "script"),  # what it says until the core tells its model
     (re.compile(r"· \d+ ms\b"), "· 4 ms"),
     (re.compile(r"context \d+ of \d+ \(\d+ %\)"), "context 1630 of 8192 (19 %)"),
     (re.compile(rf"\b{re.escape(__version__)}\b"), "VERSION"),

@@ -58,7 +58,6 @@ class EmailChannel(Connection):
         self._address = (settings.from_address or settings.user).strip()
         self._clerk = Clerk(os.environ)
         self._reading = threading.Lock()  # one mail at a time
-        self._count = 0  # of mails that were looked at
         self._senders: OrderedDict[int, str] = OrderedDict()  # of mails that were kept for later
 
     def receive(self, running: Running) -> None:
@@ -69,14 +68,10 @@ class EmailChannel(Connection):
             if is_polled:
                 LOG.info("the mail server does not tell of new mails: asked every %g s", self._settings.poll_s)
             usual_s = self._settings.poll_s if is_polled else servers.IDLE_S
-            wait_s = min(usual_s, servers.SOON_S)
             while not running.stop.is_set():
-                before = self._count
                 is_done = mailbox.take_unseen(reading.MAX_BYTES, _Look(self, running, self._senders), running.stop)
                 if not running.stop.is_set():
-                    mailbox.wait(running.stop, wait_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
-                # A mail that came between the last look and the wait may have been told of to nobody: one more look, soon.
-                wait_s = usual_s if self._count == before else min(usual_s, servers.SOON_S)
+                    mailbox.wait(running.stop, usual_s if is_done else min(usual_s, servers.LATER_S), is_polled=is_polled)
 
     def deliver(self, message: Outbound) -> None:
         """Send an answer or a notification as a mail."""
@@ -124,7 +119,6 @@ class EmailChannel(Connection):
 
     def take(self, running: Running, size: int, data: bytes | None, busy: Collection[str]) -> str:
         """Hand in one mail; its sender when it is to be kept for later, as every mail of those in `busy`, else ""."""
-        self._count += 1
         if data is None:
             running.intake.refuse("somebody", f"a mail of {size} bytes is too large, the limit is {reading.MAX_BYTES}")
             return ""

@@ -25,7 +25,6 @@ LOG = logging.getLogger(__name__)
 TIMEOUT_S = 30.0
 IDLE_S = 29 * 60.0  # servers may drop a client that idles for 30 minutes (RFC 2177)
 LATER_S = 10.0  # before mails are looked at again that could not be taken
-SOON_S = 60.0  # the first wait after mails came
 BATCH = 50
 FOLDER = "INBOX"
 
@@ -66,6 +65,7 @@ class ImapMailbox:
         self._settings = settings
         self._password = password
         self._client: IMAPClient | None = None
+        self._exists = b""  # how many mails the server last said there are
 
     @contextmanager
     def connected(self) -> Iterator["ImapMailbox"]:
@@ -116,11 +116,19 @@ class ImapMailbox:
         while True:
             with _reported("reading"):
                 unseen = sorted(self.client.search("UNSEEN"))
+            if self._has_told_of_more() and not stop.is_set() and not unseen:
+                continue  # told of behind the answer that did not count it
             if not unseen or unseen == before or stop.is_set():  # the same again: a server that keeps no marks
                 return True
             before = unseen
             if not self._take_listed(unseen, most_bytes, reader, stop):
                 return False
+
+    def _has_told_of_more(self) -> bool:
+        """Whether another number of mails stood with an answer; IMAPClient reads it and gives it to nobody."""
+        said = self.client._imap.response("EXISTS")[1][-1] or self._exists
+        before, self._exists = self._exists, said
+        return bool(said != before)
 
     def _take_listed(self, unseen: list[int], most_bytes: int, reader: MailReader, stop: CancelToken) -> bool:
         client, is_whole = self.client, True

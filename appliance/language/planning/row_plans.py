@@ -316,7 +316,8 @@ class RowPlans:
         request = read_request(scene.text, language, ignored, month_of, scene.last_question)
         if request is None:
             return None
-        notes = self._finder.notes_about(" ".join((scene.text, *request.words)))
+        before = set(request.words).difference(words_in(scene.text))  # of the question that it follows up
+        notes = self._finder.notes_about(" ".join((scene.text, *sorted(before))))
         tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
         found = answer(request, tables, self._now().date(), month_of, self._finder.nearness)
         if found is None:
