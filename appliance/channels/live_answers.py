@@ -204,7 +204,7 @@ class LiveAnswers:
                 "ON CONFLICT (channel, key) DO UPDATE SET message = excluded.message",
                 (self._channel, key, shown, now_ms()),
             )
-            execute("DELETE FROM live_answers WHERE begun_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
+            execute(f"DELETE FROM live_answers WHERE begun_ms {wall_clock.OLD} ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
 
     def _forget(self, key: str) -> None:
         with self._store.write() as execute:
@@ -213,9 +213,9 @@ class LiveAnswers:
     def _forget_old(self) -> None:
         """Answers that nobody has sent or will."""
         before_ms = wall_clock.age_limit(self._store) - KEPT_MS
-        if self._store.value("SELECT 1 FROM live_answers WHERE begun_ms < ?", (before_ms,)):
+        if self._store.value(f"SELECT 1 FROM live_answers WHERE begun_ms {wall_clock.OLD} ?", (before_ms,)):
             with self._store.write() as execute:
-                execute("DELETE FROM live_answers WHERE begun_ms < ?", (before_ms,))
+                execute(f"DELETE FROM live_answers WHERE begun_ms {wall_clock.OLD} ?", (before_ms,))
 
     def close(self) -> None:
         """Show nothing more; what is shown stays for the answer to come."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from appliance.clock import now_ms
 from appliance.records import Marked
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
 from appliance.text import edits
 
@@ -90,11 +90,13 @@ class Changes:
 
     def expire(self, before_ms: int) -> int:
         """Forget changes from before a time, but for the newest of each path; how many. Writes nothing when there are none."""
-        if self._store.row("SELECT 1 FROM changes WHERE at_ms < ? LIMIT 1", (before_ms,)) is None:
+        if self._store.row(f"SELECT 1 FROM changes WHERE at_ms {wall_clock.OLD} ? LIMIT 1", (before_ms,)) is None:
             return 0
         with self._store.write() as execute:
             newest = "SELECT MAX(id) FROM changes GROUP BY scope, path"
-            return len(execute(f"DELETE FROM changes WHERE at_ms < ? AND id NOT IN ({newest}) RETURNING 1", (before_ms,)))
+            return len(
+                execute(f"DELETE FROM changes WHERE at_ms {wall_clock.OLD} ? AND id NOT IN ({newest}) RETURNING 1", (before_ms,))
+            )
 
     def left(self, run: str, after_hash: str) -> tuple[str, str] | None:
         """Scope and path of the newest change of a run that left this behind, or None."""

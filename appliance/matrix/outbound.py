@@ -87,7 +87,7 @@ class RoomEncryptor:
         if not key:
             return made
         with self._store.write(durable=True) as execute:
-            execute("DELETE FROM matrix_sent WHERE sent_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
+            execute(f"DELETE FROM matrix_sent WHERE sent_ms {wall_clock.OLD} ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
             execute("INSERT INTO matrix_sent VALUES (?, ?, ?, ?)", (room, key, json.dumps(made), now_ms()))
         return made
 

@@ -198,7 +198,9 @@ class WaitingEvents:
     def put(self, room: str, event: Mapping[str, Any]) -> bool:
         """Keep an event; False when there are too many."""
         with self._store.write(durable=True) as execute:
-            execute("DELETE FROM matrix_waiting WHERE received_ms < ?", (wall_clock.age_limit(self._store) - KEPT_MS,))
+            execute(
+                f"DELETE FROM matrix_waiting WHERE received_ms {wall_clock.OLD} ?", (wall_clock.age_limit(self._store) - KEPT_MS,)
+            )
             sql = "SELECT COUNT(*), COALESCE(SUM(sender = ?1), 0), COALESCE(SUM(event = ?2), 0) FROM matrix_waiting"
             [(count, of_sender, is_known)] = execute(sql, (event["sender"], event["event_id"]))
             if is_known:

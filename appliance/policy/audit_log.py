@@ -22,7 +22,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
 from appliance.store.database import Row, Store
-from appliance.store.wall_clock import CLOCKLESS_MS
+from appliance.store.wall_clock import OLD
 
 LOG = logging.getLogger(__name__)
 Severity = Literal["info", "warning", "error"]
@@ -159,9 +159,7 @@ class Ledger:
         now, keep = now_ms() if now is None else now, self._keep()
         with self._store.write() as execute:
             # A row from before the clock was set is not old: only the number of rows ends it.
-            old = execute(
-                "DELETE FROM audit WHERE at_ms BETWEEN ? AND ? RETURNING 1", (CLOCKLESS_MS, now - int(keep.days * DAY_MS))
-            )
+            old = execute(f"DELETE FROM audit WHERE at_ms {OLD} ? RETURNING 1", (now - int(keep.days * DAY_MS),))
             return len(old) + self._crop_rows(execute)
 
     def _crop_rows(self, execute: Callable[..., Sequence[Row]]) -> int:

@@ -98,7 +98,7 @@ class Copies:
         """Drop copies older than so many days, and the texts that no copy has any more; how many copies went."""
         before_ms = wall_clock.age_limit(self._store) - int(days * DAY_MS)
         with self._store.write() as execute:
-            gone = len(execute("DELETE FROM copies WHERE at_ms < ? RETURNING id", (before_ms,)))
+            gone = len(execute(f"DELETE FROM copies WHERE at_ms {wall_clock.OLD} ? RETURNING id", (before_ms,)))
             execute("DELETE FROM copied_texts WHERE id NOT IN (SELECT p.value ->> 1 FROM copies, json_each(copies.parts) p)")
         return gone
 

@@ -23,7 +23,7 @@ from appliance.runtime.methods import method
 from appliance.runtime.signatures import Range
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
-from appliance.store.wall_clock import CLOCKLESS_MS, Leap
+from appliance.store.wall_clock import CLOCKLESS_MS, OLD, Leap
 from appliance.text.urls import show_addresses
 
 WAITING, SENDING, SENT, LOGGED, FAILED, CANCELLED = "waiting", "sending", "sent", "logged", "failed", "cancelled"
@@ -409,7 +409,7 @@ class Outbox:
         """Give up what has waited for too long, delete what ended as long ago; how many. Writes nothing for none."""
         now = wall_clock.age_limit(self._store) if now is None else now
         before_ms = now - int(self.patience.keep_days * DAY_MS)
-        old = "status = 'waiting' AND created_ms < ?1 OR ended_ms < ?1"
+        old = f"status = 'waiting' AND created_ms < ?1 OR ended_ms {OLD} ?1"
         if not self._store.value(f"SELECT 1 FROM outbox WHERE {old}", (before_ms,)):
             return 0
         with self._store.write() as execute:
@@ -417,7 +417,7 @@ class Outbox:
             execute(
                 "UPDATE outbox SET created_ms = ?1 WHERE status = 'waiting' AND created_ms < ?2 AND ?1 > ?2", (now, CLOCKLESS_MS)
             )
-            gone = execute("DELETE FROM outbox WHERE ended_ms < ? RETURNING id", (before_ms,))
+            gone = execute(f"DELETE FROM outbox WHERE ended_ms {OLD} ? RETURNING id", (before_ms,))
             error = f"not delivered within {self.patience.keep_days:g} days"
             given_up = execute(
                 "UPDATE outbox SET status = 'failed', error = ?, ended_ms = ? "

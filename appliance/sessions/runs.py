@@ -25,7 +25,7 @@ from appliance.runtime.methods import method
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
 from appliance.sessions.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, TurnCost, Turns
-from appliance.store import visibility
+from appliance.store import visibility, wall_clock
 from appliance.store.database import Row
 from appliance.text.fences import is_origin
 
@@ -424,7 +424,8 @@ class Runs(Turns):
 
     def expired(self, before_ms: int) -> list[str]:
         """Runs that have come to an end and were not touched since then; those that are deleted but for their forks too."""
-        rows = self._store.rows("SELECT id FROM runs WHERE status IN (200, 499, 500) AND updated_ms < ? ORDER BY id", (before_ms,))
+        sql = f"SELECT id FROM runs WHERE status IN (200, 499, 500) AND updated_ms {wall_clock.OLD} ? ORDER BY id"
+        rows = self._store.rows(sql, (before_ms,))
         return [str(row[0]) for row in rows]
 
     # -- inside -------------------------------------------------------------------------------------

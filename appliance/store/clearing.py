@@ -7,6 +7,7 @@ hold (files, the vault, the audit log, persons and groups) stay. What is deleted
 from typing import Literal, get_args
 
 from appliance.store.database import Store
+from appliance.store.wall_clock import OLD
 
 Scope = Literal["context", "tasks", "schedules", "threads", "all"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -52,7 +53,7 @@ def clear(store: Store, scope: Scope) -> dict[str, int]:
 
 def expire_changesets(store: Store, before_ms: int) -> int:
     """Drop what taking back a run needs when its last change is from before a time; how many runs."""
-    old = store.rows("SELECT run FROM changesets GROUP BY run HAVING MAX(at_ms) < ?", (before_ms,))
+    old = store.rows(f"SELECT run FROM changesets GROUP BY run HAVING MAX(at_ms) {OLD} ?", (before_ms,))
     for (run,) in old:
         with store.write() as execute:
             execute("DELETE FROM changesets WHERE run = ?", (run,))

@@ -15,6 +15,8 @@ from appliance.store.database import Store
 
 DAY_MS = 24 * 3600 * 1000
 CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a clock which was never set
+# SQL behind a column of times: up to the time that follows, but for those of a clock that was never set, of unknown age.
+OLD = f"BETWEEN {CLOCKLESS_MS} AND"
 LEAP_MS = 5000  # by less the clock is only trimmed; trims add up to a leap
 STEP_MS = 2 * DAY_MS
 AHEAD_MS = 60_000  # a clock set ahead by more is believed after a while

@@ -316,10 +316,10 @@ class Jobs:
     def forget(self, keep_days: float, now: int = 0) -> int:
         """Delete what ended so long ago; how many. Writes nothing for none."""
         before_ms = wall_clock.age_limit(self.store, now or None) - int(keep_days * DAY_MS)
-        if not self.store.value("SELECT 1 FROM jobs WHERE ended_ms < ? LIMIT 1", (before_ms,)):
+        if not self.store.value(f"SELECT 1 FROM jobs WHERE ended_ms {wall_clock.OLD} ? LIMIT 1", (before_ms,)):
             return 0
         with self.store.write() as execute:
-            return len(execute("DELETE FROM jobs WHERE ended_ms < ? RETURNING id", (before_ms,)))
+            return len(execute(f"DELETE FROM jobs WHERE ended_ms {wall_clock.OLD} ? RETURNING id", (before_ms,)))
 
     def _select_jobs(self, where: str, bindings: Sequence[Any]) -> list[Job]:
         return [

@@ -21,7 +21,7 @@ from appliance.language.times.recurrence import Rule
 from appliance.runtime.settings import SchedulerSettings
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row, Store
-from appliance.store.wall_clock import CLOCKLESS_MS, DAY_MS, Leap
+from appliance.store.wall_clock import CLOCKLESS_MS, DAY_MS, OLD, Leap
 from appliance.work.task_values import named
 
 JUDGE_MS = 3_600_000  # after which a frequency in words is judged again
@@ -466,8 +466,8 @@ class ScheduleRows:
             return
         limit_ms = wall_clock.age_limit(self._store, now)
         old, ahead = limit_ms - KEEP_MS, max(now, limit_ms) + 2 * DAY_MS
-        once = f"SELECT id {FROM} WHERE kind = 'once' AND key IS NULL AND s.halt <> '' AND updated_ms < ?1 AND "
-        gone = json.dumps([row[0] for row in self._store.rows(f"{once} COALESCE(s.last_run_ms, 0) < ?1", (old,))])
+        once = f"SELECT id {FROM} WHERE kind = 'once' AND key IS NULL AND s.halt <> '' AND updated_ms {OLD} ?1 AND "
+        gone = json.dumps([row[0] for row in self._store.rows(f"{once} COALESCE(s.last_run_ms, updated_ms) {OLD} ?1", (old,))])
         if gone != "[]" or self._store.row("SELECT 1 FROM firings WHERE fired_ms < ? OR fired_ms > ? LIMIT 1", (old, ahead)):
             with self._store.write() as execute:
                 execute("DELETE FROM firings WHERE fired_ms < ? OR fired_ms > ?", (old, ahead))

@@ -6,11 +6,12 @@ import pytest
 
 from appliance.clock import now_ms
 from appliance.errors import BadInput
-from appliance.policy.audit_log import CLOCKLESS_MS, DAY_MS, AuditQuery, Keep, Ledger
+from appliance.policy.audit_log import DAY_MS, AuditQuery, Keep, Ledger
 from appliance.records import Inbound
 from appliance.runtime import log
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
+from appliance.store.wall_clock import CLOCKLESS_MS
 
 
 @pytest.fixture

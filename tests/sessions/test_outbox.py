@@ -370,10 +370,13 @@ def test_what_is_old_is_given_up_then_forgotten(post: Post) -> None:
 
 def test_a_letter_from_before_the_clock_was_set_is_not_given_up_for_its_age(tmp_path: Path) -> None:
     post = Post(tmp_path / "owlbox.db")
-    letter = post.put("k")
+    letter, sent = post.put("k"), post.put("sent", session="s")
+    post.outbox.begin_sending(sent, "mail")
+    post.outbox.end(sent, "sent")
     with Store.open(tmp_path / "owlbox.db").write() as execute:
         execute("UPDATE outbox SET created_ms = 60000, due_ms = 60000 WHERE id = ?", (letter,))
-    assert post.outbox.forget() == 0 and post.outbox.get(letter).status == "waiting"
+        execute("UPDATE outbox SET created_ms = 60000, ended_ms = 60000 WHERE id = ?", (sent,))
+    assert post.outbox.forget() == 0 and post.outbox.get(sent).status == "sent" and post.outbox.get(letter).status == "waiting"
     assert post.outbox.forget(now_ms() + 32 * DAY_MS) == 1 and post.outbox.get(letter).status == "failed"
 
 

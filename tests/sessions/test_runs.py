@@ -22,6 +22,7 @@ from appliance.sessions.history import PAGE, History, Owner, Recall, label
 from appliance.sessions.runs import FAILED, STOPPED, Loop, Runs, Start, TurnCost, as_messages
 from appliance.sessions.turns import NEXT
 from appliance.store.database import Store
+from appliance.store.wall_clock import CLOCKLESS_MS
 
 ANYTHING = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -574,9 +575,12 @@ def test_only_runs_that_came_to_an_end_long_ago_have_expired(store: Store, runs:
     runs.end_loop(begun(runs, old), 200, "ok")
     begun(runs, running)
     with store.write() as execute:
-        execute("UPDATE runs SET updated_ms = 5 WHERE id <> ?", (young,))
+        execute("UPDATE runs SET updated_ms = ? WHERE id <> ?", (CLOCKLESS_MS + 5, young))
     runs.end_loop(begun(runs, young), 200, "ok")
-    assert runs.expired(10) == [old]
+    assert runs.expired(CLOCKLESS_MS + 10) == [old]
+    with store.write() as execute:
+        execute("UPDATE runs SET updated_ms = 5 WHERE id = ?", (old,))
+    assert runs.expired(CLOCKLESS_MS + 10) == [], "of a clock that was never set: nobody knows how old it is"
 
 
 # -- what is remembered -----------------------------------------------------------------------------
