@@ -137,10 +137,9 @@ class Agent:
         talk = LoopTalk(run, routes, cancel, role, person, session, work, past=Past(turns=work.turns))
         menu, only = OF_ENTRIES if talk.is_shown_entries else role.menu, work.terms.tools
         try:
-            tools = work.tools or self._tools
             for call, outcome in work.effects:
                 talk.effects.keep(call, outcome)
-            talk.specs = modes.menu(work.terms, tools.specs(menu) if only is None else tools.specs(menu, only))
+            talk.specs = modes.menu(work.terms, self._tools.specs(menu, only))
             talk.messages = list(self._memory.recent(run, self.limits.history_messages))
             talk.prompt = next((m.content for m in reversed(talk.messages) if m.role == "user"), "")
             verdict = yield from self._run_turns(talk)
@@ -155,7 +154,7 @@ class Agent:
             return
         try:
             turn = talk.work.turn + talk.past.turns + 1 - talk.work.turns
-            self._dispatch_of(talk).trouble(talk.commands, "model", Outcome(error.status, error.outcome, error.message), turn)
+            self._dispatch.trouble(talk.commands, "model", Outcome(error.status, error.outcome, error.message), turn)
         except OwlError as other:
             LOG.warning("a failure could not be noted in its thread: %s", other)
 
@@ -207,7 +206,7 @@ class Agent:
         left = [call for call in talk.messages[at].tool_calls if call.id not in known]
         if not left and not talk.work.effects:
             return stop_conditions.ON
-        commands = self._dispatch_of(talk)
+        commands = self._dispatch
         done = (yield from commands.rest(talk.commands, left)) if left else Dispatched()
         if done.waits:
             return _suspend(done.waits)
@@ -217,9 +216,6 @@ class Agent:
         verdict = stop_conditions.judge(talk.past, turn, caps)
         yield from self._follow_verdict(talk, turn, verdict)
         return verdict
-
-    def _dispatch_of(self, talk: LoopTalk) -> Dispatch:
-        return self._dispatch if talk.work.tools is None else self._dispatch.with_tools(talk.work.tools)
 
     def _act_on(self, talk: LoopTalk, answer: ParsedAnswer) -> Generator[Step, None, tuple[AnswerOutcome, tuple[str, ...]]]:
         """Keep what an answer says, do what it asks for: the turn for the voters, and what has to be decided first."""
@@ -239,7 +235,7 @@ class Agent:
         if not is_of_use:
             trouble = "; ".join(answer.warnings) or "the answer was empty"
             return AnswerOutcome(text, trouble=trouble, is_malformed=True), ()
-        done = (yield from self._dispatch_of(talk).run(talk.commands, calls)) if calls else Dispatched()
+        done = (yield from self._dispatch.run(talk.commands, calls)) if calls else Dispatched()
         if calls:
             self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
         trouble = "; ".join(w for w in answer.warnings if w not in answer_parser.ORDINARY)
@@ -264,10 +260,10 @@ class Agent:
         if turn.trouble and not turn.effects:
             yield replace(base, content=turn.trouble, status=422, outcome="strike")
         if turn.trouble:
-            self._dispatch_of(talk).trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
+            self._dispatch.trouble(talk.commands, "answer", Outcome(422, "strike", turn.trouble))
         if verdict.is_overridden:
             text = "the update does not count: something failed in the same turn"
-            self._dispatch_of(talk).void(talk.commands, text)
+            self._dispatch.void(talk.commands, text)
             yield replace(base, content=text, status=409, outcome="conflict")
             _append_note(talk, text)
         apology = APOLOGIES.get(verdict.outcome, "") if verdict.is_over else ""
@@ -380,7 +376,7 @@ class Agent:
         specs = (*talk.specs, *(spec for spec in ask.tools if spec not in talk.specs))
         if talk.plain is not None:
             return (yield from self._listen_plainly(talk, talk.plain, route, ask, seq))
-        others = (talk.work.tools or self._tools).allowed(None)
+        others = self._tools.allowed(None)
         showing, echo = answer_stream.Showing(specs, others), InstructionEcho(_instructions_of(route, ask))
         self.hooks.tell(hook_points.REQUEST_STARTED, talk.run, ask)
         pieces = self._model.generate(route, ask, talk.cancel)
@@ -492,7 +488,7 @@ class Agent:
         return plan if talk.work.terms.layout == "chat" or isinstance(plan, Do) else None
 
     def _tier_of(self, routes: Sequence[Route], work: Work) -> Tier:
-        return self.limits.tier(routes[0]) if routes and work.tools is None and self._make_guide is not None else "able"
+        return self.limits.tier(routes[0]) if routes and self._make_guide is not None else "able"
 
     def _run_plan(self, talk: LoopTalk, guide: MessagePlanner, plan: Plan) -> Generator[Step, None, Verdict]:
         """Carry out a plan."""
@@ -554,7 +550,7 @@ class Agent:
         """Call a tool on the program's own account, recorded and checked like a model's call."""
         yield from self._turn_of_program(talk)
         talk.messages.append(Message("assistant", "", tool_calls=(call,)))
-        done = yield from self._dispatch_of(talk).run(talk.commands, (call,))
+        done = yield from self._dispatch.run(talk.commands, (call,))
         turn = self._build_turn(talk, "", done, "")
         self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
         talk.past = talk.past.after(turn)

@@ -158,10 +158,6 @@ class Dispatch:
         spec = self._tools.spec(meant.name)
         return DispatchedCommand(call, meant, outcome, spec is not None and spec.is_terminal)
 
-    def with_tools(self, tools: ToolPort) -> "Dispatch":
-        """A copy with other tools, for one run."""
-        return Dispatch(tools, hooks=self._hooks, recorder=self._recorder, approve=self._approve, is_wary=self._is_wary)
-
     def void(self, scene: CommandScene, why: str) -> None:
         """The updates of this turn that claimed an end do not hold."""
         if self._is_logged(scene) and self._recorder is not None:

@@ -29,7 +29,6 @@ from appliance.records import (
     Terms,
     Thinking,
     ToolCall,
-    ToolPort,
     TurnBegun,
     TurnEnded,
 )
@@ -154,16 +153,16 @@ class Loops:
         self.feed = Feed()
         self.events.subscribe(LoopProgress, lambda progress: self.feed.put(progress.loop, progress.item))
 
-    def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None, *, tools: ToolPort | None = None) -> LoopEnded:
+    def answer(self, loop: Loop, cancel: CancelToken, role: Role | None = None) -> LoopEnded:
         """Drive the agent through a loop that `Runs.start_loop` has begun; how it ended. The end is recorded, or owed.
 
         With status 202 it has not ended: it waits for a decision, and whoever hears of that starts it again. Without a
-        role it is that of its run. `tools` are used instead of everybody's, this time.
+        role it is that of its run.
         """
         with visibility.showing(self._runs.context_of(loop.run)):
-            return self._run_loop(loop, cancel, role, tools)
+            return self._run_loop(loop, cancel, role)
 
-    def _run_loop(self, loop: Loop, cancel: CancelToken, role: Role | None, tools: ToolPort | None) -> LoopEnded:
+    def _run_loop(self, loop: Loop, cancel: CancelToken, role: Role | None) -> LoopEnded:
         self._passed(CrashPoint.LOOP_STARTED)
         is_child = role is not None and role.is_child
         if not is_child:
@@ -173,7 +172,7 @@ class Loops:
         end, turn = LoopEnded(FAILED, "failed", "the agent ended without a verdict"), TurnRow(None)
         try:
             role = role or (CHAT if self._roles is None else self._roles.role_of(self._runs.get(loop.run).role))
-            work = replace(self._build_work(loop, role), tools=tools)
+            work = self._build_work(loop, role)
             routes = self._agent.plan(work.settings.model or role.pool)
             turn = TurnRow(self._runs.last_turn(loop.id))
             person = self._runs.person(loop.session)

@@ -18,7 +18,7 @@ from appliance.language.planning.plans import ModelTalk
 from appliance.policy.modes import FREE
 from appliance.prompt.packet_types import Packet, PacketScene
 from appliance.prompt.roles import CHAT, Role
-from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, ToolPort, ToolSpec
+from appliance.records import Cancel, Finish, Message, Outcome, Route, RunSettings, Terms, Tier, ToolCall, ToolSpec
 from appliance.runtime import log
 from appliance.text.answer_parser import ParsedAnswer
 
@@ -79,7 +79,6 @@ class Work(Struct, frozen=True):
     turn: int = 0
     turns: int = 0
     source: TurnSource = NothingArrives()
-    tools: ToolPort | None = None
     effects: tuple[tuple[ToolCall, Outcome], ...] = ()
 
 

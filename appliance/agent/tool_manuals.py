@@ -1,4 +1,4 @@
-"""Manuals of tools: examples, rules and the reason of each, out of `tools/manuals/GROUP.toml`.
+"""Manuals of tools: examples, rules and the reason of each, out of `tools/manuals/GROUP.toml`; other names, out of `ALIASES`.
 
 A tool's header and the words about its arguments come from its function; what is told here is how it is used. Every
 line has its reason beside it, for people who want to change it: a model never reads those. Read when somebody asks
@@ -7,19 +7,20 @@ for a manual, never before. Whether an example is a valid call is for a test to 
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from msgspec import Struct, field, structs
 
 from appliance.errors import ConfigError
+from appliance.policy import modes
 from appliance.records import ToolCall
 from appliance.runtime.signatures import Signature
 
 FOLDER = "tools/manuals"
-KEYS = {"why", "aliases", "examples", "rules"}
-DESIGNS = "ABRS"  # the letters under which the four designs are known
+ALIASES = "tools/aliases.toml"
+KEYS = {"why", "examples", "rules"}
 MUST = ("must", "should", "may")
 LEAST = 2  # examples, and rules
 
@@ -56,10 +57,9 @@ class ToolAlias(Struct, frozen=True):
 
 
 class Manual(Struct, frozen=True):
-    """What is told about one tool beside its header, and how the four designs call it."""
+    """What is told about one tool beside its header."""
 
     why: str = ""
-    aliases: tuple[ToolAlias, ...] = ()
     examples: tuple[Example, ...] = ()
     rules: tuple[ManualRule, ...] = ()
 
@@ -76,14 +76,11 @@ class Manual(Struct, frozen=True):
         found += [f"{len(self.rules)} rules, {LEAST} are needed"] * (len(self.rules) < LEAST)
         found += [f"no must, should or may: {one.text}" for one in self.rules if not _is_ruling(one.text)]
         found += [f"no reason: {rule}" for rule in self.rules if not rule.why.strip()]
-        found += [f"no reason: {example}" for example in self.examples if not example.why.strip()]
-        return found + [
-            f"'{one}' is no LETTER NAME" for one in self.aliases if one.design not in DESIGNS or not one.name.isidentifier()
-        ]
+        return found + [f"no reason: {example}" for example in self.examples if not example.why.strip()]
 
 
 class ManualIndex(Struct):
-    """Manuals by the name of their tool: those that ship, read by group when asked for, and what plugins add."""
+    """Manuals of tools, those that ship read by group when asked for, and what others call our tools."""
 
     added: dict[str, Manual] = field(default_factory=dict)
     _groups: dict[str, dict[str, Manual]] = field(default_factory=dict)
@@ -94,8 +91,17 @@ class ManualIndex(Struct):
         return self.added.get(name) or self._read_group(group).get(name, Manual())
 
     def meant(self, name: str) -> str:
-        """The tool that one of the four designs calls so; "" for none, or for several."""
+        """The tool of ours that one of the four designs calls so; "" for none, or for several."""
         return self._find_alias(name)[0]
+
+    def ours(self, name: str) -> str:
+        """What we call the tool that a list names, behind its bar if it has one; the same for what is none of others' names."""
+        bare = name.removeprefix(modes.BAR)
+        return name.removesuffix(bare) + (self.meant(bare) or bare)
+
+    def also(self, name: str) -> tuple[str, ...]:
+        """What the four designs call a tool, as far as it means no other one."""
+        return tuple(theirs for theirs, (ours, _) in self._known_aliases().items() if ours == name)
 
     def translate(self, call: ToolCall) -> ToolCall:
         """The call of our tool that is meant by one under another name; the same call for a name that means nothing else."""
@@ -106,17 +112,16 @@ class ManualIndex(Struct):
         return structs.replace(call, name=ours, arguments={**given, **alias.implied})
 
     def _find_alias(self, name: str) -> tuple[str, ToolAlias | None]:
+        return self._known_aliases().get(name, ("", None))
+
+    def _known_aliases(self) -> dict[str, tuple[str, ToolAlias]]:
         if self._aliases is None:
-            self._aliases = aliases({**self._all_manuals(), **self.added})
-        return self._aliases.get(name, ("", None))
+            self._aliases = only_meanings(read_aliases())
+        return self._aliases
 
     def add(self, name: str, manual: Manual) -> None:
         """Add a manual; it replaces a shipped one of the same name."""
         self.added[name] = manual
-        self._aliases = None
-
-    def _all_manuals(self) -> dict[str, Manual]:
-        return {name: manual for group in groups() for name, manual in self._read_group(group).items()}
 
     def _read_group(self, group: str) -> dict[str, Manual]:
         if group not in self._groups:
@@ -149,7 +154,6 @@ def parse(name: str, table: object) -> Manual:
     try:
         return Manual(
             _require_text(table.get("why", "")),
-            tuple(map(_read_alias, table.get("aliases", ()))),
             tuple(Example(_require_table(given), _require_text(why)) for given, why in table.get("examples", ())),
             tuple(ManualRule(_require_text(line), _require_text(why)) for line, why in table.get("rules", ())),
         )
@@ -176,13 +180,19 @@ def syntax(name: str, sign: Signature) -> str:
     return f"{name}({', '.join(needed)})"
 
 
-def aliases(manuals: Mapping[str, Manual]) -> dict[str, tuple[str, ToolAlias]]:
-    """The names that others have for our tools, but not those that two tools answer to, nor our own names."""
+def read_aliases() -> dict[str, tuple[ToolAlias, ...]]:
+    """What the four designs call each of our tools, their names for it that are ours as well among them."""
+    raw = tomllib.loads((files("appliance") / ALIASES).read_text(encoding="utf-8"))
+    return {name: tuple(map(_read_alias, theirs)) for name, theirs in raw.items()}
+
+
+def only_meanings(known: Mapping[str, Sequence[ToolAlias]]) -> dict[str, tuple[str, ToolAlias]]:
+    """Our tool by each name that others have for it, but not by those that two tools answer to, nor by our own names."""
     found: dict[str, dict[str, ToolAlias]] = {}
-    for name, manual in manuals.items():
-        for alias in manual.aliases:
+    for name, theirs in known.items():
+        for alias in theirs:
             found.setdefault(alias.name, {})[name] = alias
-    return {name: next(iter(ours.items())) for name, ours in found.items() if len(ours) == 1 and name not in manuals}
+    return {name: next(iter(ours.items())) for name, ours in found.items() if len(ours) == 1 and name not in known}
 
 
 def _read_alias(value: object) -> ToolAlias:

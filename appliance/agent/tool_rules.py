@@ -3,7 +3,7 @@
 Several toolboxes may share one object. Asked at each call, so that a changed policy or configuration counts at once.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from appliance.policy.gate import Gate
 from appliance.policy.policy_file import Policy
@@ -35,16 +35,19 @@ class ToolRules:
     def policy_of(self, session: str) -> Policy:
         return self.policy if self._gate is None else self._gate.of(session, self.policy)
 
-    def check(self, tool: str, role: str, session: str, run: str, network: Network) -> PolicyVerdict:
-        """The policy's word on a call."""
+    def check(self, names: Sequence[str], role: str, session: str, run: str, network: Network) -> PolicyVerdict:
+        """The policy's word on a call of a tool, which is the first of `names`."""
+        tool, *also = names
         if self._gate is not None:
-            return self._gate.check(self.policy, tool, role, session, run, network)
-        return self.policy.check(tool, role, network)
+            return self._gate.check(self.policy, tool, role, session, run, network, also)
+        return self.policy.check(tool, role, network, also)
 
-    def deadline_s(self, tool: str, group: str, own_s: float) -> float:
+    def deadline_s(self, names: Sequence[str], group: str, own_s: float) -> float:
         """The longest time of a call; `own_s` is what the tool says of itself, 0 for nothing."""
         if self._settings is not None:
-            return self._settings().deadline_of(tool, group, own_s)
+            settings = self._settings()
+            named = next((name for name in names if name in settings.deadlines_s), names[0])
+            return settings.deadline_of(named, group, own_s)
         return own_s or self._own_deadline_s
 
     def switched_off(self) -> Collection[str]:

@@ -8,7 +8,7 @@ is there and not to be had. Knows nothing about models.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import cached_property, lru_cache
@@ -250,16 +250,6 @@ class Toolbox:
         self._tools, self._lent, self._untold, self._specs = {**own, **lent}, frozenset(lent), frozenset(untold), {}
         return [one.mark.name for one in tools if one.mark.name in own]
 
-    def extended(self, functions: Sequence[Callable[..., Any]]) -> "Toolbox":
-        """The same tools and some more, for one run: this toolbox does not get to know them."""
-        made = Toolbox((), self._services, rules=self._rules, guard=self.guard, runs=self._runs, store=self._store)
-        made._pool.shutdown(wait=False)
-        made._pool, made._tools, made._tallies = self._pool, dict(self._tools), self._tallies
-        made.manuals, made._untold, made._overflow = self.manuals, self._untold, None
-        for function in functions:
-            made.add(function)
-        return made
-
     @property
     def policy(self) -> Policy:
         return self._rules.policy
@@ -284,6 +274,7 @@ class Toolbox:
 
     def _select_shown(self, menu: list[Tool], role: str, only: tuple[str, ...]) -> list[Tool]:
         """What a role is shown of the tools it has: its usual menu, those named, those of groups, as far as there is room."""
+        only = self.ours(only)
         named = [self._tools[name] for name in only if name in self._tools]
         grouped = [t for t in self._tools.values() if t.mark.group in only and not t.mark.is_terminal]
         leading = [t for t in self._tools.values() if t.mark.group == LEADING and self._is_offered(t.mark, role, only)]
@@ -293,7 +284,12 @@ class Toolbox:
 
     def allowed(self, only: tuple[str, ...] | None) -> tuple[str, ...]:
         """The tools that names and groups come to, in the order of the toolbox; all of them for None."""
+        only = None if only is None else self.ours(only)
         return tuple(name for name, found in self._tools.items() if modes.has(only, name, found.mark.group))
+
+    def ours(self, names: Iterable[str]) -> tuple[str, ...]:
+        """A list of tools and groups as we call them, whoever's names it has; what is barred stays barred."""
+        return tuple(name if name in self._tools else self.manuals.ours(name) for name in names)
 
     def adapt(self, name: str, narrow: Callable[[ToolSpec], ToolSpec]) -> None:
         """Have what a model is told of a tool looked over each time: what it may be given changes with the home."""
@@ -358,7 +354,7 @@ class Toolbox:
 
     def registry(self) -> list[dict[str, Any]]:
         """Every tool with its state, whether it is switched on, what it needs, and how often and how well it was called."""
-        off = self._rules.switched_off()
+        off = self.ours(self._rules.switched_off())
         return [self._describe_tool(found, off) for found in self._tools.values()]
 
     def _describe_tool(self, found: Tool, off: Collection[str]) -> dict[str, Any]:
@@ -375,6 +371,7 @@ class Toolbox:
             "version": mark.needs.version,
             "is_enabled": is_enabled,
             "last_ms": tally.last_ms,
+            "aliases": list(self.manuals.also(mark.name)),
             "calls": {**counts, "average_ms": tally.average_ms},
             "needs": msgspec.to_builtins(mark.needs),
             "deadline_s": self._deadline_s(mark),
@@ -478,10 +475,11 @@ class Toolbox:
         """Why a call is not even looked at: none of the role's, switched off, refused by the policy, or for other roles."""
         if (outside := self._refuse_outside(mark, caller.terms)) is not None:
             return outside
-        if {mark.name, mark.group} & set(self._rules.switched_off()):
+        if {mark.name, mark.group} & set(self.ours(self._rules.switched_off())):
             return Outcome(503, "unavailable", f"{mark.name} is switched off", "do without it")
         role = caller.terms.role
-        verdict = self._rules.check(mark.name, role, caller.session, caller.run, mark.needs.network)
+        names = (mark.name, *self.manuals.also(mark.name))
+        verdict = self._rules.check(names, role, caller.session, caller.run, mark.needs.network)
         if not verdict.allowed:
             return Outcome(403, "permission", f"{mark.name} is not allowed here ({verdict.rule})", "tell the person instead")
         if role and mark.needs.roles and role not in mark.needs.roles:
@@ -504,14 +502,14 @@ class Toolbox:
 
     def _is_offered(self, mark: ToolMark, role: str, only: tuple[str, ...] | None = None) -> bool:
         """Whether the menu of a role shows a tool."""
-        is_off = bool({mark.name, mark.group} & set(self._rules.switched_off()))
+        is_off = bool({mark.name, mark.group} & set(self.ours(self._rules.switched_off())))
         is_for = not mark.needs.roles or role in mark.needs.roles
-        is_allowed = self.policy.check(mark.name, role, mark.needs.network).allowed
+        is_allowed = self.policy.check(mark.name, role, mark.needs.network, self.manuals.also(mark.name)).allowed
         return not is_off and is_for and is_allowed and self._is_among(mark, only)
 
     def _is_among(self, mark: ToolMark, only: tuple[str, ...] | None) -> bool:
         """Whether a tool is among these names and groups, or leads to those of them that no menu has room for."""
-        if only is None or modes.has(only, mark.name, mark.group):
+        if only is None or modes.has(self.ours(only), mark.name, mark.group):
             return True
         is_leading = mark.group == LEADING and len(self.allowed(only)) > MAX_SHOWN
         return is_leading or (mark.group in BESIDE and len(only) > 1)
@@ -520,7 +518,7 @@ class Toolbox:
         return [name for name in found.signature.services if name not in self._services and name != "caller"]
 
     def _deadline_s(self, mark: ToolMark) -> float:
-        return self._rules.deadline_s(mark.name, mark.group, mark.needs.deadline_s)
+        return self._rules.deadline_s((mark.name, *self.manuals.also(mark.name)), mark.group, mark.needs.deadline_s)
 
     def _run_tool(self, found: Tool, arguments: dict[str, Any], caller: Caller) -> Outcome:
         """Run in a pool thread, so that a deadline or a stop is honoured even inside a long query."""

@@ -193,6 +193,6 @@ NOUNS = (
     Noun("tool", "list tools", (
         Verb("list", "tool.list", text="list tools with their state",
              rows="tool=name group state calls=calls.total failed=calls.failed timeout=calls.timeout ms=calls.average_ms "
-                  "last_used=last_ms"),
+                  "last_used=last_ms also=aliases~"),
     )),
 )

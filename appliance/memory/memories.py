@@ -89,15 +89,7 @@ class Memories:
         With `SAID_BY` among its attributes it is somebody's own saying, and no other's is updated by it.
         """
         _check_owner(owner)
-        if not text.strip():
-            raise BadInput("there is nothing to remember", hint="say what")
-        if len(text.encode()) > TEXT_LIMIT:
-            raise TooLarge(f"a memory of {len(text.encode())} bytes is too long", hint="keep it as a note: write_note")
-        if not 1 <= importance <= 10 or not 0 <= confidence <= 1 or ttl_s < 0:
-            raise BadInput(
-                f"importance {importance}, confidence {confidence:g} or ttl {ttl_s} is out of range",
-                hint="1 to 10, 0 to 1, 0 for ever",
-            )
+        self._check_text(text, importance, confidence, ttl_s)
         folder = topic_folder(check_topic(topic)) if topic else NOTES
         said_by = str((attributes or {}).get(SAID_BY, ""))
         with self._guard:
@@ -123,6 +115,18 @@ class Memories:
             if ttl_s:
                 self._due_ms = min(self._due_ms or record.expires_ms, record.expires_ms)
             return _record(stored, owner), True
+
+    def restore(self, record: MemoryRecord, by: By = By()) -> MemoryRecord:
+        """Keep a record as it was written into a file, with its id and its times; it replaces the one that has its id."""
+        _check_owner(record.owner)
+        self._check_text(record.text, record.importance, record.confidence, record.ttl_s)
+        folder = topic_folder(check_topic(record.topic))
+        with self._guard:
+            entry = self._find(record.owner, record.id)
+            ref = entry.path if entry is not None else self._free_ref(record.owner, folder, record.title or _title(record.text))
+            kept = self._put(ref, replace(record, topic=folder), by, {"updated_ms": record.updated_ms})
+            self._due_ms = 0
+            return _record(kept, record.owner)
 
     def rewrite(self, owner: str, key: str, text: str, by: By = By()) -> MemoryRecord:
         """Give a record another text; its id, topic and marks stay."""
@@ -218,18 +222,19 @@ class Memories:
                 self._put(target, record, By(), {})
             return len(moved)
 
-    def delete_topic(self, owner: str, topic: str) -> int:
-        """Forget every record of a topic; how many there were. NotFound where there are none."""
-        found = [entry for entry in self._owned(owner) if _record(entry, owner).topic == topic_folder(topic)]
-        if not found:
-            raise NotFound(f"no topic {topic_folder(topic)}")
-        with self._guard:
-            for entry in found:
-                self._entries.forget(entry.path)
-            self._passages.purge_words()
-        return len(found)
-
     # -- inside -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check_text(text: str, importance: int, confidence: float, ttl_s: int) -> None:
+        if not text.strip():
+            raise BadInput("there is nothing to remember", hint="say what")
+        if len(text.encode()) > TEXT_LIMIT:
+            raise TooLarge(f"a memory of {len(text.encode())} bytes is too long", hint="keep it as a note: write_note")
+        if not 1 <= importance <= 10 or not 0 <= confidence <= 1 or ttl_s < 0:
+            raise BadInput(
+                f"importance {importance}, confidence {confidence:g} or ttl {ttl_s} is out of range",
+                hint="1 to 10, 0 to 1, 0 for ever",
+            )
 
     def _owned(self, owner: str) -> list[Entry]:
         _check_owner(owner)
@@ -280,7 +285,8 @@ class Memories:
 
     def _put(self, ref: str, record: MemoryRecord, by: By, more: dict[str, Any]) -> Entry:
         found = self._entries.find(ref)
-        attributes = {**(found.attributes if found else {}), **_attributes(record), **more}
+        # The time of the last change is the entry's own, but for what came out of a file.
+        attributes = {**(found.attributes if found else {}), **_attributes(record), "updated_ms": 0, **more}
         content = Content(body=record.text, title=record.title, attributes=attributes)
         return self._entries.put(ref, content, by, audience=record.owner)
 
@@ -370,7 +376,7 @@ def _record(entry: Entry, owner: str) -> MemoryRecord:
         source=str(given.get("source") or ""),
         ttl_s=int(given.get("ttl_s") or 0),
         created_ms=int(given.get("created_ms") or entry.created_ms),
-        updated_ms=entry.updated_ms,
+        updated_ms=int(given.get("updated_ms") or entry.updated_ms),
     )
 
 

@@ -7,11 +7,13 @@ the text, its passages, vectors and history; conversations in which it was said,
 from collections.abc import Callable
 from typing import Annotated, TypedDict
 
+from msgspec.structs import replace
+
 from appliance.errors import NotFound, Refused
 from appliance.knowledge.change_log import By
 from appliance.memory.memories import EVERYBODY, Memories, Topic
 from appliance.memory.memory_document import MemoryDocument
-from appliance.memory.memory_record import Kind, MemoryRecord, to_markdown
+from appliance.memory.memory_record import Kind, MemoryRecord, from_markdown, to_markdown
 from appliance.runtime.methods import Call, method
 from appliance.runtime.signatures import Range
 from appliance.runtime.users import caller_name
@@ -26,6 +28,14 @@ class MemoryLine(TypedDict):
 
     ref: str
     record: MemoryRecord
+
+
+class MemoryFile(TypedDict):
+    """A record, its reference, and the Markdown file that it is."""
+
+    ref: str
+    record: MemoryRecord
+    file: str
 
 
 class WrittenMemory(TypedDict):
@@ -74,15 +84,24 @@ class MemoryService:
         return found[:limit]
 
     @method("memory.view", access="all")
-    def view(self, call: Call, key: Key, owner: Owner = "") -> MemoryLine:
-        """One record."""
+    def view(self, call: Call, key: Key, owner: Owner = "") -> MemoryFile:
+        """One record, and the same as a Markdown file."""
         one, record = self._require(call, key, owner)
-        return MemoryLine(ref=self._memories.refs(one)[record.id], record=record)
+        return MemoryFile(ref=self._memories.refs(one)[record.id], record=record, file=to_markdown(record))
 
-    @method("memory.export", access="all")
-    def export(self, call: Call, key: Key, owner: Owner = "") -> str:
-        """One record as a Markdown file."""
-        return to_markdown(self._require(call, key, owner)[1])
+    @method("memory.import", access="all")
+    def restore(
+        self, call: Call, file: Annotated[str, "a Markdown file, as `memory show` prints it"], owner: Owner = ""
+    ) -> WrittenMemory:
+        """Keep a memory as a file has it, with its id and its times."""
+        record = from_markdown(file)
+        chosen = owner or record.owner or self.default_owner(call)
+        self._require_allowed(call, chosen, is_writing=True)
+        before = self._memories.read(chosen, record.id)
+        kept = self._memories.restore(replace(record, owner=chosen))
+        if before is not None and before.text != kept.text:
+            self._document.replace_line(chosen, before.text, kept.text)
+        return WrittenMemory(ref=self._memories.refs(chosen)[kept.id], record=kept, is_new=before is None)
 
     @method("memory.write", access="all")
     def write(

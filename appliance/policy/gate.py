@@ -8,7 +8,7 @@ about tools and sandboxes. Not promised: that a process which was not told of a 
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
@@ -99,11 +99,18 @@ class Gate:
         return kept[1]
 
     def check(
-        self, base: Policy, tool: str, role: str = "", session: str = "", run: str = "", network: Network = "none"
+        self,
+        base: Policy,
+        tool: str,
+        role: str = "",
+        session: str = "",
+        run: str = "",
+        network: Network = "none",
+        also: Sequence[str] = (),
     ) -> PolicyVerdict:
-        """The verdict on one tool; a rule that speaks against it is written down. `base` is the policy for everybody."""
+        """The verdict on one tool, with its other names; a rule against it is written down. `base` is the policy for everybody."""
         policy = self.of(session, base)
-        verdict = policy.check(tool, role, network)
+        verdict = policy.check(tool, role, network, also)
         if verdict.rule:
             detail, request = {"role": role, "mode": policy.mode}, PolicyRequest(tool, session=session, run=run, network=network)
             self._note_event(*_weigh_violation(verdict.allowed), request, verdict.rule, detail)

@@ -5,7 +5,7 @@ root, and runtimes. A judgement is made before anything is started and starts no
 asked for. Knows nothing about files, sessions or how a policy is changed: `policy` reads one, `policy.gate` keeps it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal
@@ -70,12 +70,12 @@ class Lists(Struct, frozen=True):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
-    def verdict(self, name: str) -> str:
-        """The rule that refuses a name: "deny: GLOB" or "allow: not listed"; "" when none does."""
+    def verdict(self, *names: str) -> str:
+        """The rule that refuses what has these names: "deny: GLOB" or "allow: not listed"; "" when none does."""
         for pattern in self.deny:
-            if fnmatchcase(name, pattern):
+            if any(fnmatchcase(name, pattern) for name in names):
                 return f"deny: {pattern}"
-        is_listed = not self.allow or any(fnmatchcase(name, pattern) for pattern in self.allow)
+        is_listed = not self.allow or any(fnmatchcase(name, pattern) for name in names for pattern in self.allow)
         return "" if is_listed else "allow: not listed"
 
 
@@ -248,14 +248,14 @@ class Policy(Struct, frozen=True, dict=True):
         is_listed = bool(self.mounts.rules or self.ground.rules or self.ground.is_open)
         return is_listed if self.mounts.binds is None else self.mounts.binds
 
-    def check(self, tool: str, role: str = "", network: str = "none") -> PolicyVerdict:
-        """The verdict on one tool, by its name, in a role, and by how it reaches the web."""
+    def check(self, tool: str, role: str = "", network: str = "none", also: Sequence[str] = ()) -> PolicyVerdict:
+        """The verdict on one tool, by its name and what it is called also, in a role, and by how it reaches the web."""
         if self.mode == "disabled":
             return PolicyVerdict(True)
-        rule = Lists(self.tools_allow, self.tools_deny).verdict(tool)
+        rule = Lists(self.tools_allow, self.tools_deny).verdict(tool, *also)
         rule = f"tools.{rule}" if rule else ""
         for name in (role, SAME_ROLE.get(role, "")) if not rule else ():
-            if (lists := self.roles.get(name)) is not None and (found := lists.verdict(tool)):
+            if (lists := self.roles.get(name)) is not None and (found := lists.verdict(tool, *also)):
                 rule = f"roles.{name}.{found}"
                 break
         if not rule and network == "proxy" and not self.network.proxy:

@@ -137,6 +137,8 @@ def _write_tools() -> str:
         lines.append(f"| `{m.name}` | {m.group} | {command} | {changes} | {counts} | `{line}` |")
     for one in made:
         lines.append(f"\n## `{one.mark.name}`\n\n`{tool_manuals.syntax(one.mark.name, one.signature)}`\n\n{one.description}\n")
+        if also := shelf.also(one.mark.name):
+            lines.append(f"Also called {', '.join(f'`{name}`' for name in also)}.\n")
         lines += _argument_rows(one.signature)
         lines += _manual_lines(shelf.of(one.mark.name, one.mark.group))
     return "\n".join(lines) + "\n"
@@ -252,11 +254,14 @@ def _write_names() -> str:
     ]
     lines.append("| ours | theirs | what it is |\n|---|---|---|")
     lines += [f"| `{ours}` | {theirs} | {what} |" for ours, theirs, what in NAMES]
-    lines.append("\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it.\n")
+    lines.append(
+        "\n## Tools\n\nA tool may be called by another name it has here, where only one tool has it. In the policy, in a role, in\n"
+        "`tools.disabled` and in `tools.deadlines_s` such a name stands for the whole tool.\n"
+    )
     lines.append("| ours | theirs | what it does |\n|---|---|---|")
-    shelf = tool_manuals.ManualIndex()
+    known = tool_manuals.read_aliases()
     for one in sorted(map(read_tool, tools.load()), key=lambda tool: tool.mark.name):
-        if theirs := shelf.of(one.mark.name, one.mark.group).aliases:
+        if theirs := known.get(one.mark.name):
             lines.append(f"| `{one.mark.name}` | {', '.join(map(str, theirs))} | {one.description} |")
     return "\n".join(lines) + "\n"
 

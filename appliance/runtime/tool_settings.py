@@ -144,7 +144,7 @@ class ToolSettings(Keys):
 
     deadline_s: float = setting(60, "Longest time of one call.", seed="A tools.default_timeout", within=(0.1, 3600))
     deadlines_s: Mapping[str, float] = setting(
-        {"exec": 60.0, "web_search": 30.0, "web_fetch": 30.0, "fetch_url": 30.0, "files": 30.0, "grep": 60.0, "find": 60.0},
+        {"exec": 60.0, "web_search": 30.0, "fetch_url": 30.0, "files": 30.0, "grep": 60.0, "find": 60.0},
         "The same for single tools or groups of tools.",
         seed="A tools.timeouts",
         within=(0.1, 3600),
@@ -168,7 +168,7 @@ class ToolSettings(Keys):
         switches = {
             "shell": ("shell", "exec", "sh", "env"),
             "files": ("files",),
-            "fetch_url": ("fetch_url", "web_fetch"),
+            "fetch_url": ("fetch_url",),
             "search_history": ("search_history",),
         }
         names = {name for switch, named in switches.items() if not getattr(self, switch) for name in named}

@@ -473,13 +473,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def provider_key(provider: str) -> str:
-    """The name that a provider's key is kept under; BadInput for an empty one."""
-    if not provider.strip():
-        raise BadInput("a provider needs a name", hint="such as openai")
-    return check_name(f"{OWN}/{provider}")
-
-
 def _check_end(expires_ms: int | None) -> None:
     if expires_ms is not None and not 0 <= expires_ms <= LAST_MS:
         raise BadInput("a secret cannot end then", hint="give a time between 1970 and 9999")

@@ -132,16 +132,6 @@ class Screen:
         self._is_open = True
 
 
-class Silent:
-    """Nobody is told."""
-
-    def say(self, phase: str, text: str = "") -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def show(self, item: Shown) -> None: ...
-
-
 def cut_input(event: Event) -> str:
     """The input of a tool call, cut."""
     text = json.dumps(event.input or {}, ensure_ascii=False)

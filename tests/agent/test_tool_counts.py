@@ -1,7 +1,7 @@
 """The registry of tools: states, switches, roles, deadlines, and numbers that add up."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -227,17 +227,6 @@ def test_parallel_calls_add_up_and_mix_nothing() -> None:
     box.close()
 
 
-def test_numbers_are_those_of_all_toolboxes_of_a_core(box: Toolbox) -> None:
-    @tool(group="test")
-    def more() -> str:
-        """Be one more."""
-        return "more"
-
-    other = box.extended([more])
-    call(other, "echo", text="a")
-    assert _numbers(box, "echo")[0] == 1 and call(other, "more").message == "more"
-
-
 @pytest.mark.covers("A-070", "A-071")
 def test_deadline_is_the_tools_own_unless_somebody_says_otherwise() -> None:
     box = Toolbox(FUNCTIONS, {}, rules=ToolRules(Policy(), deadline_s=7))
@@ -255,9 +244,9 @@ def test_whoever_holds_the_tools_is_asked_before_each_call() -> None:
     asked: list[tuple[str, ...]] = []
 
     class Strict(ToolRules):
-        def check(self, *about: str) -> PolicyVerdict:
-            asked.append(about)
-            return PolicyVerdict(about[0] != "fall", "some.rule")
+        def check(self, names: Sequence[str], *about: str) -> PolicyVerdict:
+            asked.append((*names, *about))
+            return PolicyVerdict(names[0] != "fall", "some.rule")
 
     box = Toolbox(FUNCTIONS, {}, rules=Strict(Policy()))
     assert call(box, "echo", "chat", text="a").status == 200

@@ -9,7 +9,7 @@ from model_fixtures import model_file, model_home  # noqa: F401
 
 from appliance import tools
 from appliance.agent import tool_manuals
-from appliance.agent.tool_manuals import ManualIndex, aliases, parse, read, syntax
+from appliance.agent.tool_manuals import ManualIndex, ToolAlias, only_meanings, parse, read, read_aliases, syntax
 from appliance.agent.toolbox import Caller, Toolbox, ToolRules, read_tool, tool
 from appliance.errors import ConfigError
 from appliance.policy.policy_file import Policy
@@ -47,7 +47,6 @@ def test_no_manual_is_of_a_tool_that_is_not_there() -> None:
         ({"rules": [["You must.", "why"]]}, "1 rules, 2 are needed"),
         ({"rules": [["Do it.", "why"], ["You must.", "why"]]}, "no must, should or may: Do it."),
         ({"rules": [["You must.", ""]]}, "no reason: ManualRule(text='You must.', why='')"),
-        ({"aliases": ["X thing"]}, "'X thing' is no LETTER NAME"),
     ],
 )
 def test_what_is_missing_is_named(table: dict[str, object], problem: str) -> None:
@@ -110,9 +109,19 @@ def test_a_tool_answers_to_the_name_that_one_of_the_designs_has_for_it() -> None
 
 
 def test_a_name_that_two_tools_answer_to_or_one_has_means_nothing_else() -> None:
-    given = {"one": ["B thing", "S alone"], "two": ["A thing", "R one"]}
-    both = {name: parse(name, {"aliases": theirs}) for name, theirs in given.items()}
-    assert {name: ours for name, (ours, _) in aliases(both).items()} == {"alone": "one"}
+    both = {
+        "one": (ToolAlias("B", "thing"), ToolAlias("S", "alone")),
+        "two": (ToolAlias("A", "thing"), ToolAlias("R", "one")),
+    }
+    assert {name: ours for name, (ours, _) in only_meanings(both).items()} == {"alone": "one"}
+
+
+def test_others_names_are_of_tools_that_there_are_with_arguments_they_have() -> None:
+    for name, theirs in read_aliases().items():
+        taken = {one.name for one in TOOLS[name].signature.fields}
+        for alias in theirs:
+            assert alias.design in set("ABRS") and alias.name.isidentifier(), alias
+            assert {*alias.arguments.values(), *alias.implied} <= taken, alias
 
 
 @pytest.mark.parametrize(

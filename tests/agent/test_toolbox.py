@@ -20,8 +20,10 @@ from appliance.cli import main
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.policy.policy_file import Policy
-from appliance.records import Outcome, ToolCall
+from appliance.policy.rules import Lists
+from appliance.records import Outcome, Terms, ToolCall
 from appliance.runtime.signatures import Range
+from appliance.runtime.tool_settings import ToolSettings
 from appliance.tools import calling, mcp
 
 ROOT = Path(__file__).parents[2]
@@ -419,12 +421,38 @@ def test_a_menu_names_the_other_tools_by_group_and_help_explains_them() -> None:
         assert call(made, "tool_help", {"name": "nothing"}).status == 404
 
 
-@pytest.mark.covers("S-017", "E-248")
-def test_an_extended_toolbox_knows_more_and_the_first_one_does_not() -> None:
+def test_a_tool_that_is_removed_is_unknown() -> None:
     with box(add) as made:
-        more = made.extended([hidden])
-        assert call(more, "hidden", {"what": "it"}).message == "hid it" and call(more, "add", {"a": 1}).message == "2"
-        assert call(made, "hidden", {"what": "it"}).status == 404
         made.add(hidden)
+        assert call(made, "hidden", {"what": "it"}).message == "hid it"
         made.remove("hidden")
+        assert call(made, "hidden", {"what": "it"}).status == 404
         assert made.spec("hidden") is None and made.spec("add") is not None
+
+
+@pytest.mark.parametrize("named", ["fetch_url", "web_fetch"])
+def test_a_tool_may_be_named_as_the_designs_call_it_wherever_one_is_named(named: str) -> None:
+    @tool(group="web")
+    def fetch_url(url: str) -> str:
+        """Read a page."""
+        return f"fetched {url}"
+
+    def asked(terms: Terms = Terms(), **rules: Any) -> Outcome:
+        made = Toolbox([fetch_url, add], {}, rules=ToolRules(rules.pop("policy", Policy()), settings=lambda: ToolSettings(**rules)))
+        try:
+            return made.dispatch(ToolCall("1", "web_fetch", {"url": "u"}), "", CancelToken(), terms=terms)
+        finally:
+            made.close()
+
+    assert (
+        asked().message == asked(Terms(tools=(named,))).message == asked(policy=Policy(tools_allow=(named,))).message == "fetched u"
+    )
+    assert asked(disabled=(named,)).outcome == "unavailable"
+    assert asked(Terms(tools=("web", f"-{named}"))).status == asked(Terms(tools=("add",))).status == 403
+    for policy in (Policy(tools_deny=(named,)), Policy(tools_allow=("add",)), Policy(roles={"chat": Lists(deny=(named,))})):
+        assert asked(Terms(role="chat"), policy=policy).status == 403
+    made = Toolbox([fetch_url, add], {}, rules=ToolRules(Policy(), settings=lambda: ToolSettings(deadlines_s={named: 7})))
+    assert made.allowed((named,)) == ("fetch_url",) == tuple(s.name for s in made.specs("chat", (named,)))
+    (listed,) = (one for one in made.registry() if one["name"] == "fetch_url")
+    assert (listed["aliases"], listed["deadline_s"]) == (["web_fetch"], 7)
+    made.close()

@@ -1,5 +1,7 @@
 """Memory from the command line and at archival, with a real core and the scripted model."""
 
+from pathlib import Path
+
 import pytest
 from process import Box, a_box  # noqa: F401
 
@@ -23,6 +25,21 @@ def test_memory_is_added_listed_found_shown_and_forgotten(box: Box) -> None:
     assert box.run("memory", "forget", line["ref"], "--yes").returncode == 3
     assert box.run("history", line["ref"]).stdout.count("4711") <= 1, "only the name that was asked for"
     assert box.run("memory", "list", "--owner", "nobody").returncode == 2
+
+
+@pytest.mark.covers("A-232")
+def test_a_memory_that_was_printed_comes_back_as_it_was(box: Box, tmp_path: Path) -> None:
+    made = box.json("memory", "add", "Salt is in the cellar.", "--topic", "house", "--tag", "food", "--importance", "7")
+    shown, file = box.run("memory", "show", made["ref"]).stdout, tmp_path / "salt.md"
+    file.write_text(shown)
+    assert box.json("memory", "forget", made["ref"], "--yes")["id"] == made["record"]["id"]
+    assert box.run("memory", "import", str(file)).stdout == "Kept as memory:/house/salt-cellar\n"
+    assert box.run("memory", "show", made["record"]["id"]).stdout == shown
+    file.write_text(shown.replace("cellar.", "attic."))
+    assert box.run("memory", "import", str(file)).stdout.startswith("Brought up to date: ")
+    assert [one["record"]["text"] for one in box.json("memory", "list", "--tag", "food")] == ["Salt is in the attic."]
+    file.write_text("Salt.\n")
+    assert box.run("memory", "import", str(file)).returncode == 2
 
 
 def test_remembering_the_same_in_other_words_is_one_entry(box: Box) -> None:

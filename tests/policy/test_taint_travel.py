@@ -10,6 +10,7 @@ from needs import needs
 from test_database import until
 from test_scenarios import Told
 from test_taint import filled
+from ticks import Silent
 
 from appliance.clock import CancelToken, now_ms
 from appliance.errors import BadInput, NotFound
@@ -22,7 +23,6 @@ from appliance.sessions.runs import Start
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
 from appliance.work.tick import TickParts, Ticks
-from appliance.work.worker_log import Silent
 
 PAGE = using("fetch_url", url="{site}/page")
 OUT = using("fetch_url", url="{site}/take?d=4711-OWL")

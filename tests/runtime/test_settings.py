@@ -25,7 +25,7 @@ def test_limits_of_a_call_by_default():
         ("read_file", "files", (0.1, 64, 10, 30)),
         ("grep", "files", (0.2, 128, 20, 60)),
         ("find", "files", (0.2, 128, 20, 60)),
-        ("web_fetch", "web", (0.2, 128, 10, 30)),
+        ("fetch_url", "web", (0.2, 128, 10, 30)),
         ("web_search", "web", (0.2, 128, 10, 30)),
     ],
 )
@@ -44,7 +44,7 @@ def test_role_tool_and_group_override_key_by_key():
 
 
 @pytest.mark.covers("A-071")
-@pytest.mark.parametrize(("tool", "seconds"), [("exec", 60), ("web_search", 30), ("web_fetch", 30), ("remember", 60)])
+@pytest.mark.parametrize(("tool", "seconds"), [("exec", 60), ("web_search", 30), ("fetch_url", 30), ("remember", 60)])
 def test_default_deadlines(tool, seconds):
     assert ToolSettings().deadline_of(tool, "") == seconds
 
@@ -66,7 +66,7 @@ def test_switches_name_tools_and_groups():
     off = ToolSettings(
         shell=False, files=False, fetch_url=False, disabled=("think",), web_search=WebSearch(enabled=True)
     ).switched_off()
-    assert off == {"shell", "exec", "sh", "env", "files", "fetch_url", "web_fetch", "think"}
+    assert off == {"shell", "exec", "sh", "env", "files", "fetch_url", "think"}
 
 
 @pytest.mark.covers("A-072", "A-206")

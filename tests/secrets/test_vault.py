@@ -111,14 +111,6 @@ def test_a_value_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
         opened(tmp_path).set("llm/x", value)
 
 
-@pytest.mark.covers("A-201")
-def test_the_key_of_a_provider_has_its_name(tmp_path: Path) -> None:
-    assert vault.provider_key("openai") == "llm/openai"
-    for wrong in ("", " ", "a/b"):
-        with pytest.raises(BadInput):
-            vault.provider_key(wrong)
-
-
 # -- dates and counts ---------------------------------------------------------------------------------
 
 

@@ -32,7 +32,7 @@ audit.list backup.list core.health core.metrics core.status document.list docume
 entry.waiting grant.list
 group.list heartbeat.view history.list
 history.search ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
-mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.export memory.list memory.search memory.topics memory.view
+mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.list memory.search memory.topics memory.view
 model.plan model.providers model.bench notice.follow notice.list outbox.list
 people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal

@@ -23,6 +23,7 @@ from record_tools import replace
 from rooms import USE_ROOMS
 from stores import new_home
 from test_database import until
+from ticks import Silent
 
 from appliance.agent.approvals import CONTENT, VETO, Ballot, Resolved
 from appliance.agent.dispatch import RECORDING, CommandScene, Recorded, actor_of
@@ -30,7 +31,7 @@ from appliance.agent.loop import Subscription
 from appliance.agent.toolbox import Caller, tool
 from appliance.channels.inbox import Inbox
 from appliance.channels.rpc.entries import WorkspaceControl
-from appliance.clock import CancelToken, new_id, now_ms
+from appliance.clock import new_id, now_ms
 from appliance.errors import BadInput, Conflict, NotFound
 from appliance.knowledge.verbs import Verbs
 from appliance.knowledge.views import Actor
@@ -44,7 +45,6 @@ from appliance.sessions.runs import Runs
 from appliance.work.briefing import Briefing
 from appliance.work.tasks import NewTask, Task
 from appliance.work.tick import TickParts, Ticks
-from appliance.work.worker_log import Silent
 
 ENTRIES = RunSettings(layout="entries")
 WILD = RunSettings(layout="entries", is_yolo=True)
@@ -1278,29 +1278,6 @@ def test_what_was_said_before_a_stop_is_kept_and_half_a_call_is_not(stage: Stage
     said = next(e for e in events if e.kind == "message" and e.role == "assistant")
     assert said.content.startswith("One Two") and said.status == 499 and said.outcome.startswith("cancelled")
     assert not [e for e in events if e.kind == "tool_use"] and heard[-1].status == 499
-
-
-# -- one run's own tools ---------------------------------------------------------------------------------
-
-
-@pytest.mark.covers("S-017", "E-248")
-def test_a_tool_of_one_run_is_unknown_in_the_next(stage: Stage) -> None:
-    @tool(group="test", menu=("chat",))
-    def spin(word: str = "") -> str:
-        """Spin."""
-        return f"spun {word}"
-
-    def drive(name: str, tools: Any) -> Told:
-        inbound = Inbound("local", "ada", f"[{name}] Spin.", new_id(), now_ms(), settings=CHAT)
-        accepted = stage.inbox.accept(inbound, new_id())
-        stage.core.runs.start_loop(accepted.loop)
-        loop = stage.core.runs.loop(accepted.loop)
-        end = partial(stage.core.loops.answer, loop, CancelToken(), tools=tools)
-        return stage.heard(Told(accepted.run, loop.id), lambda: stage.inbox.feed.put(loop.id, end()))
-
-    first = drive("spin-1", stage.core.toolbox.extended([spin]))
-    assert first.deeds == "spin:200" and first.events("tool_result")[0].content == "spun round"
-    assert drive("spin-2", None).deeds == "spin:404" and stage.core.toolbox.spec("spin") is None
 
 
 # -- killed, and begun again -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from process import clean_environ
 from stores import new_home
 from test_database import until
 from test_scenarios import CHAT, Stage, Told, script
+from ticks import Silent
 
 from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.clock import CancelToken, new_id, now_ms
@@ -26,7 +27,6 @@ from appliance.work.briefing import Briefing
 from appliance.work.jobs import DONE, JobEnded, JobOrder, JobTerms
 from appliance.work.tasks import NewTask
 from appliance.work.tick import TickParts, Ticks
-from appliance.work.worker_log import Silent
 
 TERMS = Terms(role="assistant")
 

@@ -23,7 +23,7 @@ ANSWERS = {
         "Written.",
     ],
     "held": [call("exec", command="cat a.txt"), "Held."],
-    "back": [call("write_file", path="b.txt", content="no"), "Back."],
+    "back": [call("write_file", path="b.txt", content="no"), "Back."] * 2,
 }
 
 
@@ -42,6 +42,7 @@ def results(told: Told) -> dict[str, tuple[int, str]]:
     return {event.tool: (event.status, event.content) for event in told.events("tool_result")}
 
 
+@pytest.mark.covers("S-017", "E-248")
 def test_a_role_in_a_chat_has_its_own_tools_and_the_policy_of_its_name(stage: Stage) -> None:
     run = begun(stage)
     session = stage.core.runs.get(run).session
@@ -50,6 +51,7 @@ def test_a_role_in_a_chat_has_its_own_tools_and_the_policy_of_its_name(stage: St
     told = results(stage.ask("[coding] Go.", thread=run))
     assert told["write_file"][0] == 200 and [told[name][0] for name in ("web_search", "grep")] == [403] * 2
     assert "web_search is not a tool of role coder" in told["web_search"][1] and "roles.coder" in told["grep"][1]
+    assert "not a tool of role assistant" in results(stage.ask("[back] Go.", CHAT))["write_file"][1]  # the next run
     assert stage.core.role_service.use_role(run, "assistant").role == ""
     assert "not a tool of role assistant" in results(stage.ask("[back] Go.", thread=run))["write_file"][1]
     stage.core.policy.gate.lift_session(session, "root")

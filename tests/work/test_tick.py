@@ -12,6 +12,7 @@ from record_tools import replace
 from spoken import spoken
 from stores import new_store
 from test_database import child, killed, until
+from ticks import Silent
 
 from appliance.agent.agent import Agent
 from appliance.agent.loop import Loops
@@ -36,7 +37,6 @@ from appliance.tools import planning
 from appliance.work.briefing import Briefing, shortened
 from appliance.work.tasks import NewTask, Task, TaskRows, TaskSettled
 from appliance.work.tick import LOST, NO_CALL, STOPPED, TickParts, Ticks
-from appliance.work.worker_log import Silent
 
 Speech = Callable[[Ask, Cancel], Iterator[Piece | Finish]]
 ME = "worker-1"

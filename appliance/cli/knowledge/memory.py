@@ -4,10 +4,8 @@ import argparse
 from typing import Any
 
 from appliance.clock import local_time
-from appliance.console.terminal import say, say_json
-from appliance.console.tool_command import once
-from appliance.console.verbs import Noun, Verb, parameters
-from appliance.runtime.paths import Home
+from appliance.console.inputs import read_text
+from appliance.console.verbs import Noun, Verb
 from appliance.text.references import for_people
 
 ROWS = "memory=ref record.kind record.importance changed=day whose=record.owner text=record.text~"
@@ -21,14 +19,6 @@ NONE = "nothing is remembered"
 def days(text: str) -> int:
     """Days as seconds."""
     return round(float(text) * 86_400)
-
-
-def show_record(args: argparse.Namespace, home: Home) -> int:
-    """One record as a file."""
-    if args.json:
-        return say_json(once(home, "memory.view", parameters(args)))
-    say(once(home, "memory.export", parameters(args)).rstrip("\n"))
-    return 0
 
 
 def _tell_kept(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
@@ -46,7 +36,9 @@ NOUNS = (
              reads={"days": days}, helps={"text": "what", "topic": "of which topic", "tag": "a tag; may be given more than once",
                                           "importance": "1 to 10 (5)", "days": "forget it after so many days"}),
         SEARCH,
-        Verb("show", "memory.view", text="show one memory as a file", handler=show_record),
+        Verb("show", "memory.view", text="show one memory as a file", says=lambda args, found: found["file"].rstrip("\n")),
+        Verb("import", "memory.import", "file --owner", text="keep a memory as a file has it, with its id and its times",
+             says=_tell_kept, reads={"file": read_text}, helps={"file": "as `memory show` prints it; - reads a pipe"}),
         Verb("forget", "memory.forget", asks=("memory.view", "Forget {record[title]!r}?"),
              says="Forgot {title}. Conversations and backups keep what they hold."),
         Verb("topics", "memory.topics", text="topics, with the number of memories", rows="topic=name records=count", empty=NONE),

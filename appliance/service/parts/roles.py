@@ -98,7 +98,8 @@ class RoleService:
         found = list(self.roles.problems)
         known = {name for tool in self._toolbox.tools() for name in (tool.mark.name, tool.mark.group)}
         for one in self.roles.list_roles():
-            strange = [name for name in (*(one.tools or ()), *(one.tasks or ())) if one.is_own and name not in known]
+            named = self._toolbox.ours((*(one.tools or ()), *(one.tasks or ())))
+            strange = [name for name in named if one.is_own and name not in known]
             found += [f"{roles.FOLDER}/{one.name}.md: there is no tool or group {name}" for name in strange]
         return [*found, *self._kept()]
 
@@ -120,8 +121,9 @@ class RoleService:
     def _kept(self) -> list[str]:
         """What the home's own file gives to the assistant, and its preset keeps from it all the same."""
         found, groups = self.roles.assistant(), {tool.mark.name: tool.mark.group for tool in self._toolbox.tools()}
-        named = (modes.unbarred(found.tools) or ()) if modes.bars(found.tools) else ()
-        kept = [name for name in named if not modes.has(found.tools, name, groups.get(name, name))]
+        tools = None if found.tools is None else self._toolbox.ours(found.tools)
+        named = (modes.unbarred(tools) or ()) if modes.bars(tools) else ()
+        kept = [name for name in named if not modes.has(tools, name, groups.get(name, name))]
         return [f"{roles.FOLDER}/{ASSISTANT}.md: preset {found.preset} keeps {name} from it; open would not" for name in kept]
 
     def _require_delegating(self, run: Run, role: str) -> None:
