@@ -104,7 +104,7 @@ CARRY = """
 # A person's own words or decision; what they quote of a marked text is known again.
 OWN = """
     message.send run.ask run.act run.inject run.write run.config run.rename run.resolve entry.set entry.update entry.resolve
-    entry.trust entry.rm memory.write memory.forget document.write interview.answer skill.create skill.trust skill.remove
+    entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create skill.trust skill.remove
     stream.append stream.complete session.create session.resume event.publish model.chat model.embed
 """.split()
 # Told to a person or a program, who are no run; or without a text.
@@ -269,7 +269,9 @@ def test_what_a_person_does_with_marked_text_stays_marked(border: Border, world:
     text = f"What birds of the garden eat in winter, and which of them sing before the sun is up.\n{TEXT}"
     written = table["memory.write"].call(LocalCall(), text=text, topic="birds", owner="user:ada")
     table["memory.move_topic"].call(LocalCall(), old="birds", new="fish", owner="user:ada")
-    moved = table["memory.view"].call(LocalCall(), key=written["record"]["id"], owner="user:ada")["ref"]
+    viewed = table["memory.view"].call(LocalCall(), key=written["record"]["id"], owner="user:ada")
+    table["memory.forget"].call(LocalCall(), key=viewed["ref"], owner="user:ada")
+    moved = table["memory.import"].call(LocalCall(), file=viewed["file"])["ref"]
     refs = ("agent://person/moved", "agent://person/quote", moved)
     assert set(marks.entries(refs, PROJECT)) == set(refs)
     fork = table["run.fork"].call(LocalCall(), run=world["thread"])

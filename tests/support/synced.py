@@ -162,6 +162,7 @@ def main() -> None:
     call("channel.verify", fingerprint="signing")
     call("memory.write", text="The kettle is blue.", topic="kitchen")
     call("memory.move_topic", old="kitchen", new="house")
+    call("memory.import", file=table.call("memory.view", {"key": table.call("memory.list", {})[0]["ref"]})["file"])
     call("memory.forget", key=table.call("memory.list", {})[0]["ref"])
     call("skill.create", name="tea", description="Make tea.", body="Boil.")
     call("skill.trust", name="tea", hash=call("skill.view", name="tea")["hash"])
