@@ -104,8 +104,8 @@ CARRY = """
 # A person's own words or decision; what they quote of a marked text is known again.
 OWN = """
     message.send run.ask run.act run.inject run.write run.config run.rename run.resolve entry.set entry.update entry.resolve
-    entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create skill.trust skill.remove
-    stream.append stream.complete session.create session.resume event.publish model.chat model.embed
+    entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create
+    skill.trust skill.remove stream.append stream.complete session.create session.resume event.publish model.chat model.embed
 """.split()
 # Told to a person or a program, who are no run; or without a text.
 TOLD = """

@@ -94,21 +94,20 @@ BY_METHOD = {
 }
 # Arguments that name no object of a context: words, numbers, switches, what is the installation's.
 PLAIN = set(
-    """timestamp signature states messages temperature max_tokens stop texts kinds
-    action add addition address after agent all args arguments attributes before body by column command content
-    content_base64 context_type created_after_ms created_before_ms data days deadline description digest document
-    drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody exit_code expected_hash expires_ms
-    files filter folder force fork format kinds states frequency fresh fusion glob hash id ignore_case inner is_accepted is_alone
-    is_dry_run is_final is_literal is_now is_overwriting is_active is_persistent is_preview is_removed is_scheduling is_trusted
-    is_wanted items items_per_dir keep_auth keyword_only kind last lasts lasts_ms limit line lines max_bytes max_chars
-    max_depth max_results may_add message message_id mime mode model name new_text notify offset old_text on_conflict
-    only operation options origins output overwrite own_chars page parameters patch patches pattern persist pool
-    preview priority profile prompt provider query question reason recursive room remember remove replace request
-    responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings severity soonest
-    source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds timezone title turns
-    tool tools top_k turn type until_ms uri url visibility wait wanted when words
-    token invite password uploads fingerprint is_verified
-    topic old new is_merging tags tag importance least_importance ttl_s order include_mcp loading""".split()
+    """timestamp signature states messages temperature max_tokens stop texts kinds action add addition address after agent all args
+    arguments attributes before body by column command content content_base64 context_type created_after_ms created_before_ms
+    data days deadline description digest document drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody
+    exit_code expected_hash expires_ms file files filter folder force fork format kinds states frequency fresh fusion glob
+    hash id ignore_case inner is_accepted is_alone is_dry_run is_final is_literal is_now is_overwriting is_active
+    is_persistent is_preview is_removed is_scheduling is_trusted is_wanted items items_per_dir keep_auth keyword_only kind
+    last lasts lasts_ms limit line lines max_bytes max_chars max_depth max_results may_add message message_id mime mode model
+    name new_text notify offset old_text on_conflict only operation options origins output overwrite own_chars page parameters
+    patch patches pattern persist pool preview priority profile prompt provider query question reason recursive room remember
+    remove replace request responseFormat role rule schedule sealed search seconds semantic_only sender seq server settings
+    severity soonest source source_url sql status summary system_prompt task tell text threshold timeout timeout_seconds
+    timezone title turns tool tools top_k turn type until_ms uri url visibility wait wanted when words token invite password
+    uploads fingerprint is_verified topic old new is_merging tags tag importance least_importance ttl_s order include_mcp
+    loading""".split()
 )
 # What a needed argument is given where nothing is asked about it.
 WORDS: Mapping[str, Any] = {
