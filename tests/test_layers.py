@@ -86,6 +86,7 @@ memory.memory_record: yaml
 skills.editing: yaml
 skills.environments: subprocess
 ingest.extract: pypdf
+ingest.watcher: watchfiles
 ingest.extract_process: subprocess
 sandbox.runner: subprocess
 mcp.bridge: mcp mcp_types

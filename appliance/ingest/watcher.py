@@ -1,40 +1,53 @@
 """Watches a folder tree and names the files that changed, once each has come to rest; reads them whole.
 
-Owns the thread and what was last told about each file; `ingest.inotify` waits for the kernel's notifications.
+Owns the thread and what was last told about each file; watchfiles gathers the kernel's notifications, or compares
+times by itself where there are none: on a network disk, and when the kernel has no watches left.
 Notifications are only hints where to look: what is told is the difference between the tree and what was
 told before, so a burst, a lost notification or a change made while nobody watched all end the same way.
 A file is told when its size and times have been still for `SETTLE_S`, or it has been gone for that long.
 Knows nothing about what the files mean. Not promised: a file that never stops growing is never told.
 
-While nothing happens the thread sleeps without a clock: no wake-up at all. The library used until 2026-11 woke up twice a
-second, which was all that an idle core did.
+While nothing happens the thread wakes up once in `STEP_S`. The library sleeps where no stop can end it, so it is asked for
+what it has gathered and told to wait for nothing (`step`, `debounce`), and this thread does the sleeping. Each folder is
+watched by itself: told to watch a tree, the library would follow links out of it.
 """
 
 import logging
 import os
+import re
 import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Conflict, OwlError
-from appliance.ingest.inotify import Inotify
+
+if TYPE_CHECKING:
+    from watchfiles import Change
 
 LOG = logging.getLogger(__name__)
 IGNORED = (".*", "*~", "*.part", "*.tmp", "*.swp", "*.swx", "#*#", "4913")
 SETTLE_S = 0.6
-BUSY_STEP_S = 0.1  # between looks while something happens
+STEP_S = 1.05  # between looks at what was notified: with all else an idle core wakes up once a second
+BUSY_STEP_S = 0.1  # the same while something happens
+MANY = 1000  # notifications at once: where so many come the kernel may have dropped some, and the library does not say so
 STOP_S = 2.0  # that the thread has to end
 HEAD_BYTES = 8192  # of a file, by which its form is known
-POLL_S = 4.0  # between looks when the kernel has no notifications left
+POLL_S = 4.0  # between the library's own looks where the kernel notifies of nothing
+POLLED_S = 60.0  # between walks then: a file in place of a newer one is not seen by the library
+NOTIFIED_S = 3600.0  # between walks otherwise: a notification that comes in the moment in which it clears its list is lost
+NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "fuse")  # kinds of file systems that others write to
+MOUNTS = Path("/proc/self/mountinfo")
 MISSING_S = 2.0  # between looks for a folder that is not there
 RETRY_S = 5.0  # after what was told could not be taken
 
+Changes: TypeAlias = "Generator[set[tuple[Change, str]], None, None]"  # what happened, which is not relied on, and a path
 Mark = tuple[int, int, int, int]  # inode, size, time of change, time of any change
 
 
@@ -180,7 +193,6 @@ class Watch:
         self._known = known
         self._take = take
         self._stop = threading.Event()
-        self._wake = -1  # an eventfd, which ends a sleep that has no clock
         self._thread: threading.Thread | None = None
         self._told: dict[str, Mark] = {}
         self._moving: dict[str, tuple[Mark | None, float]] = {}  # path: how it looked, since when
@@ -188,20 +200,16 @@ class Watch:
         self._has_first = False
         self.state = "off"
 
-    def start(self) -> None:
-        """Begin with a full look, then follow changes."""
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run_loop, name="watch", daemon=True)
+    def start(self, each_look: Callable[[], None] = lambda: None) -> None:
+        """Begin with a full look, then follow changes; `each_look` is called at every look, at least every `MISSING_S`."""
+        self._thread = threading.Thread(target=self._run_loop, args=(each_look,), name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread; changes in progress are reported at the next start."""
         self._stop.set()
         if self._thread is not None:
-            os.eventfd_write(self._wake, 1)
             self._thread.join(STOP_S)
-            if not self._thread.is_alive():
-                os.close(self._wake)
             self._thread = None
         self.state = "off"
 
@@ -212,41 +220,53 @@ class Watch:
 
     # -- the thread ---------------------------------------------------------------------------------
 
-    def _run_loop(self) -> None:
-        has_warned = False
+    def _run_loop(self, each_look: Callable[[], None]) -> None:
         while not self._stop.is_set():
+            each_look()
             if not self._root.is_dir():
                 self._note_missing()
                 continue
-            tree = self._poll_trees()
+            folders = self._poll_trees().folders
             try:
-                notified = Inotify(tree.folders, self._wake)
-            except (FileNotFoundError, NotADirectoryError):
+                changes = self._open_changes(folders)
+            except FileNotFoundError:
                 continue  # a folder went while we looked
             except OSError as error:
-                if not has_warned:
-                    LOG.warning("no change notifications for %s, looking every %g s instead: %s", self._root, POLL_S, error)
-                has_warned = True
-                self._poll_after("polling", POLL_S)
+                LOG.error("%s cannot be watched, trying again in %g s: %s", self._root, RETRY_S, error)
+                self._stop.wait(RETRY_S)
                 continue
-            with closing(notified):
-                self.state, has_warned = "watching", False
-                if self._poll_trees().folders == tree.folders:  # nothing slipped in before the watch was set
-                    self._follow_notifications(notified, tree)
+            with closing(changes):
+                self._follow_changes(changes, folders, each_look)
 
-    def _follow_notifications(self, notified: Inotify, tree: WalkedTree) -> None:
-        """Follow notifications until the set of folders has changed."""
-        while not self._stop.is_set():
-            self._report_settled()
-            refused_s = self._retry_s - monotonic_s()
-            limit_s = max(refused_s, BUSY_STEP_S) if self._moving else None
-            if not notified.wait(limit_s) or self._stop.wait(BUSY_STEP_S):  # what belongs together comes at once
-                continue
-            changes = notified.read()
-            for path in changes:
+    def _open_changes(self, folders: Iterable[str]) -> Changes:
+        """Begin to gather notifications, the library's own where the kernel has none."""
+        if self.state != "polling" and not is_on_network(self._root):
+            try:
+                changes = _gather_changes(folders, self._stop, is_polling=False)
+                self.state = "watching"
+                return changes
+            except FileNotFoundError:
+                raise
+            except OSError as error:  # no watches, or no instances, are left
+                LOG.warning("no change notifications for %s, looking every %g s instead: %s", self._root, POLL_S, error)
+        self.state = "polling"  # from now on, until the folder is missing or the core starts again
+        return _gather_changes(folders, self._stop, is_polling=True)
+
+    def _follow_changes(self, changes: Changes, folders: Mapping[str, int], each_look: Callable[[], None]) -> None:
+        """Follow notifications until the set of folders has changed, or may have."""
+        walk_s = 0.0  # at once: something may have slipped in before the watch was set
+        for found in changes:
+            for _, path in found:
                 self._note_path(path)
-            if any(path in tree.folders or os.path.isdir(path) for path in changes):
+            if len(found) >= MANY or any(path in folders or os.path.isdir(path) for _, path in found):
                 return
+            if monotonic_s() >= walk_s:
+                if self._poll_trees().folders != folders:
+                    return
+                walk_s = monotonic_s() + (POLLED_S if self.state == "polling" else NOTIFIED_S)
+            self._report_settled()
+            each_look()
+            self._stop.wait(BUSY_STEP_S if self._moving and monotonic_s() >= self._retry_s else STEP_S)
 
     def _note_missing(self) -> None:
         """The folder is not there: what it held is kept until it is back, for a mount may come late."""
@@ -255,15 +275,6 @@ class Watch:
         self.state = "missing"
         self._moving.clear()
         self._stop.wait(MISSING_S)
-
-    def _poll_after(self, state: str, seconds: float) -> None:
-        """Without notifications: settle what moves, then wait until the next look."""
-        self.state = state
-        end_s = monotonic_s() + seconds
-        self._report_settled()
-        while self._moving and monotonic_s() < end_s and not self._stop.wait(BUSY_STEP_S):
-            self._report_settled()
-        self._stop.wait(max(0.0, end_s - monotonic_s()))
 
     # -- what changed -------------------------------------------------------------------------------
 
@@ -330,6 +341,51 @@ class Watch:
                 self._told.pop(path, None)
             else:
                 self._told[path] = mark
+
+
+def is_on_network(path: Path, mounts: Path = MOUNTS) -> bool:
+    """True when other machines or programs may change files at this path, of which the kernel notifies nobody here."""
+    point, kind = "", ""
+    for line in mounts.read_text(errors="surrogateescape").splitlines():
+        place, _, file_system = line.partition(" - ")
+        here = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), place.split()[4])
+        if len(here) >= len(point) and path.is_relative_to(here):  # of two at one point the later lies above
+            point, kind = here, file_system.split()[0]
+    return kind.partition(".")[0] in NETWORK
+
+
+def _gather_changes(folders: Iterable[str], stop: threading.Event, *, is_polling: bool) -> Changes:
+    """Begin to gather changes; each `next` is what came since the last one, at once. OSError where the kernel refuses."""
+    from watchfiles import watch  # 70 ms, for the watch of a service alone
+
+    changes = watch(
+        *folders,
+        watch_filter=None,
+        debounce=0,
+        step=0,
+        rust_timeout=1,  # ms; with no step it is spent awake, and one wake-up a second costs 1 ms
+        yield_on_timeout=True,
+        stop_event=stop,
+        force_polling=is_polling,
+        poll_delay_ms=round(POLL_S * 1000),
+        recursive=False,
+        ignore_permission_denied=False,
+    )
+    try:
+        first: set[tuple[Change, str]] = next(changes, set())
+    except RuntimeError as error:
+        raise OSError(str(error)) from None
+    return _until_lost(first, changes)
+
+
+def _until_lost(first: "set[tuple[Change, str]]", changes: Changes) -> Changes:
+    """All that is gathered, until a name that is no text comes: the library gives up then, and a walk sees what it was."""
+    with closing(changes):
+        yield first
+        try:
+            yield from changes
+        except RuntimeError as error:
+            LOG.debug("changes are gathered anew: %s", error)
 
 
 def _mark_of(path: str) -> Mark | None:

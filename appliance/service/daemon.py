@@ -2,8 +2,8 @@
 
 What it serves is built by `core`. Nothing here decides anything about a turn.
 
-A logout or a cleaner of /tmp may take the runtime folder away: `SocketWatch` sleeps until the kernel tells of a change there and
-makes the sockets anew, also one that systemd holds, which systemd does not.
+A logout or a cleaner of /tmp may take the runtime folder away: `SocketWatch` looks once a second,
+whenever the watched folder is looked at, and makes the sockets anew, also one that systemd holds, which systemd does not.
 """
 
 import errno
@@ -20,7 +20,6 @@ from typing import Any, Protocol
 from appliance import __version__
 from appliance.clock import Alarms
 from appliance.errors import ConfigError, OwlError, Refused, StoreError
-from appliance.ingest.inotify import Inotify
 from appliance.language.times import timezones
 from appliance.runtime import paths, sd_notify
 from appliance.runtime.jsonrpc import NOBODY, Peer
@@ -42,7 +41,6 @@ READING_S = 1.0  # between two looks whether a disk that took no writes takes th
 WRITES_AGAIN = -1
 MAX_TOKEN, MAX_KEY = 128, 16_384
 AGAIN = "OWLBOX_AGAIN"  # names the process that has begun anew, which it does once
-RETRY_S = 3.0
 
 
 def serve(home: Home, environ: Mapping[str, str]) -> int:
@@ -121,11 +119,11 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
         servers: dict[Path, SocketServer] = {place: listener}
         heap = HeapCare(core.store)
         core.shutdown.before("heap", heap.stop)
-        watch = SocketWatch(core, servers, lambda: lock.tell(str(place)))
-        core.shutdown.before("sockets", watch.stop)  # before the listener: a socket that we closed is not to be made anew
+        sockets = SocketWatch(core, servers, lambda: lock.tell(str(place)))
+        # Before the listener: a socket that we closed is not to be made anew.
+        core.shutdown.before("folder", core.box_folder.watch.stop)
         core.shutdown.before("listener", listener.stop_accepting)
         core.shutdown.before("channels", core.connections.close)
-        core.shutdown.before("folder", core.box_folder.watch.stop)
         core.shutdown.before("skills", core.skill_rescan.stop)
         core.shutdown.after("hang up", listener.close)
         core.shutdown.after("lease", lambda: core.leases.end(lease, core.shutdown.reason))
@@ -138,12 +136,11 @@ def _serve(home: Home, environ: Mapping[str, str], lock: Lock, signals: Signals)
             core.shutdown.before("programs", programs.close)
             programs.start()
             servers[paths.programs_socket(core.runtime)] = programs
-        watch.start()
         heap.start()
         core.queue.courier.start()
         core.connections.start({"listener": listener})
         core.schedules.runner.start()
-        core.box_folder.watch.start()
+        core.box_folder.watch.start(sockets.look)
         core.skill_rescan.start()
         core.indexer.start()
         core.model_parts.watching.start()
@@ -289,46 +286,36 @@ class SocketWatch:
         self._core = core
         self._servers = servers
         self._bound = bound
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="socket-watch", daemon=True)
+        self._inodes: dict[Path, int] = {}  # of names that were seen to be open
+        self._has_failed = False
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
+    def look(self) -> None:
+        """See to it that each name is there; what cannot be made is said once and tried again at the next look."""
+        lost = [path for path in self._servers if _inode_of(path) != self._inodes.get(path, -1)]
+        if not lost:
+            return
+        try:
+            paths.runtime_folder(self._core.home, self._core.base.environ, make=True)
+            gone = [path for path in lost if not _is_open(path)]
+            for path in gone:
+                LOG.warning("%s is gone, and is made again", path)
+                self._servers[path].accept_at(listen(path))
+            if gone:
+                self._bound()
+            self._inodes.update({path: _inode_of(path) for path in lost})
+            self._has_failed = False
+        except (OwlError, OSError) as error:
+            if not self._has_failed:
+                LOG.error("the sockets in %s cannot be made: %s", self._core.runtime, error)
+            self._has_failed = True
 
-    def stop(self) -> None:
-        """Leave the names to those who remove them."""
-        self._stop.set()
-        os.eventfd_write(self._wake, 1)
-        if self._thread.ident is not None:  # it was started
-            self._thread.join(RETRY_S * 2)
 
-    def _run(self) -> None:
-        is_told = False
-        while not self._stop.is_set():
-            try:
-                paths.runtime_folder(self._core.home, self._core.base.environ, make=True)
-                watch = Inotify(sorted({str(path.parent) for path in self._servers}), self._wake)
-                try:
-                    self._restore()
-                    is_told = False
-                    watch.wait(None)
-                finally:
-                    watch.close()
-            except (OwlError, OSError) as error:
-                if not is_told:
-                    LOG.error("the sockets in %s cannot be made: %s", self._core.runtime, error)
-                is_told = True
-                self._stop.wait(RETRY_S)
-
-    def _restore(self) -> None:
-        gone = [] if self._stop.is_set() else [path for path in self._servers if not _is_open(path)]
-        for path in gone:
-            LOG.warning("%s is gone, and is made again", path)
-            self._servers[path].accept_at(listen(path))
-        if gone:
-            self._bound()
+def _inode_of(path: Path) -> int:
+    """The number of the file that has this name, 0 without one."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _is_open(path: Path) -> bool:
