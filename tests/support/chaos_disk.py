@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SIZE_MB = 64
+SIZE_MB = 128  # ten minutes write some 50 MB: database and log, four backups, logs
 LEAST_BYTES = 4096
 LIMIT_S = 20.0
 
