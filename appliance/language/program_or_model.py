@@ -72,7 +72,7 @@ class MessagePlanner:
         self._finder = finder
         self._entries = entries
         self._now = now
-        self.effects = Effects(router, entries, now)
+        self.effects = Effects(router, entries, now, finder.collect)
         self._references = References(now, self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(conversation.cue, router))

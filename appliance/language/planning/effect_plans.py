@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from appliance.clock import new_id
 from appliance.errors import BadInput
 from appliance.language import items, support, word_forms
+from appliance.language.evidence import Sentence
 from appliance.language.languages import alternatives, words_in
 from appliance.language.named_notes import NamedNotes
 from appliance.language.planning import conversation, errands
@@ -38,14 +39,16 @@ RAISED = {"priority_up": "high", "priority_down": "low"}
 class Effects:
     """Makes the plans of effects; `ignored` are words that name nothing."""
 
-    def __init__(self, router: Router, entries: Notes, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, router: Router, entries: Notes, now: Callable[[], datetime], collect: Callable[[str], Sequence[Sentence]]
+    ) -> None:
         self._router = router
         self._now = now
         self._entries = entries
         self._ignored = router.languages.function_words()
         self.notes = NamedNotes(entries, self._ignored)
         self.additions = Additions(entries, self.notes)
-        self.reminders = Reminders(router, now, self._ignored)
+        self.reminders = Reminders(router, now, self._ignored, collect)
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an effect, None for an intent that is none."""

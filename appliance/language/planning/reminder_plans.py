@@ -1,7 +1,7 @@
 """Reminders that a person asks for in so many words, as plans: the time is read once here, and handed to the tool as a rule.
 
 What has no time in it, or no thing, is asked back in the person's language; a time that is not understood is said so. A time may be
-so long before or after a day that is said around the request, or was just answered.
+so long before or after something that the notes date, or a day that is said around the request, or was just answered.
 """
 
 import re
@@ -13,13 +13,15 @@ from itertools import combinations
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
+from appliance.language.evidence import Sentence
 from appliance.language.languages import Language, words_in
-from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, tool_call
+from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, shown_source, tool_call
 from appliance.language.router import Intent, Router
-from appliance.language.times import recurrence, time_expression, timezones
+from appliance.language.times import dates, recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
-from appliance.records import Outcome
+from appliance.language.word_forms import without_possessive
+from appliance.records import Outcome, ThreadState
 
 REFUSED = 400
 MOST_SEVERAL, MOST_JOINTS = 4, 6  # reminders in one sentence, and places at which it may be parted
@@ -28,10 +30,13 @@ PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
 
 
 class Reminders:
-    """Makes the plans of reminders; `ignored` are words that name nothing."""
+    """Makes the plans of reminders; `ignored` are words that name nothing, `collect` finds what the notes say of something."""
 
-    def __init__(self, router: Router, now: Callable[[], datetime], ignored: Collection[str]) -> None:
+    def __init__(
+        self, router: Router, now: Callable[[], datetime], ignored: Collection[str], collect: Callable[[str], Sequence[Sentence]]
+    ) -> None:
         self._router = router
+        self._collect = collect
         self._now = now
         self._ignored = frozenset(ignored)
 
@@ -48,7 +53,9 @@ class Reminders:
                 found = replace(found, text=self._router.duty(found.text, intent.language))
             if found.rule is None and found.shift is None and intent.context:
                 found = self._read_context(found, intent)
-            rule, about = self._rule(found, scene, intent)
+            if found.event:
+                return self._set_beside(found, intent)
+            rule, about = self._rule(found, scene, intent.context)
         except BadInput as error:
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
@@ -75,12 +82,11 @@ class Reminders:
 
     def set_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """A reminder of what is said around it, with the time that is said there."""
-        if not (text := meant_text(scene, intent)):
-            return None
-        text = intent.language.without_opening(text).strip(" .!")
+        text = intent.language.without_opening(meant_text(scene, intent)).strip(" .!")
         if intent.name == "remind_before":
-            before = replace(intent, name="remind", parts={"when": intent.text}, context=text)
-            return self.set(scene, before)
+            return self.set(scene, replace(intent, name="remind", parts={"when": intent.text}, context=text))
+        if not text:
+            return None
         return self.set(scene, replace(intent, name="remind", parts={"when": text}, context=""))
 
     def again(self, said: str, intent: Intent, known: TimeExpression, next_ms: int) -> Plan:
@@ -157,15 +163,40 @@ class Reminders:
         is_named = self._names_anything(found.text, intent)
         return replace(around, text=found.text if is_named else around.text or found.text)
 
-    def _rule(self, found: TimeExpression, scene: Scene, intent: Intent) -> tuple[Rule | None, str]:
+    def _rule(self, found: TimeExpression, scene: Scene, context: str) -> tuple[Rule | None, str]:
         """When it is to be, and the text that names the day beside which it is."""
         if found.shift is None:
             return found.rule, ""
-        for text in (intent.context, scene.last_answer, scene.last_question):
-            for language in self._router.languages.detect(text) if text else ():
-                if (rule := time_expression.beside(found, text, language.lexicon, self._now(), self._zone())) is not None:
-                    return rule, text
+        for text in filter(None, (context, scene.last_answer, scene.last_question)):
+            is_answer = text == scene.last_answer
+            rule = self._beside(found, text, scene.last_question if is_answer else "", needs_day=is_answer)
+            if rule is not None and recurrence.at(rule) > self._now_ms():
+                return rule, text
         return None, ""
+
+    def _set_beside(self, found: TimeExpression, intent: Intent) -> Plan:
+        """A reminder so long before something that is named: on the one day to come at which the notes have it."""
+        dated = [(self._beside(found, one.text, found.event), one) for one in self._collect(found.event)]
+        ahead = {recurrence.at(rule): (rule, one) for rule, one in dated if rule and recurrence.at(rule) > self._now_ms()}
+        if len(ahead) != 1:
+            return self.ask_instead(replace(intent, parts={"task": found.text}))
+        [(rule, one)] = ahead.values()
+        return self._call(found.text, found.when, rule, intent, one)
+
+    def _beside(self, found: TimeExpression, text: str, event: str, *, needs_day: bool = True) -> Rule | None:
+        """The time beside the day of something that a text names in any language, the most complete reading first."""
+        assert found.shift is not None
+        languages = self._router.languages
+        known = [*languages.detect(text), *languages.all]
+        about = [word for word in map(without_possessive, words_in(event)) if word not in self._ignored]
+        is_clock, now = found.shift[0] % time_expression.DAY_S != 0, self._now()
+        bases = [dates.nearest(text, one.lexicon, now, is_clock=is_clock, about=about) for one in known]
+        base = next((one for one in sorted(filter(None, bases), key=lambda one: (not one.has_day, not one.has_clock))), None)
+        if base is None or needs_day and not base.has_day:
+            return None
+        if not {word for one in known for word in one.rows.get("yearly", ())}.isdisjoint(words_in(text)):
+            base = dates.next_year_of(base, now)
+        return time_expression.beside(found, base, self._zone())
 
     def _text(self, text: str, intent: Intent, about: str) -> str:
         """What it is about: what the request names, else what is said around it or stands beside the day."""
@@ -181,14 +212,21 @@ class Reminders:
         pointing = language.words["again"] | language.lexicon.naming | self._ignored
         return any(word not in pointing for word in words_in(text))
 
-    def _call(self, text: str, when: str, rule: Rule | None, intent: Intent) -> Plan:
+    def _call(self, text: str, when: str, rule: Rule | None, intent: Intent, source: Sentence | None = None) -> Plan:
         if rule is None:
             return ask_back(intent.language, "when", text=text or intent.text.strip(" .!?¡¿"))
         if not text:
             return ask_back(intent.language, "of_what", when=when)
         zone = {} if rule.zone == self._zone() else {"timezone": rule.zone}
         call = tool_call("remind", text=text, when=recurrence.written(rule), **zone)
-        return Do(call, lambda outcome: answer_of(outcome, intent))
+
+        def told(outcome: Outcome) -> Say:
+            said = answer_of(outcome, intent)
+            if outcome.is_error or source is None:
+                return said
+            return Say(f"{said.text}\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
+
+        return Do(call, told)
 
 
 def read_time(said: str, language: Language, now: datetime, *, is_ahead: bool = False, is_early: bool = False) -> TimeExpression:

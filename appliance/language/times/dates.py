@@ -6,9 +6,11 @@ feasts by the moon but for Easter. Pure; the present moment is an argument.
 """
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.language.languages import Language
@@ -21,10 +23,14 @@ from appliance.language.times.tokenizer import Token, tokens
 
 
 class Moment(Struct, frozen=True):
-    """A day, or with `has_clock` a time on it."""
+    """A day, or with `has_clock` a time on it; without `has_day` it is the next of that time."""
 
     at: datetime
     has_clock: bool = False
+    has_day: bool = True
+
+
+WEEKDAYS = frozenset({"weekday", "weekdays"})
 
 
 def read_moment(said: str, lexicon: Lexicon, now: datetime, *, may_be_named: bool = False) -> Moment | None:
@@ -40,21 +46,24 @@ def read_moment(said: str, lexicon: Lexicon, now: datetime, *, may_be_named: boo
     return _moment(found, now)
 
 
-def nearest(said: str, lexicon: Lexicon, now: datetime, *, is_clock: bool = False) -> Moment | None:
-    """The first day that a text names among other words, a day of the week only where it names no other; or the first clock."""
-    found = reduced(tokens(" ".join(said.split()), lexicon))
-    runs = list(grammar.fragments(found))
-    if is_clock:
-        said_times = [found[one.start : one.end] for one in runs if not one.is_weak]
-        return _moment([token for run in said_times for token in run], now) if said_times else None
-    for is_weekday in (False, True):
-        for one in runs:
-            run = found[one.start : one.end]
-            if one.is_weak or any("weekday" in token.kinds or "weekdays" in token.kinds for token in run) != is_weekday:
-                continue
-            if (made := _moment(run, now)) is not None and not made.has_clock:
-                return made
-    return None
+def nearest(said: str, lexicon: Lexicon, now: datetime, *, is_clock: bool = False, about: Collection[str] = ()) -> Moment | None:
+    """The day that a text names among other words, a day of the week only where it names no other; with `is_clock` the time on it.
+
+    Of several it is the first that stands behind what it is about, as far as the text has those words.
+    """
+    said = " ".join(said.split())
+    found = reduced(tokens(said, lexicon))
+    start = max((said.lower().rfind(word) for word in about), default=0)
+    runs = [found[one.start : one.end] for one in grammar.fragments(found) if not one.is_weak]
+    runs.sort(key=lambda run: run[0].start < start)
+    read = [(run, made) for run in runs if (made := _moment(run, now)) is not None]
+    days = [run for run, made in read if not made.has_clock]
+    days.sort(key=lambda run: any(WEEKDAYS & token.kinds.keys() for token in run))
+    day = next(iter(days), [])
+    if not is_clock:
+        return _moment(day, now) if day else None
+    clock = next((run for run, made in read if made.has_clock), [])
+    return _moment(sorted([*day, *clock], key=lambda token: token.start), now) if clock else None
 
 
 def _moment(found: list[Token], now: datetime) -> Moment | None:
@@ -62,7 +71,7 @@ def _moment(found: list[Token], now: datetime) -> Moment | None:
         made = _moment_of(grammar.parse(found, now.replace(tzinfo=None)))
     except (Unread, BadInput, ValueError, OverflowError):
         return None
-    return None if made is None else Moment(made.at.replace(tzinfo=now.tzinfo), made.has_clock)
+    return None if made is None else replace(made, at=made.at.replace(tzinfo=now.tzinfo))
 
 
 def _moment_of(reading: TimeReading) -> Moment | None:
@@ -90,7 +99,7 @@ def _moment_of(reading: TimeReading) -> Moment | None:
     if len(clock) > 1 or len(reading.days) > 1 or len(reading.dates) > 1:
         return None
     rules.place_days(reading)
-    day = reading.date
+    day, has_day = reading.date, True
     hour, minute = clock[0] if clock else (0, 0)
     if day is not None and not rules.is_that_day(reading):
         return None
@@ -102,9 +111,10 @@ def _moment_of(reading: TimeReading) -> Moment | None:
         day = _next_numbered(now, next(iter(reading.dates)))
     elif day is None and clock:
         day = now if now.replace(hour=hour % 24, minute=minute, second=0, microsecond=0) > now else now + timedelta(days=1)
+        has_day = False
     if day is None or reading.months or reading.ordinals:
         return None
-    return Moment(_midnight(day) + timedelta(hours=hour, minutes=minute), bool(clock))
+    return Moment(_midnight(day) + timedelta(hours=hour, minutes=minute), bool(clock), has_day)
 
 
 def _next_numbered(now: datetime, which: str) -> datetime:
@@ -119,6 +129,14 @@ def _next_numbered(now: datetime, which: str) -> datetime:
             return day
         month = (month + timedelta(days=32)).replace(day=1)
     raise Unread
+
+
+def next_year_of(moment: Moment, now: datetime) -> Moment:
+    """The next day of the calendar that a past one comes again on, as birthdays do."""
+    at, local = moment.at, now.replace(tzinfo=moment.at.tzinfo)
+    while at < local:
+        at = readings.moved(at, 0, 12)
+    return replace(moment, at=at)
 
 
 def _midnight(day: datetime) -> datetime:

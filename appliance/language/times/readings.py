@@ -503,8 +503,9 @@ def shift(reading: TimeReading, match: Match) -> None:
     if reading.shift is not None:
         raise Unread
     reading.shift = (sign * seconds, sign * months)
-    if match.has("part"):
-        note_part(reading, match.get("part"))
+    for kind in ("part", "in_part"):
+        if match.has(kind):
+            note_part(reading, match.get(kind))
 
 
 def eve(reading: TimeReading, match: Match) -> None:

@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from appliance.errors import BadInput
-from appliance.language.times import dates, grammar, readings, recurrence, rules, timezones
+from appliance.language.times import grammar, readings, recurrence, rules, timezones
+from appliance.language.times.dates import Moment
 from appliance.language.times.frequencies import (
     LATER,
     compile_condition,
@@ -48,6 +49,7 @@ ATTACHED = frozenset(
 )
 ATTACHED |= {"less_quarter", "past", "quarter_of", "times", "unit", "vague", "zone"}
 PARTS = frozenset({"part", "in_part", "noon"})
+EVENT_ENDS = frozenset({"link", "comma", "colon", "stop", "filler"})
 AT = frozenset({"at", "by", "before", "after", "around", "until", "in"})
 FOR = frozenset({"for"})
 LEADING = frozenset({"the", "next", "coming", "around"})
@@ -62,6 +64,7 @@ class TimeExpression(Struct, frozen=True):
     rule: Rule | None = None
     shift: tuple[float, int] | None = None  # instead: so many seconds and months before or after what is said around it
     clock: tuple[int, int] = (0, 0)  # and the time of day of it
+    event: str = ""  # beside which it is, where the sentence names that: "the concert"
     is_clock: bool = False  # a time of day is all it says: neither a day nor how often
 
 
@@ -127,7 +130,9 @@ class _Sentence:
             return TimeExpression(text or self._default)
         if (reading := self._shift()) is not None:
             ((hour, minute),) = rules.named_times(reading)
-            return TimeExpression(self._text() or self._default, self._words(), None, reading.shift, (hour, minute))
+            when, event = self._words(), self._event()
+            text = self._text() or event or self._default
+            return TimeExpression(text, when, None, reading.shift, (hour, minute), event)
         rule = self._rule()
         self._require_understood(rule)
         is_clock = all(self._is_clock(self._tokens[a:b]) for a, b in self._when)
@@ -138,16 +143,22 @@ class _Sentence:
         return " ".join(self._said[self._tokens[a].start : self._tokens[b - 1].end] for a, b in self._when)
 
     def _shift(self) -> TimeReading | None:
-        """What the sentence says to be so long before or after something that it does not name."""
+        """What the sentence says to be so long before or after something else than a day."""
         try:
             reading, _ = parse_tokens([token for a, b in self._when for token in self._tokens[a:b]], self._now_ms, self._zone)
         except (Unread, BadInput, ValueError, OverflowError):
             return None
         plain = replace_dataclass(reading, shift=None, times=[], part="")
         is_one = reading.shift is not None and len(reading.times) < 2 and plain == TimeReading(reading.now)
-        end = self._when[-1][1]
-        is_named = end < len(self._tokens) and not {"link", "comma", "stop", "filler"} & self._tokens[end].kinds.keys()
-        return reading if is_one and not is_named else None
+        return reading if is_one else None
+
+    def _event(self) -> str:
+        """What stands right behind "an hour before", up to the word that links the text to it; it is no part of the text then."""
+        start = end = self._when[-1][1]
+        while end < len(self._tokens) and not EVENT_ENDS & self._tokens[end].kinds.keys():
+            end += 1
+        self._gone.update(range(start, end))
+        return self._said[self._tokens[start].start : self._tokens[end - 1].end] if end > start else ""
 
     def _read_asking(self) -> None:
         """The words that ask to be reminded, and those of an alarm: they are before anything else that is no time."""
@@ -501,16 +512,13 @@ def _at_clock(rule: Rule, hour: int, minute: int) -> Rule:
     return recurrence.make_rule(made.kind, made.spec, made.zone, rule.condition)
 
 
-def beside(found: TimeExpression, text: str, lexicon: Lexicon, now: datetime, zone: str) -> Rule | None:
-    """The moment so long before or after the one that a text names; None where it names none."""
+def beside(found: TimeExpression, base: Moment, zone: str) -> Rule | None:
+    """The moment so long before or after another one; None for half an hour before a day, which is at no time of it."""
     assert found.shift is not None
     seconds, months = found.shift
-    base = dates.nearest(text, lexicon, now, is_clock=abs(seconds) % DAY_S != 0)
-    if base is None:
-        return None
     at = readings.moved(base.at.replace(tzinfo=None), seconds, months)
     if not base.has_clock and seconds % DAY_S:
-        return None  # half an hour before a day is at no time of it
+        return None
     if not base.has_clock:
         at = at.replace(hour=found.clock[0], minute=found.clock[1])
     return _once(at, zone)

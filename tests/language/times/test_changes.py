@@ -8,7 +8,7 @@ from test_program_or_model import ask, text_of  # noqa: F401
 
 from appliance.errors import BadInput
 from appliance.language.languages import Languages
-from appliance.language.times import recurrence, time_expression
+from appliance.language.times import dates, recurrence, time_expression
 from appliance.language.times.timezones import LOCAL
 from appliance.records import Outcome
 
@@ -30,9 +30,11 @@ def when(said: str, *about: str, language: str = "en") -> str | None:
         found = time_expression.split(said, lexicon, NOW_MS)
     except BadInput:
         return None
-    if found.shift is None:
+    if found.shift is None or found.event:
         return None
-    made = (time_expression.beside(found, text, lexicon, NOW, LOCAL) for text in about)
+    is_clock = found.shift[0] % time_expression.DAY_S != 0
+    bases = filter(None, (dates.nearest(text, lexicon, NOW, is_clock=is_clock) for text in about))
+    made = (time_expression.beside(found, base, LOCAL) for base in bases)
     return next((rule.spec for rule in made if rule is not None), "")
 
 
