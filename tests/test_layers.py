@@ -58,7 +58,7 @@ http: websockets
 channels.connectors.slack: websockets
 tui: textual rich markdown_it
 clock: time
-runtime.config_edit: tomlkit
+runtime.config_edit: tomlkit tomli_w
 runtime.log: systemd
 runtime.sd_notify: systemd
 service.broker_process: subprocess

@@ -2,8 +2,8 @@
 
 Owns the edit and its safety: what comes out must be read as the old configuration with that one key changed,
 must pass every check of `config`, and replaces the file whole or not at all. tomlkit changes what is there; a new key
-goes where it stands as a comment, or directly below the name of its table. It is imported by an edit
-alone.
+goes where it stands as a comment, or directly below the name of its table. A file that is not there yet, or says nothing, is
+written whole by tomli_w. Both are imported by an edit alone.
 """
 
 import copy
@@ -46,8 +46,16 @@ def set_value(
     put(wanted, place, value)
     if wanted == raw:
         return False
-    replace(home, environ, path, whole[: len(whole) - len(old)] + edited(old, place, value, wanted, path), check)
+    text = edited(old, place, value, wanted, path) if old.strip() else written(wanted)
+    replace(home, environ, path, whole[: len(whole) - len(old)] + text, check)
     return True
+
+
+def written(wanted: Mapping[str, Any]) -> str:
+    """A whole file."""
+    import tomli_w  # for whoever writes one
+
+    return tomli_w.dumps(wanted)
 
 
 def edited(old: str, place: Sequence[str], value: Any, wanted: dict[str, Any], path: Path) -> str:

@@ -154,3 +154,15 @@ def test_every_other_line_stays_byte_by_byte(home: Home, place: tuple[str, ...],
     found = config_edit.edited(OLD, place, value, wanted, home.config)
     changes = [one for one in ndiff(OLD.splitlines(), found.splitlines()) if one[0] in "+-" and one[2:].strip()]
     assert f"+ {line}" in changes and len(changes) <= 2 and tomllib.loads(found) == wanted
+
+
+@pytest.mark.parametrize("old", [None, "", " \n"])
+def test_a_file_that_says_nothing_is_written_whole(home: Home, old: str | None) -> None:
+    if old is not None:
+        home.config.write_text(old)
+    wanted = ['a"b\\c', "ü\n\x7f"]
+    assert config_edit.set_value(home, {}, ("tools", "blocked_patterns"), wanted)
+    assert config.load(home, {}).tools.blocked_patterns == tuple(wanted)
+    assert not config_edit.set_value(home, {}, ("tools", "blocked_patterns"), wanted)
+    assert config_edit.set_value(home, {}, ("routes", "my.own"), {"provider": "local", "model": "a"})
+    assert tomllib.loads(home.config.read_text())["routes"] == {"my.own": {"provider": "local", "model": "a"}}
