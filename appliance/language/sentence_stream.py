@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from appliance.language import sentences
 from appliance.language.languages import alternatives, expression
+from appliance.text.model_marks import AnswerStart
 
 RUN = 4  # words that count as one piece of repetition
 HELD_WORDS = 8  # repeated within the first sentence before it is given up
@@ -35,6 +36,7 @@ class SentenceStream:
 
         Nor is a sentence of `echo`, what the person said, of RUN words or more.
         """
+        self._start = AnswerStart()
         self._rest = ""  # behind the last whole sentence
         self._shown = 0  # characters of `_rest` that were passed on
         self._forbidden = _plain_words(forbidden)
@@ -52,6 +54,9 @@ class SentenceStream:
         """Take what came; what may be shown now."""
         if self.is_over:
             return ""
+        return self._take(self._start.feed(text))
+
+    def _take(self, text: str) -> str:
         self._rest += text
         if not self.said and RAW.match(self._rest):
             self.is_over = len(self._rest) > 40
@@ -66,6 +71,10 @@ class SentenceStream:
 
     def finish(self, *, is_cut: bool) -> str:
         """What is left to be shown: a last sentence that is whole. `is_cut`: the model was stopped in the middle."""
+        before = "" if self.is_over else self._take(self._start.finish())
+        return before + self._finish_rest(is_cut=is_cut)
+
+    def _finish_rest(self, *, is_cut: bool) -> str:
         rest, self._rest = self._rest, ""
         if self.is_over or not rest.strip() or (not self.said and RAW.match(rest)):
             return ""

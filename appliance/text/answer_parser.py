@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.records import ToolCall, ToolSpec
-from appliance.text import code_regions, model_marks, tool_call_formats
+from appliance.text import call_repair, code_regions, model_marks, tool_call_formats
 from appliance.text.scanner import CONTAINER, Source
 from appliance.text.tool_call_formats import FoundCalls, Written
 from appliance.text.word_hashes import letters_of
@@ -94,9 +94,12 @@ def read(
     information: a call that stands in one of them is not run when it comes as text, or behind words.
     """
     names, bare = KnownToolNames(tools, others), replace_surrogates(text or "").strip()
-    reader = Reader(bare, names, limit=limit, is_cut=is_cut, shown=Quotable(data))
+    answer = model_marks.answer_of(bare, is_whole=True, is_tool=names.has) or ""
+    reader = Reader(answer, names, limit=limit, is_cut=is_cut, shown=Quotable(data))
     reader.read()
     warnings, made, count = list(reader.warnings), list(reader.calls), reader.count
+    if answer != bare:
+        warnings.insert(0, tool_call_formats.THOUGHTS)
     if calls:
         warnings = [TWICE] if reader.calls or reader.is_malformed else warnings
         made = []
@@ -154,6 +157,10 @@ class KnownToolNames:
     def all(self) -> Sequence[str]:
         """Every name in small letters."""
         return (*self._folded, *self._others)
+
+    def has(self, name: str) -> bool:
+        """Whether a name in small letters is one of a tool."""
+        return name in self._folded or name in self._others
 
     def find(self, name: str) -> ToolSpec | None:
         """The tool that a name means, in whatever letters."""
@@ -237,7 +244,7 @@ class Reader:
         """Find every call; afterwards `calls`, `warnings` and `text()` say what was found."""
         text, at = self._source.text, 0
         while match := self._names.mark.search(text, at):
-            found = self._spoken(match, self.at(match))
+            found = self._spoken(match, self._mend(self.at(match)))
             at = max(found.end, match.end()) if found.is_prose else found.end
             if not found.is_prose:
                 self._kept.append(text[self._kept_to : match.start()])
@@ -252,6 +259,19 @@ class Reader:
         if (start := self._cut_mark(rest)) < len(rest):
             self._take_calls(FoundCalls(len(text), problems=(tool_call_formats.UNREADABLE,)))
         self._kept.append(rest[:start])
+
+    def _mend(self, found: FoundCalls) -> FoundCalls:
+        """Broken calls as the one reading of them that fits the tools; as they are with none or several, and in a cut answer."""
+        fitting = [calls for calls in found.options if not self._is_cut and all(map(self._fits, calls))]
+        even = [calls for calls in fitting if all(call_repair.is_even(call.arguments) for call in calls)]
+        chosen = fitting if len(fitting) == 1 else even
+        if len(chosen) != 1:
+            return found
+        return replace(found, calls=chosen[0], problems=(), notes=(*found.notes, tool_call_formats.MENDED), options=())
+
+    def _fits(self, call: Written) -> bool:
+        spec = self._names.find(call.name)
+        return spec is not None and call_repair.fits(self._names.renamed(spec.name, call.arguments), spec.schema)
 
     def _cut_mark(self, rest: str) -> int:
         """Where the beginning of a call stands at the end of an answer that was cut there; the length when none does."""

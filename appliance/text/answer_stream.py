@@ -25,6 +25,7 @@ class Showing:
         self.said = ""
         self._names = KnownToolNames(tools, others)
         self._starts = (*self._names.starts, "<!--", *(f"<{name}" for name in code_regions.ELEMENTS))
+        self._start = model_marks.AnswerStart(self._names.has)
         self._text = ""
         self._base = 0  # everything before is decided
         self._shown = 0
@@ -35,7 +36,7 @@ class Showing:
 
     def more(self, piece: str) -> str:
         """Take a piece; the text that can be shown now."""
-        self._text += replace_surrogates(piece)
+        self._text += self._start.feed(replace_surrogates(piece))
         if not self._shown and not self._base:
             self._text = self._text.lstrip()
         if self._is_held:
@@ -174,7 +175,8 @@ class Showing:
         inner = opened.end() if opened else at
         if inner == len(text):
             return wait
-        if text[inner] != '"':
+        is_broken = tool_call_formats.BROKEN_START.match(text, at) or text[inner:] in ("n", "na", "nam", "name")
+        if text[inner] != '"' and not is_broken and not 'tool_calls"'.startswith(text[inner:]):
             return wait if any(start.startswith(text[at:].lower()) for start in self._starts) else at + 1
         end = tool_call_formats.data_end(source, at) if text.rstrip().endswith(("}", "]")) else 0
         return end or wait

@@ -2,13 +2,15 @@
 
 One table for streams, local models and the parser of answers. Bars may be wide ones, as DeepSeek writes them. Marks of thoughts
 are read in any letters and with attributes.
-What a model calls a thought is taken for one wherever it stands outside code. Knows no tools.
+What a model calls a thought is taken for one wherever it stands outside code. An element of no known name that stands before
+the answer, holds sentences and is closed is one too, whatever it is called: `AnswerStart`. Knows no tools.
 """
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 
-THOUGHT_NAMES = ("think", "thinking", "thought", "reasoning", "seed:think")
+THOUGHT_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "analysis", "scratchpad", "seed:think")
 # Thoughts between marks of another form: what opens them, what closes them.
 THOUGHT_PAIRS = {"[think]": "[/think]", "◁think▷": "◁/think▷"}
 NAMES = "|".join(THOUGHT_NAMES)
@@ -98,7 +100,7 @@ def kind_of(mark: str) -> MarkKind:
 
 def closing(mark: str) -> str:
     """What ends the thoughts that a mark opened, in small letters."""
-    name = re.match(r"<([\w:]+)", mark)
+    name = re.match(r"<([\w:.-]+)", mark)
     return f"</{name[1].lower()}>" if name else THOUGHT_PAIRS[mark.lower()]
 
 
@@ -111,3 +113,80 @@ def may_become_thought(begun: str) -> bool:
 def is_of_thoughts(text: str) -> bool:
     """Whether a text is a mark that opens or closes thoughts, and nothing else."""
     return bool(THOUGHT_OPEN.fullmatch(text) or THOUGHT_CLOSE.fullmatch(text))
+
+
+# -- elements in front of an answer -------------------------------------------------------------------
+
+ANSWER_NAMES = ("answer", "final_answer", "final", "response", "final_response", "output", "reply")
+# Elements of pages: at the head of an answer they are what a person asked for.
+PAGE_ELEMENTS = frozenset(
+    "a abbr acronym address applet area article aside audio b base bdi bdo big blink blockquote body br button canvas "
+    "caption center cite code col colgroup data datalist dd del details dfn dialog dir div dl dt em embed fieldset "
+    "figcaption figure font footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html i iframe img input ins "
+    "kbd label legend li link main map mark marquee math menu meta meter nav noscript object ol optgroup option p param "
+    "picture pre progress q rp rt ruby s samp script search section select slot small source span strike strong style sub "
+    "summary sup svg table tbody td template textarea tfoot th thead time title tr track tt u ul var video wbr xmp xml".split()
+)
+BLOCK = re.compile(r"<([A-Za-z][\w.:-]{1,39})>")
+BLOCK_BEGUN = re.compile(r"<?\Z|<[A-Za-z][\w.:-]{0,39}\Z")
+ELEMENT = re.compile(r"</?[A-Za-z][^<>\n]{0,200}>|<[!?]")
+SENTENCE_END = re.compile(r"[.!?:。！？…](?=\s|\Z)")
+BLANKS = re.compile(r"\s*+")
+LEAST_CHARS = 16  # of a block in front of an answer: less is data
+
+
+def answer_of(text: str, *, is_whole: bool, is_tool: Callable[[str], bool] = lambda name: False) -> str | None:
+    """A text without the thoughts and blocks in front of its answer; None while more of it has to come before that is known.
+
+    A block is an element without attributes that is neither of pages nor a tool, with sentences and no element in it: what is
+    data or markup, which a person may have asked for, is the answer. An answer that itself is the last block loses its marks.
+    """
+    at = 0
+    while True:
+        at = BLANKS.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing as well
+        opened = THOUGHT_OPEN.match(text, at) or BLOCK.match(text, at)
+        if opened is None:
+            is_begun = BLOCK_BEGUN.match(text, at) is not None or may_become_thought(text[at:])
+            return None if is_begun and not is_whole else text[at:]
+        is_thought = THOUGHT_OPEN.fullmatch(opened[0]) is not None
+        name = "" if is_thought else opened[1].lower()
+        is_answer = name in ANSWER_NAMES and not is_tool(name)
+        if not is_thought and (name in PAGE_ELEMENTS or MARK.match(text, at) or is_tool(name)):
+            return text[at:]
+        closed = re.compile(re.escape(closing(opened[0])), re.IGNORECASE).search(text, opened.end())
+        closed = closed or (THOUGHT_CLOSE.search(text, opened.end()) if is_thought else None)
+        inner = text[opened.end() : closed.start() if closed else len(text)]
+        if not is_thought and not is_answer and ELEMENT.search(inner):
+            return text[at:]
+        if closed is None:
+            return (inner if is_answer else text[at:]) if is_whole else None
+        is_last = BLANKS.fullmatch(text, closed.end()) is not None
+        if is_last and not is_whole:
+            return None
+        if is_answer or (is_last and at and not is_thought):
+            return inner.strip() + text[closed.end() :].rstrip()
+        if is_last or not (is_thought or (len(inner.strip()) >= LEAST_CHARS and SENTENCE_END.search(inner))):
+            return text[at:]
+        at = closed.end()
+
+
+class AnswerStart:
+    """A stream of an answer without what stands in front of it, which is held back until it is known."""
+
+    def __init__(self, is_tool: Callable[[str], bool] = lambda name: False) -> None:
+        self._is_tool = is_tool
+        self._held: str | None = ""
+
+    def feed(self, text: str) -> str:
+        """Take a piece; what of the answer has come."""
+        if self._held is None:
+            return text
+        self._held += text
+        found = answer_of(self._held, is_whole=False, is_tool=self._is_tool)
+        self._held = None if found is not None else self._held
+        return found or ""
+
+    def finish(self) -> str:
+        """What was held back and belongs to the answer, once nothing follows."""
+        held, self._held = self._held, None
+        return answer_of(held, is_whole=True, is_tool=self._is_tool) or "" if held else ""

@@ -23,6 +23,7 @@ class Source(Struct):
 
     text: str
     has_failed: bool = False  # something in it could not be read: from then on reading is strict
+    has_options: bool = False  # what could not be read was looked at for what it may have been
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict)
     _places: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 

@@ -12,14 +12,16 @@ from bisect import bisect_left
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from appliance.text import code_regions, model_marks
+from appliance.text import call_repair, code_regions, model_marks
 from appliance.text.code_regions import Fence
 from appliance.text.lenient_values import NAME, Loose
 from appliance.text.model_marks import MARK, MarkKind
 from appliance.text.scanner import Hopeless, Source
 
 UNREADABLE = "a tool call could not be read"
+MENDED = "a mark that was missing in a tool call, or too many, was mended"
 BESIDE_WORDS = "a tool call with words on its line was not run"
 IN_THOUGHTS = "a tool call in thoughts was not run"
 THOUGHTS = "thoughts were left out of the answer"
@@ -35,7 +37,7 @@ TOKEN = re.compile(
 )
 MAX_LEVELS = 100
 # Broken JSON that was meant as a call: it begins like one, or has both words of one.
-BROKEN_START = re.compile(r'[\[{\s]*"(?:name|tool_calls)"\s*:')
+BROKEN_START = re.compile(r'[\[{\s]*(?:"(?:name|tool_calls)"?|(?:name|tool_calls)")\s*:')
 BROKEN_WORDS = (re.compile(r'"(?:name|function)"'), re.compile(r'"(?:arguments|parameters)"'))
 BROKEN_CHARS = 2000  # how far into a fragment those are looked for
 OPENED = re.compile(r"[\[{\s]{1,200}")
@@ -72,6 +74,9 @@ class Written(Struct, frozen=True):
     is_text: bool = False
 
 
+Calls = tuple[Written, ...]
+
+
 class FoundCalls(Struct, frozen=True):
     """What was read up to `end`: calls, problems, notes, and whether it was meant to be a call at all."""
 
@@ -83,6 +88,7 @@ class FoundCalls(Struct, frozen=True):
     is_prose: bool = False
     is_tag: bool = False  # as the tags of a tool, not in a format of its own
     is_thought_end: bool = False  # all before it was thought
+    options: tuple[Calls, ...] = ()  # the calls that it may have been, where it could not be read
     is_unclosed: bool = False  # all behind it may be thought or somebody else's words
 
 
@@ -132,7 +138,7 @@ def _is_last(source: Source, at: int) -> bool:
 def line_json(source: Source, at: int) -> FoundCalls:
     """The calls in JSON that begins a line at `at`, or how far it is prose."""
     opened = OPENED.match(source.text, at)
-    if opened is None or not source.text.startswith('"', opened.end()):
+    if opened is None or not (source.text.startswith('"', opened.end()) or BROKEN_START.match(source.text, at)):
         return FoundCalls(at + 1, is_prose=True)
     found = _read_values(source, at, is_marked=False) or FoundCalls(at + 1, is_prose=True)
     if found.is_prose or found.problems:
@@ -186,19 +192,19 @@ def _read_values(source: Source, at: int, *, is_marked: bool) -> FoundCalls | No
     """One JSON value or several in a row, as calls; None without any, prose when the first is data."""
     end = at = source.after_blanks(at)
     calls: list[Written] = []
-    while source.text[at : at + 1] in ("{", "["):
+    while source.text[at : at + 1] in (("{", "[", '"') if is_marked else ("{", "[")):
         try:
             value, stop = (_decode_value if is_marked else _decode_json)(source, at)
         except Hopeless as error:
             if is_marked or _is_call_like(source.text[at : at + BROKEN_CHARS]):
-                return FoundCalls(_hopeless_end(source, at, error.at), tuple(calls), (UNREADABLE,))
+                return _broken(source, at, error, calls)
             return FoundCalls(end, tuple(calls)) if calls else FoundCalls(max(error.at, at + 1), is_prose=True)
         found = calls_in(value, is_marked=is_marked)
         if found is None and not is_marked:
             return FoundCalls(end, tuple(calls)) if calls else FoundCalls(stop, is_prose=True)
         calls += found[0] if found else []
         if found is None or found[1]:
-            return FoundCalls(stop, tuple(calls), (UNREADABLE,))
+            return FoundCalls(stop, tuple(calls), (UNREADABLE,), options=_options(source, at, tuple(calls)) if is_marked else ())
         end, at = stop, source.after_blanks(stop)
         if source.text[at : at + 1] in (",", ";"):
             at = source.after_blanks(at + 1)
@@ -236,6 +242,24 @@ def _decode_value(source: Source, at: int) -> tuple[Any, int]:
             return Loose(source, is_literal=True).read(at)
         except Hopeless:
             raise error from None
+
+
+def _broken(source: Source, at: int, error: Hopeless, before: list[Written], name: str = "") -> FoundCalls:
+    """What stands at `at` and cannot be read, with what it may have been."""
+    options = _options(source, at, tuple(before), name)
+    return FoundCalls(_hopeless_end(source, at, error.at), tuple(before), (UNREADABLE,), options=options)
+
+
+def _options(source: Source, at: int, before: tuple[Written, ...], name: str = "", *, is_python: bool = False) -> tuple[Calls, ...]:
+    """The calls that broken ones from `at` on may have been, those `before` included; of arguments, the call of a `name`."""
+    found: list[Calls] = []
+    for value in call_repair.readings(source, at, is_python=is_python):
+        if not name:
+            calls = calls_in(value, is_marked=True) if call_repair.is_pure(value) else None
+            found += [(*before, *calls[0])] if calls is not None and not calls[1] else []
+        elif isinstance(value, dict) and "" not in value:
+            found.append((*before, Written(name, value)))
+    return tuple(found)
 
 
 def _is_call_like(fragment: str) -> bool:
@@ -360,14 +384,12 @@ def listed(source: Source, at: int) -> FoundCalls:
         try:
             value, end = _decode_value(source, named.end())
         except Hopeless as error:
-            return FoundCalls(_hopeless_end(source, named.end(), error.at), tuple(calls), (UNREADABLE,))
+            return _broken(source, named.end(), error, calls, named.group(1))
         calls.append(Written(named.group(1), value))
         end = end + len(LIST_MARK) if source.text.startswith(LIST_MARK, end) else end
-    return (
-        FoundCalls(end, tuple(calls))
-        if calls
-        else FoundCalls(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
-    )
+    if calls:
+        return FoundCalls(end, tuple(calls))
+    return FoundCalls(source.before_code(after, source.line_end(after)), problems=(UNREADABLE,))
 
 
 def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
@@ -396,7 +418,7 @@ def _read_block(source: Source, after: int, mark: str) -> FoundCalls | None:
     if found.problems:
         closed = source.find(close, found.end)
         is_near = closed <= source.paragraph_end(found.end)
-        return FoundCalls(closed + len(close), found.calls, found.problems) if is_near and closed < len(source.text) else found
+        return replace(found, end=closed + len(close)) if is_near and closed < len(source.text) else found
     return FoundCalls(end + len(close) if source.text.startswith(close, end) else found.end, found.calls, found.problems)
 
 
@@ -443,7 +465,7 @@ def _read_invoked(source: Source, at: int) -> FoundCalls | None:
             try:
                 value, at = _decode_value(source, start)
             except Hopeless as error:
-                return FoundCalls(_hopeless_end(source, start, error.at), tuple(calls), (UNREADABLE,))
+                return _broken(source, start, error, calls, name)
             calls.append(Written(name, value))
         else:
             arguments, at = _read_parameters(source, match.end())
@@ -462,7 +484,7 @@ def _read_sections(source: Source, at: int) -> FoundCalls | None:
         try:
             value, at = _decode_value(source, match.end())
         except Hopeless as error:
-            return FoundCalls(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+            return _broken(source, match.end(), error, calls, match[1])
         calls.append(Written(match[1], value))
         end = SECTION_END.match(source.text, at)
         at = end.end() if end else at
@@ -510,17 +532,18 @@ def _read_channel(source: Source, at: int, after: int) -> FoundCalls:
             value, end = _decode_value(source, source.after_blanks(match.end()))
         except Hopeless as error:
             end = source.before_code(match.end(), max(error.at, _spoken_end(source, match.end())))
-            return FoundCalls(end, problems=(UNREADABLE,))
+            return FoundCalls(
+                end, problems=(UNREADABLE,), options=_options(source, source.after_blanks(match.end()), (), to.group(1))
+            )
         if not isinstance(value, dict):
             return FoundCalls(end, problems=(UNREADABLE,))
         return FoundCalls(end, (Written(to.group(1), value),))
     word = (match.group(2).split() or [""])[0]
     if word in ("analysis", "thought", "thinking"):
         return FoundCalls(_spoken_end(source, match.end()), notes=(THOUGHTS,))
-    is_header = match.group(3) or word in ("final", "commentary")
-    return FoundCalls(
-        match.end() if match.group(3) else source.text.index(word, after) + len(word) if is_header else after, notes=(MARKS,)
-    )
+    is_header = word in ("final", "commentary")
+    end = match.end() if match.group(3) else source.text.index(word, after) + len(word) if is_header else after
+    return FoundCalls(end, notes=(MARKS,))
 
 
 def _spoken_end(source: Source, at: int) -> int:
@@ -538,7 +561,7 @@ def _colon_calls(source: Source, at: int) -> FoundCalls | None:
         try:
             value, at = Loose(source).read(match.end())
         except Hopeless as error:
-            return FoundCalls(_hopeless_end(source, match.end(), error.at), tuple(calls), (UNREADABLE,))
+            return _broken(source, match.end(), error, calls, match.group(1))
         calls.append(Written(match.group(1), value))
     return FoundCalls(at, tuple(calls)) if calls else None
 
@@ -567,7 +590,8 @@ def _read_python(source: Source, at: int) -> FoundCalls | None:
         except Hopeless as error:
             looked_at = min(error.at, source.paragraph_end(match.end()))  # a quotation mark may have been taken for a string's
             end = source.before_code(match.end(), max(looked_at, source.line_end(match.end())))
-            return FoundCalls(end, tuple(calls), (UNREADABLE,))
+            options = _options(source, match.end(), tuple(calls), match.group(1), is_python=True)
+            return FoundCalls(end, tuple(calls), (UNREADABLE,), options=options)
         if "print(" in match.group() and source.text.startswith(")", at):
             at += 1
         body = arguments.pop("", None)

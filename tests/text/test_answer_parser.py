@@ -86,7 +86,6 @@ def test_prose_stays_prose(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        CALL[:-1],
         CALL[:-12],
         '{"name": "sea',
         '{"arguments": {"query": "x"}, "name": }',

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from appliance.clock import monotonic_s
+from appliance.language.sentence_stream import SentenceStream
 from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import ToolSpec
-from appliance.text import answer_parser, answer_stream
+from appliance.text import answer_parser, answer_stream, tool_call_formats
 
 TEXT = {"type": "string"}
 PROPERTIES: dict[str, Any] = {"text": TEXT, "count": {"type": "integer"}, "is_new": {"type": "boolean"}, "tags": {"type": "array"}}
@@ -22,6 +23,9 @@ THOUGHTS = [
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
     ("<seed:think>", "</seed:think>"),
+    ("<analysis>", "</analysis>"),
+    ("<Scratchpad>", "</Scratchpad>"),
+    ("<reflection>", "</reflection>"),
 ]
 ENDS = ["</s>", "<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<turn|>"]
 
@@ -54,6 +58,74 @@ def test_thoughts_in_front_come_apart_in_a_stream_of_single_characters(opened: s
 def test_what_only_begins_like_a_mark_is_said() -> None:
     answer = StreamedAnswer(())
     assert "".join(answer.feed(char.encode()) for char in "<thin ice> [THIS] is") + answer.finish() == "<thin ice> [THIS] is"
+
+
+# Blocks in front of an answer under names that stand in no table, and what may look like one and is the answer.
+NAMES = ["plan", "Rationale", "inner_monologue", "chain-of-thought", "step.1", "antml:reason", "thinking_process"]
+ANSWERS = [
+    "<config><size>3. It is large.</size></config>\n\nThis is the file.",
+    "<p>Owls sleep by day. They hunt at night.</p>\n\nThis is a paragraph.",
+    "<details>\n<summary>Owls</summary>\nThey hunt at night.\n</details>\nMore below.",
+    '<note to="Ann">Owls sleep by day. Really.</note>\n\nThis is the note.',
+    "<plant>Acer palmatum</plant>\n\nThat is the element.",
+    "<note>Owls sleep by day. They hunt at night.</note>",
+    "```xml\n<plan>First this. Then that.</plan>\n```\nThat is it.",
+    "<plan>First this. Then that is never closed.",
+    "So: <plan>First this. Then that.</plan> is an element.",
+    "<!-- a page. -->\n<html></html>\nDone.",
+    "<3 owls. They hunt at night.",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_before_the_answer_is_a_thought_whatever_it_is_called(name: str) -> None:
+    block = f"<{name}>\nHe may mean owls. I look.\n</{name}>\n\n"
+    for before in ("", "<think>hm</think>\n", f"<{name}>It is short. But whole.</{name}>\n"):
+        text = f"{before}{block}Owls sleep by day."
+        assert read(text).text == "Owls sleep by day." == "".join(stream(text)).strip()
+
+
+def stream(text: str) -> list[str]:
+    showing = answer_stream.Showing([SAVE])
+    said = [showing.more(char) for char in text]
+    return [*said, showing.rest(read(text).text)]
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_markup_and_data_before_words_are_the_answer(text: str) -> None:
+    assert read(text).text == text and "".join(stream(text)) == text
+    sentences = SentenceStream()
+    if not text.startswith(("```", "<")):
+        assert sentences.feed(text) + sentences.finish(is_cut=False) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<answer>Owls sleep by day.</answer>", "Owls sleep by day."),
+        ("<thinking>hm</thinking>\n<output>\nBy day.\n</output>", "By day."),
+        ("<plan>I say when they sleep. Then why.</plan>\n<told_to_user>By day.</told_to_user>", "By day."),
+        ("<final_answer>By day.</final_answer>\n\nAnd bats too.", "By day.\n\nAnd bats too."),
+        ("<response>By day.", "By day."),
+        ("<response>I save it.\n<save>an owl</save></response>", "I save it."),
+    ],
+)
+def test_an_answer_loses_the_marks_around_it(text: str, said: str) -> None:
+    assert read(text).text == said and "".join(stream(text)) == said
+
+
+def test_a_tag_of_a_tool_is_no_block_before_the_answer() -> None:
+    text = "<save>Owls sleep by day. They do.</save>\n\nI saved it."
+    assert [call.arguments for call in read(text).calls] == [{"text": "Owls sleep by day. They do."}]
+    off = answer_parser.read(text, (), [], others=("save",))
+    assert (off.calls, off.warnings) == ((), ("the tool save is not offered",))
+
+
+def test_a_small_model_s_block_before_the_answer_costs_nothing() -> None:
+    sentences = SentenceStream()
+    text = "<plan>He may mean owls. I say it.</plan>\nOwls sleep by day. They hunt at night."
+    said = "".join(map(sentences.feed, text)) + sentences.finish(is_cut=False)
+    assert said == "Owls sleep by day. They hunt at night."
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -112,6 +184,67 @@ def test_such_a_call_is_shown_to_nobody_while_it_comes(form: str) -> None:
     assert not shown.strip()
 
 
+TABLE = {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}
+TEST = ToolSpec("chi", "Test.", {"type": "object", "properties": {"table": TABLE, "unit": TEXT}, "required": ["table"]})
+WANTED = {"table": [[10, 20], [30, 40]], "unit": "cm, mm"}
+JSON = '{"name": "chi", "arguments": {"table": [[10, 20], [30, 40]], "unit": "cm, mm"}}'
+GIVEN = '{"table": [[10, 20], [30, 40]], "unit": "cm, mm"}'
+HOLED = [  # a mark is taken out of what stands in the middle
+    ("<tool_call>\n", JSON, "\n</tool_call>"),
+    ("<tool_call>", JSON.replace('"', "'"), "</tool_call>"),
+    ("", f'{{"tool_calls": [{JSON}]}}', ""),
+    ("[TOOL_CALLS]", f"[{JSON}]", ""),
+    ("[TOOL_CALLS]chi", GIVEN, ""),
+    ("<function=chi>", GIVEN, "</function>"),
+    ("<|tool_call_begin|>functions.chi:0<|tool_call_argument_begin|>", GIVEN, "<|tool_call_end|>"),
+    ("<|channel|>commentary to=functions.chi<|message|>", GIVEN, "<|call|>"),
+    ("<|python_tag|>chi", '(table=[[10, 20], [30, 40]], unit="cm, mm")', "<|eom_id|>"),
+    ("```tool_call\n", JSON, "\n```"),
+]
+
+
+@pytest.mark.parametrize(("before", "call", "after"), HOLED)
+def test_a_call_that_lost_a_bracket_or_a_quotation_mark_is_that_call_or_none(before: str, call: str, after: str) -> None:
+    found = []
+    for at, char in enumerate(call):
+        if char in "{}[]()\"'":
+            answer = answer_parser.read(f"{before}{call[:at]}{call[at + 1 :]}{after}", (), [TEST])
+            found.append([(one.name, one.arguments) for one in answer.calls])
+            assert found[-1] in ([], [("chi", WANTED)])
+    assert found.count([]) <= 3, found
+
+
+@pytest.mark.parametrize(
+    ("inside", "calls"),
+    [
+        # What was lost stands in the middle, where other places are as good: the schema says which was meant.
+        ("{\"arguments\": {\"table\": [10, 20], [30, 40]], 'unit': 'cm'}, \"name\": 'chi'}", 1),
+        ('{"name": "chi", "arguments": {"table": [[1, 2], [3, 4]], "unit": "cm}}', 1),
+        ('{"name": "chi", "arguments": {"table": [[1, 2]], "unit": "cm"', 1),
+        ('{"name": "chi", "arguments": {"table": [[1, 2]], "unit": "cm"}}}}', 1),
+        ('{"name": "chi", "arguments": {"table": [[1, 2]], "unit": 5}', 0),  # not of the schema
+        ('{"name": "chi", "arguments": {"unit": "cm"}', 0),  # required
+        ('{"name": "other", "arguments": {"table": [[1, 2]]}', 0),
+        ('{"name": "chi", "arguments": {"table": [[1, 2], [3, 4}', 0),  # three marks
+        ('{"name": "chi", "arguments": {"table": [[1, 2]] "unit": "cm}', 0),  # two marks
+        ('{"name": "save", "arguments": {"text": "a", "tags": [1, 2, [3, 4]]}', 1),
+        ('{"name": "save", "arguments": {"text": "a", "tags": 1, 2], [3, 4]]}}', 0),  # several are as good
+    ],
+)
+def test_what_a_broken_call_was_is_decided_by_the_schema(inside: str, calls: int) -> None:
+    answer = answer_parser.read(f"<tool_call>{inside}</tool_call>", (), [TEST, SAVE])
+    assert len(answer.calls) == calls and answer.is_malformed is not bool(calls)
+    assert (tool_call_formats.MENDED in answer.warnings) is bool(calls) or inside.endswith("}}}}")
+
+
+def test_what_was_cut_or_shown_is_not_mended() -> None:
+    call = f"<tool_call>{JSON[:-1]}"
+    assert answer_parser.read(call, (), [TEST]).calls and not answer_parser.read(call, (), [TEST], is_cut=True).calls
+    assert answer_parser.read(call, (), [TEST], data=[JSON]).calls == ()
+    assert answer_parser.read(f"<think>{call}</tool_call>", (), [TEST]).calls == ()
+    assert answer_parser.read(f"> {call}</tool_call>", (), [TEST]).calls == ()
+
+
 def test_truths_and_nothing_are_read_as_python_writes_them() -> None:
     answer = read(
         "<tool_call>{'name': 'save', 'arguments': {'text': 'caf\\u00e9', 'is_new': True, 'tags': [1e-6, None]}}</tool_call>"
@@ -133,7 +266,19 @@ def test_what_is_neither_json_nor_python_is_refused(inside: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<tool_call>\n", "<|tool_call_begin|>", "<think ", "◁", "</think>", "<｜tool▁calls▁begin｜> a", "{'a':"]
+    "unit",
+    [
+        "<plan>It is so. It is.</plan>",
+        "<plan>",
+        "<answer>",
+        "<tool_call>\n",
+        "<|tool_call_begin|>",
+        "<think ",
+        "◁",
+        "</think>",
+        "<｜tool▁calls▁begin｜> a",
+        "{'a':",
+    ],
 )
 def test_long_runs_of_marks_take_no_time(unit: str) -> None:
     began = monotonic_s()
