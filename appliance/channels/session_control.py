@@ -310,5 +310,5 @@ def read_settings(given: Mapping[str, Any]) -> RunSettings:
         if name not in SETTINGS:
             raise BadInput(f"a run has no setting {name}", hint=f"it has {', '.join(SETTINGS)}")
         if not isinstance(value, kinds.get(name, (bool,))) or (isinstance(value, bool) and name in kinds):
-            raise BadInput(f"{name} cannot be {value!r}", hint="owlbox run config --help says what it may be")
+            raise BadInput(f"{name} cannot be {value!r}", hint="owlbox thread config --help says what it may be")
     return RunSettings(**given)

@@ -34,7 +34,8 @@ def decide(args: argparse.Namespace, home: Home) -> int:
         say_json(done)
     elif not answer.events:
         more = "; its task goes on with the next free worker" if done["status"] == WAITING else ""
-        say(f"{done['ref']}: {done['outcome']['message'] or done['outcome']['outcome']}{more}")
+        said = (done["outcome"]["message"] or done["outcome"]["outcome"]).removeprefix(f"{done['ref']}: ")
+        say(f"{done['ref']}: {said}{more}")
     elif is_undone:
         terminal.complain(done["outcome"]["message"])
     if done["status"] == 202:

@@ -40,7 +40,7 @@ GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("memory",), ("knowledge.memory",)),
     (("model",), ("model",)),
     (("usage",), ("usage",)),
-    (("thread", "session", "run"), ("session",)),
+    (("thread", "session"), ("session",)),
     (("people",), ("people",)),
     (("channel",), ("channel",)),
     (("context",), ("knowledge.context",)),
@@ -67,7 +67,7 @@ LOG_LEVEL = "OWLBOX__SYSTEM__LOG_LEVEL"
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    words = sys.argv[1:] if argv is None else argv
+    words = help_pages.meant(sys.argv[1:] if argv is None else argv)
     is_json = "--json" in words
     _open_streams()
     try:
@@ -222,7 +222,8 @@ def _add_tools(command: Command, taken: set[str]) -> None:
 def _show_help(args: argparse.Namespace, home: Home) -> int:
     """The first page, every command, or how one is used."""
     if args.words:
-        parser(args.words).parse_args([*args.words, "--help"])
+        words = help_pages.meant(args.words)
+        parser(words).parse_args([*words, "--help"])
     if args.json:
         print(help_pages.groups())
     else:

@@ -65,12 +65,7 @@ def remove_job(args: argparse.Namespace, home: Home) -> int:
         raise NotFound(f"No job found with id '{args.id}'", hint="owlbox cron list shows them") from None
 
 
-SWITCHES = (
-    ("enable", True, "resume a schedule"),
-    ("resume", True, "the same as enable"),
-    ("disable", False, "pause a schedule"),
-    ("pause", False, "the same as disable"),
-)
+SWITCHES = (("enable resume", True, "resume a schedule"), ("disable pause", False, "pause a schedule"))
 JOB = {"id": "its id, as `cron list` shows it"}
 # fmt: off
 ONE = (

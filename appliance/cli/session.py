@@ -320,28 +320,27 @@ SEARCH = Verb("search", "tool search_history", "query+ --days --limit=max_result
               text="find text in what was said, exactly as it was written, the newest first",
               helps={"query": "letters to look for, in whatever case"})  # fmt: skip
 # fmt: off
-WORK = (
-    Verb("tree", "run.tree", text="show all branches and forks of a thread", says=_tell_tree),
-    Verb("abort", "run.abort", text="stop the current answer; queued messages follow", says=_tell_aborted),
-    Verb("rename", "run.rename", text="rename a thread", says="{alias} ({id})"),
-    Verb("inject", "run.inject", "run text+", text="tell a thread something, even while it is answering",
-         says="handed in to {run}", helps={"text": "what is said"}),
-    Verb("fork", "run.fork", "run --at=seq --name=alias", text="start a new thread from here",
-         says="{alias} ({id})"),
-    Verb("jump", "run.jump", "run at=seq", text="continue a thread after another event", says="{alias} ({id})"),
-    Verb("config", text="show or change the settings of a thread", handler=run_config, adds=_add_config),
-)
 NOUNS = (
     Noun("thread", "conversations: list, view, follow, search, rename, fork, export", (
         Verb("list", "thread.list", "--type --limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads",
              reads={"type": _thread_kind}, helps={"type": "only this type; worker_tick and chat_session too"}),
         Verb("view", text="show everything in one thread", handler=thread_view, adds=_add_view),
+        Verb("status", "run.view", text="how a thread stands: its settings, what waits in it, its forks",
+             fields=RUN_FIELDS, cells=RUN_CELLS),
         SEARCH,
         Verb("delete", "thread.delete", text="delete a thread and everything said in it", helps={"id": THREAD},
              says="deleted thread {run} with {events} events"),
         Verb("follow", text="show a thread as it grows, until it ends or Ctrl+C",
              handler=thread_follow, adds=_add_follow),
-        *WORK,
+        Verb("tree", "run.tree", text="show all branches and forks of a thread", says=_tell_tree),
+        Verb("abort", "run.abort", text="stop the current answer; queued messages follow", says=_tell_aborted),
+        Verb("rename", "run.rename", text="rename a thread", says="{alias} ({id})"),
+        Verb("inject", "run.inject", "run text+", text="tell a thread something, even while it is answering",
+             says="handed in to {run}", helps={"text": "what is said"}),
+        Verb("fork", "run.fork", "run --at=seq --name=alias", text="start a new thread from here",
+             says="{alias} ({id})"),
+        Verb("jump", "run.jump", "run at=seq", text="continue a thread after another event", says="{alias} ({id})"),
+        Verb("config", text="show or change the settings of a thread", handler=run_config, adds=_add_config),
         Verb("export", text="export a thread and those it was forked from", handler=thread_export, adds=_add_output),
     )),
     Noun("session", "sessions: one for each person or group in a channel", (
@@ -360,11 +359,5 @@ NOUNS = (
         Verb("export", text="export a session as JSON lines", handler=session_export, adds=_add_output),
         Verb("import", text="import exported sessions; existing data stays as it is", handler=session_import,
              adds=takes("path", nargs="+", help=f"files, or folders with {SUFFIX} files; - reads a pipe")),
-    )),
-    Noun("run", "the same as thread, with settings", (
-        Verb("list", "thread.list", "--limit --offset", text="newest first", rows=THREADS, cells=CELLS, empty="no threads"),
-        Verb("view", "run.view", text="show the settings of a thread, and what waits in it",
-             fields=RUN_FIELDS, cells=RUN_CELLS),
-        *WORK,
     )),
 )

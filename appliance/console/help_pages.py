@@ -1,7 +1,7 @@
 """What `owlbox --help` and `owlbox help --all` show: commands in groups, those that people need first before all others.
 
 The line of each command is that of the table of commands (`tool_command.TABLE`), so that no command is imported to be named. A
-command that is another name for a part of a listed one stands in `OTHER_NAMES`, with what it stands for.
+command that is another name for a part of a listed one stands in `OTHER_NAMES`, with what it stands for; `ALIASES` have no code.
 """
 
 import json
@@ -31,13 +31,14 @@ REST = (
 # Names of the designs and of earlier versions that still work, and what says the same.
 OTHER_NAMES = {
     "tui": "chat, full screen only",
-    "run": "thread",
     "cron": "schedule, for messages to the assistant",
     "remind": "schedule, in one sentence: owlbox remind call mum at six",
     "entry": "context, by whole addresses and patterns",
     "read": "context read, for one note",
     "note": "remember, as a file in box/notes",
 }
+# Words that stand for others wherever they begin a command line.
+ALIASES = {"run view": "thread status", "run": "thread", "entry accept": "approve", "entry reject": "reject"}
 FOOT = """\
 owlbox alone opens the screen; every command takes --json and --home DIR.
 owlbox help COMMAND explains one, owlbox help --all lists every command."""
@@ -54,12 +55,24 @@ def all_pages() -> str:
     """Every command in groups, other names last."""
     texts = dict(tool_command.commands())
     lines = ["usage: owlbox [COMMAND] ...", "", *_group_lines((*FIRST, *REST), texts), "Other names that work"]
-    return "\n".join([*lines, *(_row(name, text) for name, text in OTHER_NAMES.items()), "", FOOT_OF_ALL]) + "\n"
+    names = {**OTHER_NAMES, **{name: meant for name, meant in ALIASES.items() if " " not in name}}
+    return "\n".join([*lines, *(_row(name, text) for name, text in names.items()), "", FOOT_OF_ALL]) + "\n"
 
 
 def groups() -> str:
     """The command names of each group, for programs."""
     return json.dumps({**{title: list(names) for title, names in (*FIRST, *REST)}, "Other names": list(OTHER_NAMES)})
+
+
+def meant(words: list[str]) -> list[str]:
+    """A command line as it is meant: with the words that one of `ALIASES` stands for in its place."""
+    at = next(
+        (n for n, (before, word) in enumerate(zip(["", *words], words)) if not word.startswith("-") and before != "--home"), 0
+    )
+    for length in (2, 1):
+        if found := ALIASES.get(" ".join(words[at : at + length])):
+            return [*words[:at], *found.split(), *words[at + length :]]
+    return words
 
 
 def _group_lines(groups: Iterable[tuple[str, Iterable[str]]], texts: Mapping[str, str]) -> list[str]:

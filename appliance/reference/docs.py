@@ -21,7 +21,7 @@ import appliance
 from appliance import tools
 from appliance.agent import tool_manuals
 from appliance.agent.toolbox import read_tool
-from appliance.console import tool_command
+from appliance.console import help_pages, tool_command
 from appliance.console.tool_command import TABLE, Option, ToolCommand
 from appliance.console.verbs import TOOL
 from appliance.prompt.packet import tool_line
@@ -95,6 +95,8 @@ def _write_commands(parser: Any) -> str:
         lines += [row for row in rows if row]
         if any(rows):
             lines.append("")
+    lines.append("\n## Other names\n")
+    lines += [f"- `owlbox {name}` is `owlbox {meant}`" for name, meant in help_pages.ALIASES.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

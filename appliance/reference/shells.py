@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from appliance.console import help_pages
+
 FILE = "file"
 # Whose names an argument takes: by its own name wherever it stands, or by the command and its name.
 KINDS = {
@@ -73,8 +75,11 @@ class CompletionPlace(NamedTuple):
 
 
 def places(parser: argparse.ArgumentParser) -> dict[str, CompletionPlace]:
-    """Every place of the command line by the words that lead there, "" for none."""
-    return dict(_walk(parser, ""))
+    """Every place of the command line by the words that lead there, "" for none; other words for it lead there too."""
+    found = dict(_walk(parser, ""))
+    for name, meant in reversed(help_pages.ALIASES.items()):
+        found |= {name + path.removeprefix(meant): place for path, place in found.items() if f"{path} ".startswith(f"{meant} ")}
+    return found
 
 
 def _walk(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, CompletionPlace]]:

@@ -440,7 +440,7 @@ class Runs(Turns):
         if not ALIAS.fullmatch(alias):
             raise BadInput(f"{alias!r} cannot be a run's name", hint="use letters, digits and _")
         if self._store.row("SELECT 1 FROM runs WHERE alias = ? OR id = ?", (alias, alias)):
-            raise Conflict(f"another run is called {alias}", hint="choose another name, owlbox run list shows them")
+            raise Conflict(f"another run is called {alias}", hint="choose another name, owlbox thread list shows them")
         return alias
 
     def _free_alias(self, model: str, now: int) -> str:

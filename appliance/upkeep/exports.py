@@ -118,7 +118,7 @@ def write_turns(home: Home, ref: str, folder: Path) -> list[Path]:
         sql = "SELECT id FROM runs WHERE id LIKE '%' || ? AND deleted_ms IS NULL ORDER BY created_ms DESC LIMIT 1"
         run = store.value(sql, (ref,)) if store.row(sql, (ref,)) else None
         if run is None:
-            raise NotFound(f"no run {ref}".rstrip(), hint="owlbox run list")
+            raise NotFound(f"no run {ref}".rstrip(), hint="owlbox thread list")
         with _unfinished(folder):
             return _write_turns(store, str(run), folder)
     finally:

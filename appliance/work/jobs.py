@@ -199,7 +199,7 @@ class Jobs:
         self.halt(job_id)
         found = self.get(job_id)
         if not found.is_over and found.process not in ("", self.process):
-            hint = f"end what waits for it: owlbox run abort {found.parent}"
+            hint = f"end what waits for it: owlbox thread abort {found.parent}"
             raise Conflict(f"job {job_id} is done by another process", hint=hint)
         return self.wait([job_id], CancelToken(), STOP_S)[0]
 

@@ -87,7 +87,7 @@ class PlayedTools:
     off: Sequence[str] = ()
     called: list[ToolCall] = field(default_factory=list)
 
-    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
+    def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]:
         schema = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
         return [ToolSpec(name, "Do it.", schema, is_terminal=name == "end") for name in self.names]
 

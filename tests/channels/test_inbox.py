@@ -105,7 +105,7 @@ class Glass:
 
     look: Callable[[Cancel], str] = lambda cancel: "an owl"
 
-    def specs(self, role: str = "chat") -> Sequence[ToolSpec]:
+    def specs(self, role: str = "chat", only: tuple[str, ...] | None = None) -> Sequence[ToolSpec]:
         return [ToolSpec("look", "Look.", {"type": "object"})]
 
     def spec(self, name: str) -> ToolSpec | None:

@@ -103,7 +103,7 @@ CARRY = """
 """.split()
 # A person's own words or decision; what they quote of a marked text is known again.
 OWN = """
-    message.send run.ask run.act run.inject run.write run.config run.rename run.resolve entry.set entry.update entry.resolve
+    message.send run.ask run.act run.inject run.write run.config run.rename run.resolve entry.set entry.update
     entry.trust entry.rm memory.write memory.import memory.forget document.write interview.answer skill.create
     skill.trust skill.remove stream.append stream.complete session.create session.resume event.publish model.chat model.embed
 """.split()

@@ -124,10 +124,10 @@ def main() -> None:
     call("entry.mv", ref="memory://cup", target="memory://mug")
     call("entry.rm", ref="memory://mug")
     call("entry.trust", ref="memory://tea", hash=call("entry.view", ref="memory://tea")["hash"])
-    for method, more in (("entry.resolve", {"is_accepted": True}), ("run.resolve", {"action": "reject"})):
-        core.verbs.perform(Actor("model", run, *core.runs.moment(run)), "set", {"ref": "plan.md", "body": method})
+    for action in ("accept", "reject"):
+        core.verbs.perform(Actor("model", run, *core.runs.moment(run)), "set", {"ref": "plan.md", "body": action})
         [waiting] = table.call("entry.waiting", {"run": run})
-        call(method, ref=waiting["ref"], run=run, **more)
+        call("run.resolve", ref=waiting["ref"], run=run, action=action)
     call("tool.call", name="remember", arguments={"text": "tea is green"})
     call("tool.call", name="create_task", arguments={"name": "pour"})
     for method, more in (("append", {"text": "x"}), ("complete", {}), ("abort", {}), ("cancel", {})):

@@ -98,7 +98,7 @@ PLAIN = set(
     arguments attributes before body by column command content content_base64 context_type created_after_ms created_before_ms
     data days deadline description digest document drive dst_drive src_drive dry_run duration_ms edits enabled entry everybody
     exit_code expected_hash expires_ms file files filter folder force fork format kinds states frequency fresh fusion glob
-    hash id ignore_case inner is_accepted is_alone is_dry_run is_final is_literal is_now is_overwriting is_active
+    hash id ignore_case inner is_alone is_dry_run is_final is_literal is_now is_overwriting is_active
     is_persistent is_preview is_removed is_scheduling is_trusted is_wanted items items_per_dir keep_auth keyword_only kind
     last lasts lasts_ms limit line lines max_bytes max_chars max_depth max_results may_add message message_id mime mode model
     name new_text notify offset old_text on_conflict only operation options origins output overwrite own_chars page parameters

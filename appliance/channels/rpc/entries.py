@@ -192,16 +192,6 @@ class EntryMethods:
         """What waits for a decision, oldest first: `ref` in the log of `run`, `action`, `subject`, `updated_ms`."""
         return self._verbs.waiting(self._runs.get(run).id if run else "", limit)
 
-    @method("entry.resolve", access="own")
-    def resolve(
-        self,
-        ref: Annotated[str, "the proposal, as entry.waiting names it"],
-        run: Annotated[str, "the thread in which it waits"],
-        is_accepted: Annotated[bool, "do it; false leaves everything as it is"],
-    ) -> Outcome:
-        """Decide about what a thread proposed; once decided it stays so. A conflict when the file has changed since."""
-        return self._act_as_person(run, "resolve", {"ref": ref, "is_accepted": is_accepted})
-
     @method("entry.history", access="own")
     def history(
         self,
@@ -245,8 +235,6 @@ class EntryMethods:
         if not run:
             return self._verbs.perform(Actor("client"), verb, given)
         found = self._runs.get(run).id
-        if verb == "resolve":
-            return self._approvals.as_outcome(given["ref"], found, "accept" if given["is_accepted"] else "reject")
         state = (given.get("attributes") or {}).get("state") if verb == "set" and given["ref"].startswith("log:") else None
         if state in STATES:
             return self._approvals.as_outcome(given["ref"], found, STATES[state], given.get("body") or "")

@@ -4,12 +4,11 @@ import argparse
 import sys
 from typing import Any
 
-from appliance.console.connect import connected
 from appliance.console.inputs import read_object, read_text
-from appliance.console.terminal import say, show
+from appliance.console.terminal import say
 from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, call, parameters, takes
-from appliance.errors import BadInput, NotFound
+from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
@@ -55,25 +54,6 @@ def _require_yes(args: argparse.Namespace, home: Home, what: str) -> None:
         raise BadInput(f"{args.ref} matches {many}: {near}", hint=hint)
 
 
-def decide(args: argparse.Namespace, home: Home) -> int:
-    """Let a change happen that waits, or refuse it."""
-    from appliance.text.references import parse_ref
-
-    with connected(home) as way:
-        if not args.thread:
-            found, ref = way.call("entry.waiting", {"limit": 1000}), parse_ref(args.ref)
-            threads = [one["run"] for one in found if one["ref"] == ref]
-            if len(threads) > 1:
-                raise BadInput(
-                    f"{args.ref} waits in {len(threads)} threads: {', '.join(threads[:3])}", hint="name one with --thread"
-                )
-            if not threads:
-                raise NotFound(f"nothing to approve under {args.ref}", hint="owlbox entry waiting lists what does")
-            args.thread = threads[0]
-        done = way.call("entry.resolve", {"ref": args.ref, "run": args.thread, "is_accepted": args.chosen == "accept"})
-    return show(args, done, done["message"])
-
-
 def _read_body(text: str) -> str:
     """The text of an entry, `-` for standard input."""
     return read_text("-", MAX_TEXT_BYTES) if text == "-" else text
@@ -89,12 +69,7 @@ def _tell_waiting(args: argparse.Namespace, found: list[dict[str, Any]]) -> list
         lines.append(f"{one['action']} {one['subject']}")
         lines += [f"  held because of {one['because']}"] if one.get("because") else []
         lines.append(f"  {one['ref']} --thread {one['run']}")
-    return [*lines, "(entry get REF --thread ID shows one; entry accept or entry reject decides)"] if found else ["nothing waits"]
-
-
-def _add_decision(made: argparse.ArgumentParser) -> None:
-    made.add_argument("ref", help="its reference, as `entry waiting` shows it")
-    made.add_argument("--thread", default="", metavar="ID", help="the thread it waits in; needed when it is in several")
+    return [*lines, "(entry get REF --thread ID shows one; approve or reject decides)"] if found else ["nothing waits"]
 
 
 LISTED = {"ref": "its reference, as `entry list` shows it"}
@@ -133,8 +108,6 @@ NOUNS = (
              text="changes that need your approval"),
         Verb("trust", "entry.trust", text="mark an entry that you have read as trusted",
              says=_tell_trust, helps={**LISTED, "hash": "of what you have read, as `entry view` shows it"}),
-        Verb("accept", "entry.resolve", "-", text="approve a waiting change", handler=decide, adds=_add_decision),
-        Verb("reject", "entry.resolve", "-", text="reject a waiting change", handler=decide, adds=_add_decision),
         Verb("update", "entry.update", "text --status --thread=run", text="report the progress of a thread's work", says=_tell_done,
              helps={"text": "the progress, in a sentence",
                     "status": "102 goes on, 200 done, 204 done without an answer, 422 cannot be done"}),

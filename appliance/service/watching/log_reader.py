@@ -51,13 +51,13 @@ def find_ids(home: Home, ref: str) -> list[str]:
     try:
         runs = [str(row[0]) for row in store.rows("SELECT id FROM runs WHERE id = ?1 OR id LIKE '%' || ?1", (ref,))]
         if len(runs) > 1:
-            raise NotFound(f"{len(runs)} runs end in {ref}", hint="give more of the id: owlbox run list")
+            raise NotFound(f"{len(runs)} runs end in {ref}", hint="give more of the id: owlbox thread list")
         if not runs:
             known = store.row(
                 "SELECT 1 FROM events WHERE correlation = ?1 UNION SELECT 1 FROM loops WHERE correlation = ?1", (ref,)
             )
             if known is None:
-                raise NotFound(f"no run {ref}", hint="owlbox run list, or a correlation id from a log")
+                raise NotFound(f"no run {ref}", hint="owlbox thread list, or a correlation id from a log")
             return [ref]
         sql = "SELECT correlation FROM loops WHERE run = ?1 UNION SELECT correlation FROM events WHERE run = ?1"
         return [runs[0], *(str(row[0]) for row in store.rows(sql, (runs[0],)) if row[0])]
