@@ -38,6 +38,7 @@ import pytest
 import quick
 import stores
 from conftest import SLOW, compile_package, hear
+from hypothesis.internal.conjecture import providers
 from recorded_disk import hide_mounts
 
 from appliance.language.languages import Languages
@@ -45,7 +46,7 @@ from appliance.language.router import Router
 
 TESTS = Path(__file__).parent
 LIMIT_S = 1200.0  # a file that takes longer hangs
-HEAVY = ("hypothesis", "screens", "process")  # what many files would import, each for itself
+HEAVY = ("hypothesis", "screens", "process", "loopback", "record_tools")  # what many files would import, each for itself
 LEAST_MB = 8000  # of free memory, for tests to write there
 SECOND_LOOKS = 5  # tests that may be run once more; where more fail, it is no accident
 PASSED, FAILED, SKIPPED, FINISHED = b"p", b"f", b"s", b"."
@@ -292,6 +293,7 @@ def _load() -> None:
         importlib.import_module(name)
     stores.with_skills()
     _read_everyday()
+    providers._get_local_constants()  # of the whole product, which hypothesis would collect in every file that uses it
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main([*WORDS, str(TESTS / "conftest.py")])
     gc.collect()

@@ -67,13 +67,12 @@ def is_text(name: str) -> bool:
 
 def is_inside(root: Path, path: Path) -> bool:
     """True when `path`, every link of it followed, lies in `root`, compared component by component."""
-    found = os.path.realpath(path)
-    return _is_below(found, root) and not os.path.islink(found)  # a loop of links leads nowhere and is left as it is
+    found, top = os.path.realpath(path), os.path.realpath(root)
+    return _is_below(found, top) and not os.path.islink(found)  # a loop of links leads nowhere and is left as it is
 
 
-def _is_below(path: str, root: Path) -> bool:
-    """Whether a path without links is `root` or lies in it."""
-    top = os.path.realpath(root)
+def _is_below(path: str, top: str) -> bool:
+    """Whether a path is `top` or lies in it, both without links."""
     return path == top or path.startswith(os.path.join(top, ""))
 
 
@@ -131,12 +130,13 @@ def read_bytes(root: Path, path: Path, max_bytes: Callable[[bytes], int]) -> Fil
     `max_bytes` is asked with the first `HEAD_BYTES` of the file. Conflict when it changes meanwhile. Links are never followed: one
     that stays inside is None, for its target is read under its own name.
     """
+    top = os.path.realpath(root)
     try:
         if path.is_symlink():
             if is_inside(root, path):
                 return None
             raise BadInput("a link that leads out of the folder is not followed")
-        if not is_inside(root, path.parent):
+        if not _is_below(os.path.realpath(path.parent), top):
             raise BadInput("not in the folder")
         # Without waiting for the other end of a pipe, and not through a link put there this moment.
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -144,7 +144,7 @@ def read_bytes(root: Path, path: Path, max_bytes: Callable[[bytes], int]) -> Fil
             if not stat.S_ISREG(before.st_mode):
                 return None
             # A folder above it may have become a link since it was looked at: what counts is where the file was opened.
-            if not _is_below(os.readlink(f"/proc/self/fd/{file.fileno()}"), root):
+            if not _is_below(os.readlink(f"/proc/self/fd/{file.fileno()}"), top):
                 raise BadInput("not in the folder")
             head = file.read(HEAD_BYTES)
             if before.st_size > (limit := max_bytes(head)):

@@ -33,6 +33,8 @@ PLACEHOLDER = re.compile(r"\$(\$)?\{(?:([A-Za-z_]\w*)(:-([^}]*))?\})?")
 HOUR = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
+SCALARS = frozenset((bool, int, float, str, type(None)))
+
 
 def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) -> Config:
     """The configuration of a home, or of a copy at `path`; ConfigError names the first key or variable that cannot be."""
@@ -548,7 +550,10 @@ def _tables_in(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
     for item in type(table).own_fields:
-        value, inner = vars(table)[item.name], _named_in(key, item)
+        value = vars(table)[item.name]
+        if type(value) in SCALARS:
+            continue  # most are, and a tree is walked several times at each start
+        inner = _named_in(key, item)
         if isinstance(value, Keys):
             yield from _tables_in(value, inner)
         elif isinstance(value, Mapping):

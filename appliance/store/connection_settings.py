@@ -1,5 +1,6 @@
 """What is set on every connection to the database: small named functions, in the order in which they are applied."""
 
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -51,16 +52,22 @@ def functions(db: apsw.Connection) -> None:
 
 def vectors(db: apsw.Connection) -> None:
     """Load sqlite-vec: its library alone, because its package imports sqlite3."""
-    found = next((place for path in sys.path if (place := Path(path or ".", "sqlite_vec")).is_dir()), None)
-    if found is None:
-        raise StoreError("the package sqlite-vec is not installed", hint="pip install sqlite-vec")
+    library = _vector_library()
     db.enable_load_extension(True)
     try:
-        db.load_extension(str(found / "vec0"))
+        db.load_extension(library)
     except apsw.ExtensionLoadingError as error:
         raise StoreError(f"sqlite-vec does not load: {error}", hint="pip install --force-reinstall sqlite-vec") from None
     finally:
         db.enable_load_extension(False)
+
+
+@functools.cache  # each connection of a process loads it
+def _vector_library() -> str:
+    found = next((place for path in sys.path if (place := Path(path or ".", "sqlite_vec")).is_dir()), None)
+    if found is None:
+        raise StoreError("the package sqlite-vec is not installed", hint="pip install sqlite-vec")
+    return str(found / "vec0")
 
 
 SETTINGS: tuple[Callable[[apsw.Connection], None], ...] = (
