@@ -32,7 +32,6 @@ MODEL_NAME = re.compile(r"[\w.:/@+-]+")
 PLACEHOLDER = re.compile(r"\$(\$)?\{(?:([A-Za-z_]\w*)(:-([^}]*))?\})?")
 HOUR = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-
 SCALARS = frozenset((bool, int, float, str, type(None)))
 
 
@@ -550,8 +549,7 @@ def _tables_in(table: Any, key: str) -> Iterator[tuple[str, Any]]:
     """This table and every table below it, with dotted keys."""
     yield key, table
     for item in type(table).own_fields:
-        value = vars(table)[item.name]
-        if type(value) in SCALARS:
+        if type(value := vars(table)[item.name]) in SCALARS:
             continue  # most are, and a tree is walked several times at each start
         inner = _named_in(key, item)
         if isinstance(value, Keys):
