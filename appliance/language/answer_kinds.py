@@ -194,6 +194,7 @@ def all_kinds() -> tuple[Kind, ...]:
 
     return (
         make("statement"),
+        make("event"),
         make("first name", _holds_full_name),
         make("password", marks=PASSWORD),
         make("place", _holds_place),

@@ -17,7 +17,7 @@ from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning import answers, computed, conversation, errands, note_plans, rewriting
 from appliance.language.planning.effect_plans import Effects
-from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing
+from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing, thing_of
 from appliance.language.planning.note_plans import Files, Names, NotePlans
 from appliance.language.planning.plans import (
     SAMPLING,
@@ -93,10 +93,11 @@ class MessagePlanner:
                 return said
         effect = last_effect(scene.before, scene.sender)
         last = pointing(effect)
+        scene = replace(scene, named=thing_of(effect.arguments)) if effect is not None and last else scene
         fact = conversation.meant_fact(scene, effect)
-        if fact and (intent := self._router.cue(text, ("correct",))) is not None:
-            if (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
-                return plan
+        intent = self._router.cue(text, ("correct",)) if fact else None
+        if intent is not None and (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
+            return plan
         if not fact and (mended := conversation.mended(scene, self._cue)) is not None:
             return mended
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
@@ -121,15 +122,15 @@ class MessagePlanner:
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
-        is_asked = intent.is_guess and intent.name in REMOVING and "what" in intent.parts
-        if is_asked and f"sure_{intent.name}" in intent.language.phrases:
+        if intent.is_guess and intent.name in REMOVING and "what" in intent.parts:
             return ask_back(intent.language, f"sure_{intent.name}", **intent.parts)
         if len(intent.each) > 1 and all(one.name in REMINDING for one in intent.each):
             return self.effects.reminders.set_each(intent.each)
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
             return plan
-        return both(plan, lambda: self._make_all(scene, also) or self._say_nothing_done(also.language))
+        beside = replace(scene, named=thing_of(intent.parts) or scene.named)
+        return both(plan, lambda: self._make_all(beside, also) or self._say_nothing_done(also.language))
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, None for one that asks for nothing here."""
@@ -157,9 +158,8 @@ class MessagePlanner:
 
     def claims_effect(self, text: str) -> bool:
         """Whether a sentence of a model says that it did something, or will: it cannot, so nobody may read that."""
-        language = self._router.languages.detect(text)[0]
-        plain = plain_words(text)
-        return any(one.match(text.strip(), plain) for one in language.patterns.get("claim", ()))
+        claims, plain = self._router.languages.detect(text)[0].patterns.get("claim", ()), plain_words(text)
+        return any(one.match(text.strip(), plain) for one in claims)
 
     def honest_answer(self, messages: Sequence[Message]) -> str:
         """What is said in place of such a sentence."""
@@ -290,7 +290,7 @@ class MessagePlanner:
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= answers.LEAST["notes"]
         if is_of_subject or answers.is_answer(found, kind, words, language):
-            is_doubtful = answers.is_one_of_rows(found, scene.text) or answers.is_in_passing(found)
+            is_doubtful = answers.is_one_of_several(found, scene.text) or answers.is_in_passing(found)
             is_doubtful = is_doubtful or (points_back and bool(subjects) and not is_of_subject)
             is_sure = (found.certainty >= answers.SURE and not is_doubtful) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)

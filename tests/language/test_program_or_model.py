@@ -21,7 +21,7 @@ from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.languages import Languages
 from appliance.language.planning import errands
-from appliance.language.planning.effect_references import References, last_effect
+from appliance.language.planning.effect_references import References, last_effect, thing_of
 from appliance.language.planning.plans import Do, Say, Scene
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import LAST, Router
@@ -339,7 +339,7 @@ def test_a_task_that_waits_for_its_person_is_among_the_open_ones(ask: Any, said:
 
 def test_a_reminder_without_a_time_is_asked_back(ask: Any) -> None:
     steps, _, _ = ask("Remind me to call Ada", act=lambda call: Outcome(400, "bad_input", "'call Ada' has no time in it", "say"))
-    assert text_of(steps).startswith("When should I remind you of that?")
+    assert text_of(steps).startswith("When should I remind you of ")
 
 
 def test_the_time_is_told(ask: Any) -> None:
@@ -460,7 +460,7 @@ def test_a_question_is_no_yes() -> None:
     ],
 )
 def test_a_request_after_an_open_question_is_done_and_the_question_dropped(ask: Any, text: str, said: str) -> None:
-    asked = "When should I remind you of that? For example: remind me tomorrow at 9 to call mum."
+    asked = 'When should I remind you of "call mum"? For example: tomorrow at 9.'
     _, _, tools = ask("Remind me to call mum", asked, text, answers=[["I see."]])
     assert [call.name for call in tools.called] == ([said] if said else [])
     assert all("mum" not in str(call.arguments) for call in tools.called)
@@ -513,7 +513,7 @@ def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: 
 @pytest.mark.parametrize(
     ("said", "calls"),
     [
-        ("add milk to my list and remind me at 5 pm to buy it", ["milk", "buy it 23T17:00"]),
+        ("add milk to my list and remind me at 5 pm to buy it", ["milk", "buy it (milk) 23T17:00"]),
         ("remind me at 5 pm to buy milk and add eggs to my list", ["buy milk and add eggs to my list 23T17:00"]),
         ("remind me at 5 pm to call Bo and cancel the order", ["call Bo and cancel the order 23T17:00"]),
         ("remind me tomorrow at 9 to call mum and remind me at 10 to call dad", ["call mum 24T09:00", "call dad 24T10:00"]),
@@ -521,7 +521,20 @@ def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: 
         ("wake me tomorrow at 7 and remind me at 8 to leave", ["wake up 24T07:00", "leave 24T08:00"]),
         ("remind me tomorrow at 8 to eat, at 9 to call Jo and at 10 to nap", ["eat 24T08:00", "call Jo 24T09:00", "nap 24T10:00"]),
         ("Erinnere mich morgen um 9 an Mama und erinnere mich um 10 an Papa", ["Mama 24T09:00", "Papa 24T10:00"]),
-        ("remember that the code is 4711 and remind me tomorrow to change it", ["The code is 4711", "change it 24T09:00"]),
+        (
+            "remember that the code is 4711 and remind me tomorrow to change it",
+            ["The code is 4711", "change it (the code is 4711) 24T09:00"],
+        ),
+        ('add milk to my list and set a reminder "buy it" at 5 pm', ["milk", "buy it (milk) 23T17:00"]),
+        (
+            "remind me at 6 pm to water the ferns and at 7 pm to move them",
+            ["water the ferns 23T18:00", "move them (water the ferns) 23T19:00"],
+        ),
+        (
+            "The parcel is at the post office. Remind me at 5 pm to fetch it",
+            ["fetch it (The parcel is at the post office) 23T17:00"],
+        ),
+        ("Setze Milch auf die Liste und erinnere mich um 17 Uhr, sie zu kaufen", ["Milch", "sie zu kaufen (Milch) 23T17:00"]),
         ("remember that we water the cactus and add sand to the soil", ["We water the cactus and add sand to the soil"]),
         ("remind me every day at 9 to run and remind me at 10 to rest", []),
         ("remind me by the end of March to do the taxes", ["do the taxes 31T09:00"]),
@@ -531,6 +544,25 @@ def test_each_of_several_requests_in_one_sentence_is_done(ask: Any, said: str, c
     made = [call.arguments for call in ask(said)[2].called]
     shown = [f"{given.get('name') or given['text']} {str(given.get('when', ''))[8:16]}".strip() for given in made]
     assert shown == calls
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "text"),
+    [
+        ("The ladder is with Ada", "Remind me on Friday to get it back", "get it back (The ladder is with Ada)"),
+        ("Is the ladder with Ada?", "Remind me on Friday to get it back", "get it back"),
+        ("The ladder is with Ada", "Remind me on Friday to feed the cat and let her out", "feed the cat and let her out"),
+        ("Das Paket ist bei Ada", "Erinnere mich um 17 Uhr, es abzuholen", "es abzuholen (Das Paket ist bei Ada)"),
+    ],
+)
+def test_a_pronoun_in_a_reminder_means_what_was_said_before(ask: Any, before: str, said: str, text: str) -> None:
+    (call,) = ask(before, "I see.", said)[2].called
+    assert call.arguments["text"] == text
+
+
+def test_a_pronoun_in_a_reminder_means_what_was_just_done(ask: Any) -> None:
+    added = ToolCall("1", "create_task", {"name": "call the plumber"})
+    assert thing_of(added.arguments) == "call the plumber" and thing_of({"name": "notes/a.md", "text": "milk"}) == "milk"
 
 
 def test_a_question_of_the_first_of_two_requests_stays_open(ask: Any) -> None:

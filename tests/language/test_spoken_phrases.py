@@ -6,12 +6,17 @@ phrase is used somewhere. Italian is a small file: what it lacks is said in Engl
 
 import re
 import tomllib
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from appliance.language.languages import read_shipped, shipped_names
+from appliance.language.languages import Languages, read_shipped, shipped_names
+from appliance.language.planning.plans import Say, Scene
+from appliance.language.planning.reminder_plans import Reminders
+from appliance.language.router import Router
+from appliance.language.times.unclear_time import STEP
 
 APPLIANCE = Path(__file__).parents[2] / "appliance"
 INTERVIEW = tomllib.loads((resources.files("appliance") / "channels" / "interview.toml").read_text(encoding="utf-8"))
@@ -62,5 +67,38 @@ def test_every_english_phrase_is_used() -> None:
     intents = {key for name in shipped_names() for key in read_shipped(name)["sentences"]}
     made = re.compile(r"(sure|rows|units)_\w+|(week|day|hour|minute)_words|months|weekdays")
     unread = [key for key in PHRASES["en"] if key not in intents and not made.fullmatch(key)]
-    unused = {key for key in unread if not re.search(rf"[\"']{key}[\"']", sources)}
+    used = r"[\"']{}[\"']|UnclearTime\(\s*[^()]*[\"']{}[\"']"
+    unused = {key for key in unread if not re.search(used.format(key, key.removeprefix("time_")), sources)}
     assert unused == set()
+
+
+ROUTER = Router(Languages(), lambda texts: ())
+NOW = datetime(2026, 11, 24, 9, 5, tzinfo=UTC)
+REFUSED = {
+    "de": "erinnere mich gestern um 9 an den Müll; erinnere mich am 31. Februar an die Miete; "
+    "erinnere mich um 25 Uhr an die Katze; "
+    "erinnere mich am Montag und Dienstag um 9 an den Müll; erinnere mich zweimal am Tag um 8, 12 und 20 Uhr an die Tropfen; "
+    "erinnere mich morgn um 9 an den Zahnarzt; erinnere mich am 3/4 an den Kuchen; "
+    "erinnere mich um Mitternacht am 3. März an den Ofen",
+    "fr": "rappelle-moi hier à 9 h de payer; rappelle-moi le 31 février de payer; "
+    "rappelle-moi lundi et mardi à 9 h de payer; rappelle-moi le 3/4 de faire le gâteau; rappelle-moi demian à 9 h de payer",
+    "es": "recuérdame ayer a las 9 pagar; recuérdame el 31 de febrero pagar; recuérdame a las 25 llamar a Ana; "
+    "recuérdame el lunes y el martes a las 9 pagar; recuérdame el 3/4 hacer la tarta; recuérdame mañaan a las 9 pagar",
+}
+
+
+@pytest.mark.parametrize(("name", "said"), [(name, one) for name, all_said in REFUSED.items() for one in all_said.split("; ")])
+def test_a_time_that_is_not_understood_is_refused_in_the_language_of_the_request(name: str, said: str) -> None:
+    intent = ROUTER.cue(said)
+    assert intent is not None and intent.language.name == name
+    plan = Reminders(ROUTER, lambda: NOW, ()).set(Scene("tiny", said, ()), intent)
+    assert isinstance(plan, Say)
+    steps = {
+        one: {text.partition(STEP)[2].partition("{")[0] for key, text in PHRASES[one].items() if STEP in text} for one in COMPLETE
+    }
+    assert {one for one, given in steps.items() if any(step in plan.text for step in given)} == {name}
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_what_is_said_of_a_time_has_a_next_step(name: str) -> None:
+    assert all(text.count(STEP) == 1 for key, text in PHRASES[name].items() if key.startswith("time_") and key != "time_in")

@@ -127,14 +127,20 @@ def without_equal_numbers(found: Evidence, question: str) -> Evidence:
     return replace(found, best=tuple(best))
 
 
-def is_one_of_rows(found: Evidence, question: str) -> bool:
-    """Whether one value is asked for, and several rows say another one each: "the price of the Brompton" of two repairs."""
+def is_one_of_several(found: Evidence, question: str) -> bool:
+    """Whether one value is asked for, and several rows say another one each: "the price of the Brompton" of two repairs.
+
+    What happened to a thing may be any of the sentences about it: no word tells which.
+    """
     best, kind = found.best[0], kind_of(question)
-    if kind is None or not best.is_item or best.items:
+    if kind is None or best.items:
         return False
-    same = [one for one in found.best[1:] if one.is_item and one.ref == best.ref and one.text != best.text]
-    same = [one for one in same if one.group == best.group or is_data(one.ref)]
-    return any(kind.holds(one.text) and one.missing == best.missing and one.coverage >= best.coverage - ALIKE for one in same)
+    same = [one for one in found.best[1:] if one.ref == best.ref and one.text != best.text]
+    if kind.name == "event":
+        return any(one.score >= ALSO_NEAR * best.score for one in same)
+    same = [one for one in same if one.is_item and (one.group == best.group or is_data(one.ref))]
+    is_other = (kind.holds(one.text) and one.missing == best.missing and one.coverage >= best.coverage - ALIKE for one in same)
+    return best.is_item and any(is_other)
 
 
 def is_in_passing(found: Evidence) -> bool:
@@ -161,10 +167,12 @@ def quote(phrase: str, found: Evidence, language: Language) -> Say:
     best = [one for one in found.best if one.ref]
     shown = best[:1]
     for one in best[1:MOST_NEAREST]:
-        if any(one.ref == other.ref and one.whole == other.whole for other in shown):
+        if one.score < ALSO_NEAR * best[0].score:
             continue
-        words = sum(len(other.quoted.split()) for other in (*shown, one))
-        if one.score >= ALSO_NEAR * best[0].score and words <= FEW_SHOWN:
+        beside = [at for at, other in enumerate(shown) if one.ref == other.ref and one.whole == other.whole]
+        if beside:
+            shown[beside[0]] = replace(shown[beside[0]], needs_line=True)
+        elif sum(len(other.quoted.split()) for other in (*shown, one)) <= FEW_SHOWN:
             shown.append(one)
     quoted = [f"{closed(one.quoted)} [{shown_source(one.ref)}]" for one in shown]
     listed = "".join(f"\n- {one}" for one in quoted)

@@ -30,6 +30,7 @@ from appliance.text.references import display
 
 MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
+THINGS = ("items", "task", "what", "fact", "body", "text", "content", "name")  # parts of requests, and arguments of calls
 MOST_TURNS = 3  # of the person since the effect
 ENDED = {"finish_task": "done", "delete_task": "drop_task", "delete_schedule": "cancel"}
 
@@ -71,6 +72,11 @@ def pointing(effect: Effect | None) -> tuple[str, ...]:
         {"more_it", "also_it"} if effect.tool == "remember" else {"and_fact", "more_it" if effect.tool in ENDED else "also_it"}
     )
     return tuple(name for name in LAST if name not in left_out)
+
+
+def thing_of(parts: Mapping[str, Any]) -> str:
+    """What a request, or the call that it became, is about."""
+    return next((str(parts[key]) for key in THINGS if parts.get(key)), "")
 
 
 def again(intent: Intent, effect: Effect) -> Intent:

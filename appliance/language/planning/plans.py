@@ -146,6 +146,7 @@ class Scene(Struct, frozen=True):
     before: Sequence[Message]
     extra: str = ""
     sender: str = ""
+    named: str = ""  # what a pronoun may mean: what the request before it was about, in this message or in the last
 
     @property
     def talked(self) -> list[Message]:

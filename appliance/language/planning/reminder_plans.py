@@ -13,6 +13,7 @@ from itertools import combinations
 from msgspec.structs import replace
 
 from appliance.errors import BadInput
+from appliance.language import word_forms
 from appliance.language.evidence import Sentence
 from appliance.language.languages import Language, words_in
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, shown_source, tool_call
@@ -20,12 +21,14 @@ from appliance.language.router import Intent, Router
 from appliance.language.times import dates, recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
+from appliance.language.times.unclear_time import UnclearTime
 from appliance.language.word_forms import without_possessive
 from appliance.records import Outcome, ThreadState
 
 REFUSED = 400
 MOST_SEVERAL, MOST_JOINTS = 4, 6  # reminders in one sentence, and places at which it may be parted
 EARLY = ("alarm", "wake")  # in which a bare hour is in the morning
+MOST_THING = 12  # words of what a pronoun means
 PARTS = ("rest", "when", "what")  # of a sentence that say when and of what
 
 
@@ -46,7 +49,9 @@ class Reminders:
         if "second" in intent.parts:
             return self._set_all([intent.parts["when"], intent.parts["second"]], (intent, intent))
         if several := self._several(said, intent):
-            return all_of([lambda one=one: self._call(one.text, one.when, one.rule, intent) for one in several])  # type: ignore[misc]
+            scenes = [replace(scene, named=before) for before in (scene.named, *(one.text for one in several))]
+            texts = [self._with_thing(one.text, beside, intent) for one, beside in zip(several, scenes)]
+            return all_of([partial(self._call, text, one.when, one.rule, intent) for text, one in zip(texts, several)])
         try:
             found = self._read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
@@ -59,7 +64,7 @@ class Reminders:
         except BadInput as error:
             return refused(error, intent)
         text = self._text(found.text, intent, about or (scene.last_question if found.shift is not None else ""))
-        return self._call(text, found.when, rule, intent)
+        return self._call(self._with_thing(text, scene, intent), found.when, rule, intent)
 
     def set_each(self, intents: Sequence[Intent]) -> Plan:
         """Reminders that one message asks for, each in a request of its own."""
@@ -150,7 +155,7 @@ class Reminders:
     def _on_day(self, rule: Rule, said: str, found: TimeExpression, intent: Intent) -> TimeExpression:
         """A time of day that stands behind another with its day means that day; BadInput where the other repeats."""
         if rule.kind != "once":
-            raise BadInput(f"{found.when!r} may be once or again and again", hint="say it with its day, or in a message of its own")
+            raise UnclearTime("once_or_again", said=found.when)
         day = datetime.fromtimestamp(recurrence.at(rule) / 1000, timezones.find(rule.zone)).date().isoformat()
         return replace(self._read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
 
@@ -206,6 +211,15 @@ class Reminders:
         plain = text if set(words_in(text)) - intent.language.words["again"] else ""
         return around or plain or intent.language.lexicon.alarm_name(intent.text, intent.name)
 
+    def _with_thing(self, text: str, scene: Scene, intent: Intent) -> str:
+        """A text that names nothing but a pronoun, with what that means behind it: "buy it (milk)"."""
+        language, last = intent.language, scene.last_question.strip(" .!")
+        pronouns = language.words["theirs"] | language.words["again"] - language.words["definite"]
+        if not pronouns & set(words_in(text)) or len(word_forms.content_words(text, self._ignored)) > 1:
+            return text
+        thing = scene.named or intent.context.strip(" .!") or ("" if last.endswith("?") else last)
+        return f"{text} ({thing})" if thing and thing not in text and len(thing.split()) <= MOST_THING else text
+
     def _names_anything(self, text: str, intent: Intent) -> bool:
         """Whether a text has a word that does not only point to something else."""
         language = intent.language
@@ -242,7 +256,9 @@ def meant_text(scene: Scene, intent: Intent) -> str:
 
 
 def refused(error: BadInput, intent: Intent) -> Say:
-    return answer_of(Outcome(REFUSED, "bad_input", error.message, error.hint), intent)
+    """What was wrong, in the language of the request."""
+    message, hint = error.said_in(intent.language) if isinstance(error, UnclearTime) else (error.message, error.hint)
+    return answer_of(Outcome(REFUSED, "bad_input", message, hint), intent)
 
 
 def _sentence(intent: Intent) -> str:

@@ -21,13 +21,12 @@ from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Encoded, Token, tokens
+from appliance.language.times.unclear_time import UnclearTime
 from appliance.language.word_forms import distance
 
 MAX_CHARS = 500
 MAX_CUTS = 12  # places at which a text may be two
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-EXAMPLES = "say when, such as: every weekday at 7am, in 20 minutes"
-LATER = "say when it is to be, such as: tomorrow at noon, every Monday at 9"
 CONDITIONS = ("condition", "except", "only", "until")
 MIN_CHARS, LONG_CHARS = 4, 7  # of a word that may have one wrong letter, or two
 WORD = re.compile(r"[^\W\d_]{4,13}(?:'[^\W\d_]+)?")
@@ -62,11 +61,10 @@ def read(said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_freq
         return rule
     meant = mended(said, lexicon)
     if meant != said and _is_rule(meant, lexicon, now_ms, zone, is_frequency):
-        raise BadInput(f"{said!r} is no time that is known", hint=f"did you mean: {meant}")
+        raise UnclearTime("mistyped", said=said, meant=meant)
     if all(grammar.is_glue(token) or "number" in token.kinds or "every" in token.kinds for token in found):
-        raise BadInput(f"{said!r} has no time in it", hint=f"{EXAMPLES}, 24 December at 6pm")
-    judged = f"; or have a model judge it: judged: {said}" if is_frequency else ""
-    raise BadInput(f"no rule says when {said!r} is", hint=f"{EXAMPLES}, tomorrow at noon{judged}")
+        raise UnclearTime("none", said=said)
+    raise UnclearTime("unruled" if is_frequency else "unread", said=said)
 
 
 def _is_rule(said: str, lexicon: Lexicon, now_ms: int, zone: str, is_frequency: bool) -> bool:
@@ -92,7 +90,7 @@ def compile_tokens(found: Sequence[Token], said: str, now_ms: int, zone: str, is
     try:
         return _compile_plain(found, now_ms, zone, is_frequency) or _compile_halves(found, now_ms, zone, is_frequency)
     except (ValueError, OverflowError):
-        raise BadInput(f"{said!r} is too far away", hint="say an earlier time") from None
+        raise UnclearTime("far", said=said) from None
 
 
 def _compile_plain(found: Sequence[Token], now_ms: int, zone: str, is_frequency: bool) -> Rule | None:
@@ -201,8 +199,7 @@ def require_possible(found: Sequence[Token], said: str) -> None:
         elif "number" in token.kinds and at + 1 < len(found) and "ampm" in found[at + 1].kinds:
             is_wrong, end = token.kinds["number"] > 12, found[at + 1].end
         if is_wrong:
-            wrong = said[token.start : end].lower()
-            raise BadInput(f"there is no {wrong}", hint="say a time such as 7:30 or 5pm, and a day that the calendar has")
+            raise UnclearTime("impossible", said=said[token.start : end].lower())
 
 
 def require_ahead(found: Sequence[Token], said: str) -> None:
@@ -213,9 +210,7 @@ def require_ahead(found: Sequence[Token], said: str) -> None:
             "length" in token.kinds and token.kinds["length"] == (0, 0)
         ):
             end = found[at + 1].end if "length" not in token.kinds else token.end
-            raise BadInput(
-                f"{said[token.start : end]!r} is no time to come", hint="say how often, or in how long, such as: every 5 minutes"
-            )
+            raise UnclearTime("backwards", said=said[token.start : end])
     for one in grammar.fragments(found):
         reading = TimeReading(datetime(2024, 1, 1, 12))
         try:
@@ -226,7 +221,7 @@ def require_ahead(found: Sequence[Token], said: str) -> None:
             continue
         is_owned = said[found[one.end - 1].end :].startswith(("'", "’"))
         if reading.is_past and not is_owned:
-            raise BadInput(f"{said[found[one.start].start : found[one.end - 1].end]} has passed", hint=LATER)
+            raise UnclearTime("passed", said=said[found[one.start].start : found[one.end - 1].end])
 
 
 def mended(said: str, lexicon: Lexicon) -> str:

@@ -197,7 +197,7 @@ PRODUCTIONS: tuple[Production, ...] = tuple(
                 (f"{BOUND} (dash|until) {BOUND} !unit", readings.window),
                 # "On Sunday to march": a word that joins a deed as well says no end.
                 ("!link until (the|on)* (date|feast_of|day|weekday|next weekday|month|next unit)", _end),
-                ("!link until (the|on)* (end_of|start_of) (of|the|this|next)* unit", _end),
+                ("!link until (the|on)* (end_of|start_of) (of|the|this|next)* (unit|month)", _end),
                 ("for [the] next unit", _lasting),
                 ("for (the|next)* length", _lasting),
                 ("length long", _lasting),

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from appliance.errors import BadInput
 from appliance.language.times import lexicon, reductions, timezones
 from appliance.language.times.reductions import Time, Unread
 from appliance.language.times.tokenizer import Match
+from appliance.language.times.unclear_time import UnclearTime
 
 DAY = timedelta(days=1)
 LATE_H = 9  # from then on a Saturday's "this weekend" is Sunday
@@ -382,7 +382,7 @@ def slash_date(reading: TimeReading, match: Match) -> None:
     """12/24 and 24/12; which of 5/6 is the month nobody can know."""
     year, first, second = match.get("two_dates")
     if first <= 12 and second <= 12 and first != second:
-        raise BadInput(f"'{first}/{second}' may be two days", hint="write the month's name, or YYYY-MM-DD")
+        raise UnclearTime("two_days", said=f"{first}/{second}")
     day, month = (first, second) if second <= 12 else (second, first)
     read_date(reading, day, month, year)
 

@@ -12,6 +12,7 @@ from appliance.language.times import recurrence, reductions, timezones
 from appliance.language.times.readings import TimeReading, moved, next_day
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import SECONDS, Time, Unread
+from appliance.language.times.unclear_time import UnclearTime
 
 MAX_MONTHS = 1200  # of "in ... years"
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}  # hours, where something is wanted so often and no time is named
@@ -23,9 +24,7 @@ STEP_UNITS = {"day": "days", "week": "weeks", "month": "months"}
 def build(reading: TimeReading, zone: str, is_frequency: bool) -> Rule:
     """The rule of what was read; a bare time is every day for a frequency, and the next one otherwise."""
     if reading.is_open:
-        raise BadInput(
-            "it may be at several times, of which only one can be", hint="say one of them, or every Monday and Friday at 9"
-        )
+        raise UnclearTime("only_one")
     if reading.times_a_day:
         _place_times(reading)
     if reading.end is not None or reading.lasting is not None:
@@ -209,11 +208,11 @@ def _single_rule(reading: TimeReading, zone: str, day: datetime) -> Rule:
     if reading.window or reading.minute is not None or reading.ordinals or reading.anchor is not None:
         raise Unread
     if reading.is_today and not (reading.times or reading.part) and day.date() == reading.now.date():
-        raise BadInput("today has many times", hint="say which, such as: today at 6pm, in 20 minutes")
+        raise UnclearTime("today")
     times = named_times(reading)
     _require_one_midnight(reading)
     if len(times) != 1:
-        raise BadInput("several times of one day", hint="say one of them at a time, or every day at 9 and 17")
+        raise UnclearTime("only_one")
     hour, minute = times[0]
     if reading.is_today and reading.times:
         is_midnight = (hour, minute) == (0, 0)
@@ -229,7 +228,7 @@ def _require_one_midnight(reading: TimeReading) -> None:
     """BadInput for the midnight of a day: that before it, or that behind it?"""
     is_named = any(time.is_written and (time.hour, time.minute) == (0, 0) for time in reading.times)
     if is_named and not reading.is_today and (reading.days or reading.date or reading.dates):
-        raise BadInput("midnight of a day may be two moments", hint="say 00:00 or 23:59")
+        raise UnclearTime("midnight")
 
 
 def _at_time(day: datetime, hour: int, minute: int, second: int = 0) -> datetime:
@@ -242,9 +241,7 @@ def _second(reading: TimeReading) -> int:
 
 def _moment_rule(local: datetime, zone: str, now: datetime | None = None) -> Rule:
     if now is not None and local <= now:
-        if local.date() == now.date():
-            raise BadInput(f"{local:%H:%M} today has passed", hint="say tomorrow, or a later time")
-        raise BadInput(f"{local:%Y-%m-%d %H:%M} has passed", hint="say a later time, such as: tomorrow at noon")
+        raise UnclearTime("passed", said=f"{local:%H:%M}" if local.date() == now.date() else f"{local:%Y-%m-%d %H:%M}")
     return recurrence.once(int(local.replace(tzinfo=timezones.find(zone)).timestamp() * 1000), zone)
 
 
@@ -253,10 +250,7 @@ def _nearest_rule(reading: TimeReading, zone: str) -> Rule:
     times = named_times(reading)
     _require_one_midnight(reading)
     if len(reading.days) > 1 or len(times) > 1:
-        what = "days" if len(reading.days) > 1 else "times"
-        raise BadInput(
-            f"{what} of which only one can be next", hint="say one of them, or every such as: every Monday and Friday at 9"
-        )
+        raise UnclearTime("only_one")
     if reading.window or reading.step or reading.minute is not None or reading.ordinals or reading.anchor is not None:
         raise Unread
     hours = [times[0][0]]
@@ -420,9 +414,7 @@ def _place_times(reading: TimeReading) -> None:
             raise Unread
         reading.times = [Time(hour, 0, "24") for hour in PER_DAY[count]]
     elif len(reading.times) != count:
-        raise BadInput(
-            f"{count} times a day, and {len(reading.times)} are named", hint="name each of them, such as: every day at 8 and 20"
-        )
+        raise UnclearTime("count", count=str(count), named=str(len(reading.times)))
 
 
 def named_times(reading: TimeReading) -> list[tuple[int, int]]:

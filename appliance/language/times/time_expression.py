@@ -17,7 +17,6 @@ from appliance.errors import BadInput
 from appliance.language.times import grammar, readings, recurrence, rules, timezones
 from appliance.language.times.dates import Moment
 from appliance.language.times.frequencies import (
-    LATER,
     compile_condition,
     compile_tokens,
     mended,
@@ -32,9 +31,11 @@ from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import Time, Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Token, tokens
+from appliance.language.times.unclear_time import UnclearTime
 
 MAX_TOKENS = 200  # of a sentence that may be about time: each is looked at with all behind it
 MAX_MENDED = 100  # words of a sentence whose spelling is looked at
+QUOTES = '"“”„«»'
 MAX_SHOWN = 100  # characters of what was not understood
 # Words beside which a time belongs to something else: "a gift for Monday", "the day before Easter".
 BESIDE = frozenset({"for", "before", "after", "until", "between", "except", "condition", "start", "only", "from", "or"})
@@ -98,7 +99,7 @@ def _require_spelled(said: str, when: str, lexicon: Lexicon, now_ms: int, zone: 
     except BadInput:
         return
     if len(other.when.split()) > len(when.split()):
-        raise BadInput(f"{said[:MAX_SHOWN]!r} says no time that is known", hint=f"did you mean: {other.text} {other.when}".rstrip())
+        raise UnclearTime("mistyped", said=said[:MAX_SHOWN], meant=f"{other.text} {other.when}".rstrip())
 
 
 def _joined(runs: Sequence[Sequence[Token]]) -> list[Token]:
@@ -114,7 +115,7 @@ class _Sentence:
         self._said, self._lexicon, self._now_ms, self._zone = said, lexicon, now_ms, zone
         self._tokens = reduced(tokens(said, lexicon))
         if (count := sum(token.kinds.keys() != {"plain"} for token in self._tokens)) > MAX_TOKENS:
-            raise BadInput(f"{count} words that may be about time", hint="say what and when in fewer, and the rest in a note")
+            raise UnclearTime("long", count=str(count))
         self._is_ahead, self._is_early = is_ahead, is_early
         self._default = ""  # what an alarm is for, where nothing is said
         self._gone: set[int] = set()  # tokens that ask for the reminder
@@ -281,12 +282,12 @@ class _Sentence:
         kinds = [self._said_by(run) for run in runs]
         if any(sum(letter in one for one in kinds) > 1 for letter in "TDR"):
             words = ", ".join(self._said[run[0].start : run[-1].end] for run in runs)[:MAX_SHOWN]
-            raise BadInput(f"several times are named: {words}", hint="say one reminder at a time")
+            raise UnclearTime("several", said=words)
         rule = compile_tokens(joined, self._said, self._now_ms, self._zone, False)
         if rule is None:
             require_ahead(joined, self._said)
             words = " ".join(self._said[run[0].start : run[-1].end] for run in runs)[:MAX_SHOWN]
-            raise BadInput(f"{words!r} is no time that is understood", hint=LATER)
+            raise UnclearTime("unread", said=words)
         return rule
 
     def _said_by(self, run: Sequence[Token]) -> str:
@@ -334,7 +335,7 @@ class _Sentence:
         said = self._said[self._tokens[kept[0][0]].start : self._tokens[max(last, kept[-1][1]) - 1].end]
         rule = compile_condition([*head, *self._tokens[start:last]], said, self._now_ms, self._zone, False)
         if rule is None:
-            raise BadInput(f"{said[:MAX_SHOWN]!r} is no time that is understood", hint=LATER)
+            raise UnclearTime("unread", said=said[:MAX_SHOWN])
         kept[number] = (kept[number][0], last)
         self._when = kept
         return rule
@@ -371,7 +372,7 @@ class _Sentence:
                 self._is_torn(at),
             )
             if any(signs):
-                raise BadInput(f"{word!r} says when as well, and is not understood", hint=LATER)
+                raise UnclearTime("also", said=word)
         self._require_whole(rule)
 
     def _is_torn(self, at: int) -> bool:
@@ -405,12 +406,16 @@ class _Sentence:
             return
         is_daily = rule.kind == "interval" or rule.base.endswith(" * * *")
         if not is_daily and "D" not in self._said_by(self._tokens[a:b]):
-            raise BadInput(f"on which day of the calendar is {self._said[self._tokens[b].start :][:MAX_SHOWN]!r}?", hint=LATER)
+            raise UnclearTime("which_day", said=self._said[self._tokens[b].start :][:MAX_SHOWN])
+
+    def _is_vague(self, rest: Sequence[int]) -> bool:
+        """Whether a text begins with a time that nobody knows, linked to the rest: "soon to buy milk"."""
+        return len(rest) > 1 and "vague" in self._tokens[rest[0]].kinds and "link" in self._tokens[rest[1]].kinds
 
     def _text(self) -> str:
         """What is left of the sentence, without the words that linked it to the time."""
         rest = list(self._rest())
-        while rest and ({"link", "comma", "colon", "dash"} & self._tokens[rest[0]].kinds.keys()):
+        while rest and ({"link", "comma", "colon", "dash"} & self._tokens[rest[0]].kinds.keys() or self._is_vague(rest)):
             rest.pop(0)
         while rest and ({"comma", "colon", "and", "stop", "filler", "dash"} & self._tokens[rest[-1]].kinds.keys()):
             rest.pop()
@@ -423,6 +428,7 @@ class _Sentence:
             piece = self._said[token.start : end]
             pieces.append(piece if rest[number + 1 : number + 2] == [at + 1] else f"{piece} ")
         text = " ".join("".join(pieces).split()).replace(" ,", ",").strip(" ,")
+        text = text.strip(QUOTES) if sum(map(text.count, QUOTES)) == 1 else text  # the other one stood at the time
         return self._lexicon.without_elision(text)
 
 
@@ -445,9 +451,9 @@ def changed(said: str, lexicon: Lexicon, rule: Rule, next_ms: int, now_ms: int) 
         if rule.end_ms is not None and made.kind in recurrence.REPEATED and made.end_ms is None:
             made = recurrence.ending(made, rule.end_ms)
     except (Unread, ValueError, OverflowError):
-        raise BadInput(f"{said!r} is no time that is understood", hint=LATER) from None
+        raise UnclearTime("unread", said=said) from None
     if made.kind == "once" and recurrence.at(made) <= now_ms:
-        raise BadInput(f"{said!r} has passed", hint="say a later time, such as: tomorrow at noon")
+        raise UnclearTime("passed", said=said)
     return made
 
 
