@@ -16,7 +16,7 @@ from appliance.language.languages import Languages, read_shipped, shipped_names
 from appliance.language.planning.plans import Say, Scene
 from appliance.language.planning.reminder_plans import Reminders
 from appliance.language.router import Router
-from appliance.language.times.unclear_time import STEP
+from appliance.language.times.reductions import STEP
 
 APPLIANCE = Path(__file__).parents[2] / "appliance"
 INTERVIEW = tomllib.loads((resources.files("appliance") / "channels" / "interview.toml").read_text(encoding="utf-8"))

@@ -20,8 +20,8 @@ from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answ
 from appliance.language.router import Intent, Router
 from appliance.language.times import dates, recurrence, time_expression, timezones
 from appliance.language.times.recurrence import Rule
+from appliance.language.times.reductions import UnclearTime
 from appliance.language.times.time_expression import TimeExpression
-from appliance.language.times.unclear_time import UnclearTime
 from appliance.language.word_forms import without_possessive
 from appliance.records import Outcome, ThreadState
 

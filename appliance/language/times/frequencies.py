@@ -18,10 +18,9 @@ from appliance.language.times import grammar, recurrence, reductions, rules, tim
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import TimeReading
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import Unread, reduced
+from appliance.language.times.reductions import UnclearTime, Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Encoded, Token, tokens
-from appliance.language.times.unclear_time import UnclearTime
 from appliance.language.word_forms import distance
 
 MAX_CHARS = 500

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from appliance.language.times import lexicon, reductions, timezones
-from appliance.language.times.reductions import Time, Unread
+from appliance.language.times.reductions import Time, UnclearTime, Unread
 from appliance.language.times.tokenizer import Match
-from appliance.language.times.unclear_time import UnclearTime
 
 DAY = timedelta(days=1)
 LATE_H = 9  # from then on a Saturday's "this weekend" is Sunday

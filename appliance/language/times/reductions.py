@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from appliance.errors import BadInput
+from appliance.language.languages import FIRST, Language, read_shipped
 from appliance.language.times.tokenizer import Encoded, Match, Token
 
 MORNING_H = 9
@@ -37,10 +39,25 @@ FIXED = {
     "night": {hour: hour for hour in range(18, 24)} | {hour: hour + 24 for hour in range(6)},
 }
 OPEN["late_afternoon"], FIXED["late_afternoon"] = OPEN["afternoon"], FIXED["afternoon"]
+STEP = " | "  # in a phrase, between what is wrong with a time and the next step
 
 
 class Unread(Exception):
     """These words are no time that the grammar knows."""
+
+
+class UnclearTime(BadInput):
+    """A time that is not understood, that there is not, or that has passed; the parts fill the gaps of its phrase `time_NAME`."""
+
+    def __init__(self, name: str, **parts: str) -> None:
+        self.phrase, self.parts = f"time_{name}", parts
+        message, _, hint = read_shipped(FIRST)["phrases"][self.phrase].format(**parts).partition(STEP)
+        super().__init__(message, hint=hint)
+
+    def said_in(self, language: Language) -> tuple[str, str]:
+        """What is wrong and the next step, in a language."""
+        message, _, hint = language.say(self.phrase, **self.parts).partition(STEP)
+        return message, hint
 
 
 class Time(Struct, frozen=True):

@@ -11,8 +11,7 @@ from appliance.errors import BadInput
 from appliance.language.times import recurrence, reductions, timezones
 from appliance.language.times.readings import TimeReading, moved, next_day
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import SECONDS, Time, Unread
-from appliance.language.times.unclear_time import UnclearTime
+from appliance.language.times.reductions import SECONDS, Time, UnclearTime, Unread
 
 MAX_MONTHS = 1200  # of "in ... years"
 PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}  # hours, where something is wanted so often and no time is named

@@ -28,10 +28,9 @@ from appliance.language.times.frequencies import (
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import TimeReading
 from appliance.language.times.recurrence import Rule
-from appliance.language.times.reductions import Time, Unread, reduced
+from appliance.language.times.reductions import Time, UnclearTime, Unread, reduced
 from appliance.language.times.timezones import LOCAL
 from appliance.language.times.tokenizer import Token, tokens
-from appliance.language.times.unclear_time import UnclearTime
 
 MAX_TOKENS = 200  # of a sentence that may be about time: each is looked at with all behind it
 MAX_MENDED = 100  # words of a sentence whose spelling is looked at
