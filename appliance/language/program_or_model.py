@@ -11,11 +11,11 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from appliance.language import message_parts, reports, sentences, word_forms
+from appliance.language import message_parts, sentences, word_forms
 from appliance.language.answer_kinds import kind_of
 from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
-from appliance.language.planning import answers, computed, conversation, errands, note_plans, rewriting
+from appliance.language.planning import answers, computed, conversation, errands, note_plans, results, rewriting
 from appliance.language.planning.effect_plans import Effects
 from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing, thing_of
 from appliance.language.planning.note_plans import Files, Names, NotePlans
@@ -47,7 +47,6 @@ from appliance.records import Message, Outcome, ThreadState, Tier
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
-MOST_LISTED = 30
 WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
 POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
@@ -439,7 +438,7 @@ class MessagePlanner:
                 return replace(said, text=f"{intent.language.say('task_count', number=str(len(tasks)))}\n{said.text}")
             return self._quote_called(scene, intent.language) or Say(intent.language.say("no_tasks"))
 
-        return Do(tool_call("list_tasks", status="open", limit=MOST_LISTED), told)
+        return Do(tool_call("list_tasks", status="open", limit=results.MOST_LISTED), told)
 
     def _list_note(self, scene: Scene, intent: Intent) -> Plan | None:
         """A list that is a note; the list of tasks where no note is called so."""
@@ -457,17 +456,18 @@ class MessagePlanner:
         return None
 
     def _list_reminders(self, scene: Scene, intent: Intent) -> Plan:
-        return Do(
-            tool_call("list_schedules", status="active", soonest=True, limit=MOST_LISTED),
-            lambda outcome: answer_of(outcome, intent),
-        )
+        def told(outcome: Outcome) -> Plan:
+            lines = results.reminder_lines((outcome.data or {}).get("schedules", ()), intent.language)
+            return Say("\n".join(lines)) if lines else answer_of(outcome, intent)
+
+        return Do(tool_call("list_schedules", status="active", soonest=True, limit=results.MOST_LISTED), told)
 
     def _list_memories(self, scene: Scene, intent: Intent) -> Plan:
         known = self.effects.stored_memories()
         if not known:
             return Say(intent.language.say("no_memories"))
-        lines = [f"- {' '.join(text.split())} [{shown_source(ref)}]" for ref, text in known[-MOST_LISTED:]]
-        refs = tuple(ref for ref, _ in known[-MOST_LISTED:])
+        lines = [f"- {' '.join(text.split())} [{shown_source(ref)}]" for ref, text in known[-results.MOST_LISTED :]]
+        refs = tuple(ref for ref, _ in known[-results.MOST_LISTED :])
         return Say("\n".join([intent.language.say("memories"), *lines]), state=ThreadState(quoted=refs))
 
     # -- notes ------------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ class MessagePlanner:
 
     def _shorten_text(self, scene: Scene, text: str, intent: Intent) -> Plan:
         """The sentence of a text that says most of it; a small model's own, when that adds nothing to the text."""
-        chosen = reports.summary(text, self.ignored, most=1)
+        chosen = results.summary(text, self.ignored, most=1)
         if not chosen or len(sentences.split(text)) < 2:
             return self._build_chat(scene, is_text=True)
         if scene.tier == "tiny":

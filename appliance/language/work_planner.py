@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from appliance.language import reports, request_texts, router, word_forms
+from appliance.language import request_texts, router, word_forms
 from appliance.language.languages import Language
-from appliance.language.planning import errands
+from appliance.language.planning import errands, results
 from appliance.language.planning.answers import LEAST, is_definite
 from appliance.language.planning.plans import (
     SAMPLING,
@@ -132,7 +132,7 @@ class WorkPlanner(MessagePlanner):
         told = [m for m in scene.before if m.role in ("user", "assistant") and m.short_form is None]
         said = [own_words(m) if m.role == "user" else SOURCE.sub("", m.content) for m in told]
         text = "\n\n".join(closed(one.strip()) for one in said if one.strip())
-        return Say(reports.summary(text, self.ignored) or intent.language.say("which_text"))
+        return Say(results.summary(text, self.ignored) or intent.language.say("which_text"))
 
     # -- skills and reports ------------------------------------------------------------------------
 
@@ -157,12 +157,12 @@ class WorkPlanner(MessagePlanner):
     def _report(self, intent: Intent, texts: str) -> Plan:
         """A report that the program writes itself."""
         if intent.name == "todos":
-            return Say(reports.write_todos(intent.parts.get("text") or texts, intent.language))
+            return Say(results.write_todos(intent.parts.get("text") or texts, intent.language))
 
         def told(outcome: Outcome) -> Plan:
             if outcome.is_error:
                 return answer_of(outcome, intent)
-            return Say(reports.write_standup((outcome.data or {}).get("tasks", ()), self._now(), intent.language))
+            return Say(results.write_standup((outcome.data or {}).get("tasks", ()), self._now(), intent.language))
 
         return Do(tool_call("list_tasks", limit=1000), told)
 
@@ -201,7 +201,7 @@ class WorkPlanner(MessagePlanner):
         return self._summed_up(scene, text, "") if len(text) >= LEAST_TEXT else self._say_unable(scene.text)
 
     def _summed_up(self, scene: Scene, text: str, ref: str) -> Plan:
-        extract, source = reports.summary(text, self.ignored), f"[{ref}]" if ref else ""
+        extract, source = results.summary(text, self.ignored), f"[{ref}]" if ref else ""
         if not extract:
             return self._say_unable(scene.text)
         said, state = f"{extract} {source}".rstrip(), ThreadState(quoted=(ref,), said=extract) if ref else None

@@ -6,7 +6,7 @@ import pytest
 from test_program_or_model import ask, text_of  # noqa: F401
 
 from appliance.language.languages import Languages
-from appliance.language.planning.errands import is_errand, without_hint
+from appliance.language.planning.errands import is_errand, with_hint
 from appliance.language.planning.plans import Say
 from appliance.language.router import Router
 from appliance.records import Outcome
@@ -35,21 +35,21 @@ def test_what_the_box_may_do_is_none(text: str) -> None:
 
 def test_it_is_not_said_again_of_one_more() -> None:
     made = Outcome(200, "ok", f"Added task 1: x (medium)\n{HINT}", data={"has_worker": False})
-    assert without_hint(Say(made.message), made).text == "Added task 1: x (medium)"
-    assert without_hint(Say("Added."), Outcome(200, "ok", "Added.", data={"has_worker": True})).text == "Added."
+    assert with_hint(Say("On your list: x"), made).text == f"On your list: x\n{made.message.splitlines()[-1]}"
+    assert with_hint(Say("Added."), Outcome(200, "ok", "Added.", data={"has_worker": True})).text == "Added."
 
 
 @pytest.mark.parametrize(
     ("text", "has_worker", "said"),
     [
-        ("Add a task to call the bank", False, "Added task 1: x (medium)"),
-        ("Add a task to call the bank", True, "Added task 1: x (medium)"),
-        ("Add a task: collect everything about the garden into a note", False, f"Added task 1: x (medium)\n{HINT}"),
+        ("Add a task to call the bank", False, "On your list: x"),
+        ("Add a task to call the bank", True, "On your list: x"),
+        ("Add a task: collect everything about the garden into a note", False, f"On your list: x\n{HINT}"),
     ],
 )
 def test_that_no_worker_runs_is_said_where_one_would_do_it(ask: Any, text: str, has_worker: bool, said: str) -> None:  # noqa: F811
     message = "Added task 1: x (medium)" + ("" if has_worker else f"\n{HINT}")
-    steps, _, _ = ask(text, act=lambda call: Outcome(200, "ok", message, data={"has_worker": has_worker}))
+    steps, _, _ = ask(text, act=lambda call: Outcome(200, "ok", message, data={"name": "x", "has_worker": has_worker}))
     assert text_of(steps) == said
 
 

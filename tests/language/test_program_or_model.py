@@ -324,7 +324,7 @@ def test_a_task_is_looked_up_before_it_is_changed(ask: Any) -> None:
         return Outcome(200, "ok", "lines", data=TASKS) if call.name == "list_tasks" else Outcome(200, "ok", "done")
 
     steps, _, tools = ask("Mark the task about the gutter as done.", act=act)
-    assert text_of(steps) == "done" and tools.called[-1].arguments == {"id": 1}
+    assert text_of(steps) == "Done: clear the gutter" and tools.called[-1].arguments == {"id": 1}
     steps, _, tools = ask("Mark the task about the moon as done.", act=act)
     assert "no open task" in text_of(steps) and len(tools.called) == 1
     steps, _, tools = ask("Set the priority of the fence task to high", act=act)

@@ -1,6 +1,7 @@
 """What a piece of work asks for, read back from its text, and summaries made of a text's own sentences."""
 
-from appliance.language import reports, request_texts
+from appliance.language import request_texts
+from appliance.language.planning import results
 
 GARDEN = (
     "The garden has three beds and a pear tree. The roses in the garden need water every second day. I like tea. "
@@ -37,13 +38,13 @@ def test_a_list_to_look_after_is_read_line_by_line() -> None:
 
 
 def test_a_summary_is_made_of_sentences_of_the_text_in_their_order() -> None:
-    said = reports.summary(GARDEN, {"the", "a", "i", "of", "in", "on", "has", "is", "and"})
+    said = results.summary(GARDEN, {"the", "a", "i", "of", "in", "on", "has", "is", "and"})
     sentences = [one + "." for one in GARDEN.rstrip(".").split(". ")]
     chosen = [one for one in sentences if one in said]
     assert said == " ".join(chosen) and 1 <= len(chosen) <= 3 and "tea" not in said
 
 
 def test_a_summary_of_one_sentence_or_none_is_that() -> None:
-    assert reports.summary("Roses need water", ()) == "Roses need water"
-    assert reports.summary("Dear Petra,\nthe roses need water. Come soon.", (), most=1) == "the roses need water."
-    assert reports.summary("# Roses\n\n\n", ()) == ""
+    assert results.summary("Roses need water", ()) == "Roses need water"
+    assert results.summary("Dear Petra,\nthe roses need water. Come soon.", (), most=1) == "the roses need water."
+    assert results.summary("# Roses\n\n\n", ()) == ""

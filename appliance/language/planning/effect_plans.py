@@ -11,17 +11,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from appliance.clock import new_id
 from appliance.errors import BadInput
 from appliance.language import items, support, word_forms
 from appliance.language.evidence import Sentence
 from appliance.language.languages import alternatives, words_in
 from appliance.language.named_notes import NamedNotes
-from appliance.language.planning import conversation, errands
+from appliance.language.planning import conversation, errands, results
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
 from appliance.language.planning.reminder_plans import Reminders, meant_text, read_time
+from appliance.language.planning.results import do
 from appliance.language.ports import Notes
 from appliance.language.router import REMINDING, Intent, Router
 from appliance.language.times import recurrence
@@ -68,7 +68,7 @@ class Effects:
         is_duty = duty != text and not support.denies(duty) and language.words["remembering"].isdisjoint(words_in(intent.text))
         if is_duty:  # "note down that I must pay the rent", and not "that we should never water the cactus"
             return self._add_task(scene, replace(intent, parts={"task": duty}, context=""))
-        return Do(tool_call("remember", text=text[:1].upper() + text[1:]), lambda outcome: answer_of(outcome, intent))
+        return do(tool_call("remember", text=text[:1].upper() + text[1:]), intent)
 
     def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
         if not (text := meant_text(scene, intent)):
@@ -98,11 +98,13 @@ class Effects:
         arguments = task_arguments(text) | ({"priority": level} if level else {})
         is_errand = errands.is_errand(arguments["name"], self._router)
 
-        def told(outcome: Outcome) -> Plan:
-            said = answer_of(outcome, intent)
-            return errands.without_hint(said, outcome) if is_errand else said  # no worker would do it
+        call = tool_call("create_task", **arguments)
 
-        return Do(ToolCall(new_id(), "create_task", arguments), told)
+        def told(outcome: Outcome) -> Plan:
+            said = results.told(call, outcome, intent)
+            return said if is_errand else errands.with_hint(said, outcome)  # no worker would do it
+
+        return Do(call, told)
 
     def _add_each(self, scene: Scene, intent: Intent, named: Sequence[str]) -> Plan:
         """A task for each thing, with what else was said of them."""
@@ -152,7 +154,7 @@ class Effects:
             return Say(intent.language.say("no_recurring"))
         when = recurrence.written(found.rule)
         call = tool_call("create_schedule", name=query[:60], frequency=when, description=query, action="message")
-        return Do(call, lambda outcome: answer_of(outcome, intent))
+        return do(call, intent)
 
     def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
         return self._with_task(scene, intent, lambda task: tool_call("finish_task", id=task["id"]))
@@ -212,7 +214,7 @@ class Effects:
                 return otherwise()
             if "deed" in intent.parts:
                 return ask_back(intent.language, "sure_done", what=found[0]["name"])
-            return Do(tool_call("finish_task", id=found[0]["id"]), lambda done: answer_of(done, intent))
+            return do(tool_call("finish_task", id=found[0]["id"]), intent)
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 
@@ -236,7 +238,7 @@ class Effects:
             if len(found) > 1:
                 return _ask_which(intent, found)
             task = found[0]
-            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+            return do(make(task), intent, task["name"], said and said(task))
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 
@@ -251,9 +253,9 @@ class Effects:
             if not found:
                 return Say(intent.language.say("no_reminder", text=what or "…"))
             if len(found) > 1:
-                named = (f"{one['name']} ({one['words']})" for one in found[:8])
-                return ask_which(intent, {one: f"- {one}" for one in named})
-            return Do(tool_call("delete_schedule", id=found[0]["id"]), lambda done: answer_of(done, intent))
+                lines = results.reminder_lines(found[:8], intent.language)
+                return ask_which(intent, {f"{one['name']} ({one['words']})": line for one, line in zip(found, lines)})
+            return do(tool_call("delete_schedule", id=found[0]["id"]), intent, found[0]["name"])
 
         return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
 
@@ -296,7 +298,7 @@ class Effects:
 
     def _write_note(self, scene: Scene, intent: Intent) -> Plan:
         body, title = intent.parts["body"], intent.parts.get("title", "")
-        return Do(tool_call("write_note", text=body, title=title), lambda outcome: answer_of(outcome, intent))
+        return do(tool_call("write_note", text=body, title=title), intent)
 
 
 Maker = Callable[[Effects, Scene, Intent], Plan | None]

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language import items, word_forms
 from appliance.language.languages import words_in
-from appliance.language.planning import errands
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
 from appliance.language.planning.reminder_plans import Reminders, refused
+from appliance.language.planning.results import do
 from appliance.language.router import LAST, Intent
 from appliance.language.times import recurrence, time_expression
 from appliance.language.times.recurrence import Rule
@@ -212,10 +212,10 @@ class References:
     @staticmethod
     def _add_task(intent: Intent, text: str) -> Do:
         call = tool_call("create_task", **task_arguments(text))
-        return Do(call, lambda outcome: errands.without_hint(answer_of(outcome, intent), outcome))
+        return do(call, intent)
 
     def _call(self, intent: Intent, call: ToolCall) -> Do:
-        return Do(call, lambda done: answer_of(done, intent))
+        return do(call, intent)
 
     def _with_task(
         self,
@@ -231,7 +231,7 @@ class References:
             task = next((one for one in (outcome.data or {}).get("tasks", ()) if str(one["id"]) == number), None)
             if task is None:
                 return Say(intent.language.say("not_there"))
-            return Do(make(task), lambda done: said(task) if said is not None and not done.is_error else answer_of(done, intent))
+            return do(make(task), intent, task["name"], said and said(task))
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 

@@ -46,9 +46,10 @@ def is_errand(text: str, router: Router) -> bool:
     return intent is None or intent.name in OF_PEOPLE
 
 
-def without_hint(said: Say, outcome: Outcome) -> Say:
-    """What a tool said of a new task, without the last line, which names the worker that would do it."""
-    return replace(said, text=said.text.rpartition("\n")[0]) if (outcome.data or {}).get("has_worker") is False else said
+def with_hint(said: Say, outcome: Outcome) -> Say:
+    """What is said of a new task, with the last line of the tool where that names the worker that would do it."""
+    is_alone = (outcome.data or {}).get("has_worker") is False
+    return replace(said, text=f"{said.text}\n{outcome.message.rpartition(chr(10))[2]}") if is_alone else said
 
 
 def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:

@@ -14,6 +14,7 @@ from appliance.language.evidence import Finder
 from appliance.language.languages import Language, words_in
 from appliance.language.named_notes import BOX, NamedNote, NamedNotes, bare_title, names_list, without_link
 from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, ask_back, ask_which, tool_call
+from appliance.language.planning.results import do
 from appliance.language.ports import Notes
 from appliance.language.router import Intent
 from appliance.language.times import dates
@@ -149,7 +150,7 @@ class Additions:
         is_quoted = re.search(rf"[\"'“„«‘]\s*{re.escape(text)}\s*[\"'”“»’]", intent.text) is not None
         lines = items.listed(text, intent.language) if self.is_list(note) and not is_quoted else [text.strip(' ,;"“”„«»')]
         call = tool_call("append_note", name=note.ref.removeprefix(BOX), text="\n".join(lines))
-        return Do(call, lambda outcome: answer_of(outcome, intent))
+        return do(call, intent)
 
     def read_list(self, title: str, language: Language) -> Say | None:
         """What stands in the list that is called so, None where there is none or several."""

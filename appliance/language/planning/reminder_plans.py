@@ -16,6 +16,7 @@ from appliance.errors import BadInput
 from appliance.language import word_forms
 from appliance.language.evidence import Sentence
 from appliance.language.languages import Language, words_in
+from appliance.language.planning import results
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, shown_source, tool_call
 from appliance.language.router import Intent, Router
 from appliance.language.times import dates, recurrence, time_expression, timezones
@@ -235,7 +236,7 @@ class Reminders:
         call = tool_call("remind", text=text, when=recurrence.written(rule), **zone)
 
         def told(outcome: Outcome) -> Say:
-            said = answer_of(outcome, intent)
+            said = results.told(call, outcome, intent)
             if outcome.is_error or source is None:
                 return said
             return Say(f"{said.text}\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
