@@ -14,8 +14,8 @@ from appliance.knowledge.search import Search
 from appliance.language.evidence import Finder
 from appliance.language.items import find_todos
 from appliance.language.languages import Languages
-from appliance.language.program_or_model import Do, ModelTalk, Plan, Say
 from appliance.language.planning.results import write_standup, write_todos
+from appliance.language.program_or_model import Do, ModelTalk, Plan, Say
 from appliance.language.router import Router
 from appliance.language.work_planner import WorkPlanner
 from appliance.records import Message
