@@ -203,7 +203,7 @@ def test_what_only_looked_like_a_call_is_shown_whole(text: str, size: int) -> No
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (CALL[:-1], "a tool call could not be read"),
+        (CALL[:-4], "a tool call could not be read"),
         (CALL.replace("look", "fly"), "unknown tool fly"),
         ("", "the answer was empty"),
         (" \n", "the answer was empty"),
@@ -219,7 +219,7 @@ def test_an_unusable_answer_is_not_shown_and_the_model_is_told(text: str, note: 
 
 
 def test_three_strikes_end_it_with_an_apology() -> None:
-    steps, model = think([""], [CALL[:-1]], [CALL.replace("look", "fly")], ["never asked"])
+    steps, model = think([""], [CALL[:-4]], [CALL.replace("look", "fly")], ["never asked"])
     assert steps[-1] == LoopEnded(499, "strikes", "unknown tool fly") and len(model.asked) == 3
     assert events(steps, "message")[-1].content == SORRY and len(events(steps, "status_change")) == 3
 
