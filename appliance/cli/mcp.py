@@ -16,9 +16,9 @@ from appliance.console import terminal
 from appliance.console.connect import connected
 from appliance.console.inputs import read_object
 from appliance.console.terminal import say, say_json, say_line, show
-from appliance.console.tool_command import once
+from appliance.console.tool_command import ask, ask_once, once
 from appliance.console.verbs import Noun, Verb, parameters, table
-from appliance.errors import BadInput, NotFound, OwlError, from_outcome
+from appliance.errors import BadInput, NotFound, OwlError
 from appliance.runtime.paths import Home
 from appliance.text.invisible import escape_invisible
 
@@ -63,59 +63,24 @@ def _tell_servers(args: argparse.Namespace, found: dict[str, Any]) -> terminal.T
     return rows._replace(empty="no servers; owlbox mcp add NAME --command PROGRAM, or --url ADDRESS", foot=left_out)
 
 
-def _tell_tools(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
-    """Tools, one a line."""
-    lines = []
-    for tool in found["wares"]:
-        first = next(iter(tool["description"].strip().splitlines()), "")
-        lines.append(f"{tool['server']}/{tool['name']}: {_shorten_text(first, 100)}")
-    words = " ".join(getattr(args, "query", ()))
-    if not lines and (words or not found["note"]):
-        lines = [f"no tool for {words!r}" if words else "no tools"]
-    return [*lines, *([f"[{found['note']}]"] if found["note"] else [])]
+def _tell_pings(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str]:
+    """Servers, one a line, each with how fast it answers or why it does not."""
+    said = [one.get("error") or f"{one['ms']} ms, {one.get('title')} {one.get('version')}".rstrip() for one in found]
+    return [f"{one['server']}: {text}" for one, text in zip(found, said)] or ["no servers"]
 
 
-def ping(args: argparse.Namespace, home: Home) -> int:
-    """Whether servers answer; fails when one does not."""
-    results: dict[str, Any] = {}
-    with connected(home) as way:
-        names = [args.server] if args.server else [one["name"] for one in way.call("mcp.servers")["servers"] if one["is_enabled"]]
-        for name in names:
-            try:
-                results[name] = way.call("mcp.ping", {"server": name})
-            except OwlError as error:
-                if args.server:
-                    raise
-                results[name] = {"error": error.message, "outcome": error.outcome, "hint": error.hint}
-    is_bad = any("error" in one for one in results.values())
-    if args.json:
-        say_json(results)
-    elif not results:
-        say("no servers")
-    else:
-        for name, one in results.items():
-            known = f"{one.get('ms')} ms, {one.get('title')} {one.get('version')}".rstrip()
-            say_line(f"{name}: {one.get('error', known)}")
-    return 1 if is_bad else 0
+def _tell_offered(args: argparse.Namespace, found: dict[str, Any]) -> str | list[str]:
+    """The text that was asked for, else what there is."""
+    if "offers" not in found:
+        return str(found["text"])
+    lines = [f"{one['name']}: {_shorten_text(one['about'], 100)}" for one in found["offers"]]
+    return lines or [f"{args.server} has none"]
 
 
-def _tell_info(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
-    """A tool or a server."""
-    if args.tool:
-        schema = "arguments: " + json.dumps(found["schema"], ensure_ascii=False, indent=2)
-        title = f" ({found['title']})" if found["title"] else ""
-        return [f"{found['server']}/{found['name']}{title}", *found["description"].splitlines(), *schema.splitlines()]
-    about = found["about"]
-    return [
-        f"{found['server']}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}",
-        *(about.get("instructions") or "").splitlines(),
-        *(f"left out {one}" for one in about.get("left_out") or ()),
-        *(
-            f"{kind[:-1]} {one.get(key)}: {_shorten_text(one.get('description') or one.get('name') or '', 100)}"
-            for kind, key in (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name"))
-            for one in about.get(kind) or ()
-        ),
-    ]
+def execute(args: argparse.Namespace, home: Home) -> int:
+    """Call a tool; its text goes to stdout, an error is ours."""
+    done = ask_once(home, "mcp_exec", parameters(args))
+    return show(args, done, str(done["message"]))
 
 
 # -- managing ---------------------------------------------------------------------------------------
@@ -159,7 +124,7 @@ def add_server(args: argparse.Namespace, home: Home) -> int:
 
 def _count_tools(way: Any, name: str) -> tuple[int | None, str]:
     try:
-        return len(way.call("mcp.tools", {"server": name})["wares"]), ""
+        return len(ask(way, "mcp_list_tools", {"server": name})["data"]["tools"]), ""
     except OwlError as error:
         return None, str(error)
 
@@ -208,47 +173,6 @@ def _import_server(way: Any, name: str, entry: dict[str, Any], taken: set[str], 
     return "added"
 
 
-# -- using ------------------------------------------------------------------------------------------
-
-
-def execute(args: argparse.Namespace, home: Home) -> int:
-    """Call a tool; its text goes to stdout, an error is ours."""
-    done = once(home, "mcp.exec", parameters(args))
-    if done["status"] >= 400 and not args.json:
-        is_wrong = done["outcome"] == "input_error" and "mcp_info" in done["hint"]  # else the hint names the tools there are
-        hint = f"owlbox mcp info {args.server} {args.tool} shows its arguments" if is_wrong else done["hint"]
-        raise from_outcome(done["outcome"], done["message"], hint)
-    if args.json:
-        say_json(done)
-        return from_outcome(done["outcome"], "").exit_code if done["status"] >= 400 else 0
-    say(done["message"])
-    return 0
-
-
-def resource(args: argparse.Namespace, home: Home) -> int:
-    """Read a resource, or list those there are."""
-    if not args.uri:
-        return _print_offers(args, home, ("resources", "templates"), ("uri", "uriTemplate"))
-    found = once(home, "mcp.resource", parameters(args))
-    return show(args, found, found["text"])
-
-
-def prompt(args: argparse.Namespace, home: Home) -> int:
-    """Fill in a prompt, or list those there are."""
-    if not args.name:
-        return _print_offers(args, home, ("prompts",), ("name",))
-    found = once(home, "mcp.prompt", parameters(args))
-    return show(args, found, found["text"])
-
-
-def task(args: argparse.Namespace, home: Home) -> int:
-    """What a server says about a long piece of work."""
-    if args.action != "list" and not args.task:
-        raise BadInput(f"{args.action} needs the id of a task", hint=f"owlbox mcp task list {args.server}")
-    found = once(home, "mcp.task", parameters(args))
-    return show(args, found, json.dumps(found, ensure_ascii=False, indent=2))
-
-
 # -- logging in -------------------------------------------------------------------------------------
 
 
@@ -284,19 +208,6 @@ def _read_answer(home: Home, server: str) -> None:
 
 
 # -- helpers of all of them -------------------------------------------------------------------------
-
-
-def _print_offers(args: argparse.Namespace, home: Home, kinds: tuple[str, ...], keys: tuple[str, ...]) -> int:
-    about = once(home, "mcp.info", {"server": args.server})["about"]
-    found = [one for kind in kinds for one in about.get(kind) or ()]
-    if args.json:
-        return say_json(found)
-    for one in found:
-        name = next((one[key] for key in keys if key in one), "?")
-        say_line(f"{name}: {_shorten_text(one.get('description') or one.get('title') or '', 100)}")
-    if not found:
-        say(f"{args.server} has no {kinds[0]}")
-    return 0
 
 
 def _parse_texts(text: str) -> dict[str, str]:
@@ -347,42 +258,37 @@ def _add_import(made: argparse.ArgumentParser) -> None:
 
 
 WORDS = {
-    "query": "the purpose, in words",
     "tool": "its name there; without one, the server",
     "name": "as `mcp servers` shows it",
-    "fresh": "ask all servers again",
-    "keyword_only": "by words alone",
-    "semantic_only": "by meaning alone",
     "dry_run": "only show what would be removed",
     "keep_auth": "keep its secrets and its login",
 }
-SEARCH = Verb("search", "mcp.search", "query+ --keyword-only --semantic-only --limit", says=_tell_tools, helps=WORDS,
-              text="search tools for a purpose")  # fmt: skip
+SEARCH = Verb("search", "tool mcp_search", "query+ --keyword-only --semantic-only --limit", text="search tools for a purpose")
 # fmt: off
 NOUNS = (
     Noun("mcp", "MCP tool servers", (
         Verb("servers", "mcp.servers", text="list servers with their state", says=_tell_servers),
-        Verb("list", "mcp.tools", "server? --fresh", text="list tools of servers", says=_tell_tools,
-             helps=WORDS),
-        Verb("ping", "mcp.ping", "server?", text="check whether a server answers", handler=ping),
+        Verb("list", "tool mcp_list_tools", "server? --fresh", text="list tools of servers"),
+        Verb("ping", "mcp.ping", "server?", text="check whether servers answer", says=_tell_pings,
+             code=lambda found: int(any("error" in one for one in found))),
         Verb("add", text="add a server", handler=add_server, adds=_add_options),
         Verb("remove", "mcp.remove", text="remove a server with its index and secrets", says=_tell_removed, helps=WORDS),
         Verb("auth", text="log in to a remote server", handler=login, adds=_add_login),
         Verb("deauth", "mcp.deauth", text="log out of a server", says=_tell_logout),
         SEARCH,
-        Verb("info", "mcp.info", "server tool?", text="show a tool with its arguments, or a server with its resources and prompts",
-             says=_tell_info, helps=WORDS),
-        Verb("exec", "mcp.exec", "server tool arguments?", text="call a tool of a server", handler=execute,
+        Verb("info", "tool mcp_info", "server tool?", text="show a tool with its arguments, or what a server says of itself",
+             helps=WORDS),
+        Verb("exec", "tool mcp_exec", "server tool arguments=args?", text="call a tool of a server", handler=execute,
              reads={"arguments": read_object},
              helps={"tool": "its name there, as `mcp list` shows it", "arguments": "a JSON object; - reads it from a pipe"}),
         Verb("import-global", text="import servers from another program's configuration", handler=import_servers, adds=_add_import),
         Verb("index", "mcp.index", text="refresh the index of tools", says=_tell_index),
         Verb("resource", "mcp.resource", "server uri?", text="read a resource of a server; without an address, list them",
-             handler=resource, helps={"uri": "its address"}),
+             says=_tell_offered),
         Verb("prompt", "mcp.prompt", "server name? arguments?", text="fill in a prompt of a server; without a name, list them",
-             handler=prompt, reads={"arguments": _parse_texts},
-             helps={"name": "its name there", "arguments": "a JSON object of texts"}),
-        Verb("task", "mcp.task", "action server task?", text="long-running tasks of a server", handler=task,
+             says=_tell_offered, reads={"arguments": _parse_texts}, helps={"arguments": "a JSON object of texts"}),
+        Verb("task", "mcp.task", "action server task?", text="long-running tasks of a server",
+             says=lambda args, found: json.dumps(found, ensure_ascii=False, indent=2),
              helps={"action": "what to do with them", "task": "its id"}),
     ), first="servers"),
 )

@@ -20,7 +20,6 @@ from appliance.errors import (
     Conflict,
     DeadlineExceeded,
     NotFound,
-    OwlError,
     Refused,
     TooLarge,
     Unavailable,
@@ -85,8 +84,10 @@ def ask(way: Reach, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """The outcome of a tool; its error when it has one."""
     outcome: dict[str, Any] = way.call("tool.call", {"name": tool, "arguments": arguments})
     if outcome["status"] >= 400:
-        kind = ERRORS.get(outcome["status"], OwlError)
-        raise kind(outcome["message"], hint=as_commands(outcome["hint"]), outcome=outcome["outcome"])
+        hint = as_commands(outcome["hint"])
+        if (kind := ERRORS.get(outcome["status"])) is None:
+            raise from_outcome(outcome["outcome"], outcome["message"], hint)
+        raise kind(outcome["message"], hint=hint, outcome=outcome["outcome"])
     return outcome
 
 

@@ -173,7 +173,6 @@ class Hub:
         """Tools of one server or of all; one that was never asked is asked now."""
         return list(self.listing(server).wares)
 
-    @method("mcp.tools", access="all", is_long=True)
     def listing(
         self, server: Annotated[str, "only of this server"] = "", fresh: Annotated[bool, "ask again"] = False
     ) -> FoundTools:
@@ -210,14 +209,7 @@ class Hub:
             raise NotFound(f"server {server} has no tool {tool!r}", hint=f"there are {near}" if near else "it has none")
         return wares[tool]
 
-    @method("mcp.search", access="all", is_long=True)
-    def search(
-        self,
-        query: str,
-        keyword_only: bool = False,
-        semantic_only: bool = False,
-        limit: Annotated[int, Range(1, 100), "how many"] = 10,
-    ) -> FoundTools:
+    def search(self, query: str, keyword_only: bool = False, semantic_only: bool = False, limit: int = 10) -> FoundTools:
         """Tools for a purpose out of the index, best first."""
         if keyword_only and semantic_only:
             raise BadInput("keyword_only and semantic_only at once leave nothing", hint="give one of them, or none")
@@ -239,11 +231,6 @@ class Hub:
                 ranks[ware.id] = ranks.get(ware.id, 0) + 1 / (60 + place)
         best = sorted(wares.values(), key=lambda ware: -ranks[ware.id])[:limit]
         return FoundTools(tuple(best), note)
-
-    @method("mcp.info", access="all", is_long=True)
-    def describe(self, server: Name, tool: Annotated[str, "empty for the server itself"] = "") -> RemoteTool | ServerOffer:
-        """A tool with its schema, or what a server says of itself, its resources and prompts."""
-        return self.info(server, tool) if tool else self.offer(server)
 
     def _by_meaning(self, query: str, limit: int) -> tuple[list[RemoteTool], str]:
         model = self._offers.embedder()
@@ -310,20 +297,48 @@ class Hub:
             self._given.note("server_call", severity="info", session=session, run=run, actor=f"mcp:{server}", detail=detail)
 
     @method("mcp.ping", access="all", is_long=True)
-    def ping(self, server: Name) -> dict[str, Any]:
-        """The seconds that a server takes to answer; starts it when it does not run."""
-        return self._ask_bridge(self._pick_server(server), "ping", {}, LIST_S)
+    def ping(self, server: Annotated[str, Range(0, 64), "only this one, whose error is raised"] = "") -> list[dict[str, Any]]:
+        """Whether servers answer, and how fast; starts those that do not run."""
+
+        def one(name: str) -> dict[str, Any]:
+            try:
+                return {"server": name, **self._ask_bridge(self._pick_server(name), "ping", {}, LIST_S)}
+            except OwlError as error:
+                if server:
+                    raise
+                return {"server": name, "error": error.message, "outcome": error.outcome, "hint": error.hint}
+
+        return [one(name) for name in ([server] if server else self.names())]
+
+    def _list_offers(self, server: str, *kinds: str) -> dict[str, Any]:
+        """What a server offers of some kinds, by the names that it is asked for."""
+        about = self.offer(server).about
+        found = [one for kind in kinds for one in about.get(kind) or ()]
+        names = [one.get("uri") or one.get("uriTemplate") or one.get("name") or "?" for one in found]
+        texts = [one.get("description") or one.get("title") or "" for one in found]
+        return {"server": server, "text": "", "offers": [{"name": name, "about": text} for name, text in zip(names, texts)]}
 
     @method("mcp.resource", access="all", is_long=True)
-    def resource(self, server: Name, uri: str) -> dict[str, Any]:
+    def resource(
+        self, server: Name, uri: Annotated[str, "its address; without one those there are are listed"] = ""
+    ) -> dict[str, Any]:
         """The text of a resource."""
+        if not uri:
+            return self._list_offers(server, "resources", "templates")
         found = self._pick_server(server)
         text = content.resource(self._ask_bridge(found, "resource", {"uri": uri}, found.keys.timeout_s))
         return {"server": server, "uri": uri, "text": text}
 
     @method("mcp.prompt", access="all", is_long=True)
-    def prompt(self, server: Name, name: str, arguments: dict[str, str] | None = None) -> dict[str, Any]:
+    def prompt(
+        self,
+        server: Name,
+        name: Annotated[str, "its name there; without one those there are are listed"] = "",
+        arguments: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
         """A prompt of a server, filled in."""
+        if not name:
+            return self._list_offers(server, "prompts")
         found = self._pick_server(server)
         text = content.prompt(self._ask_bridge(found, "prompt", {"name": name, "arguments": arguments or {}}, found.keys.timeout_s))
         return {"server": server, "name": name, "text": text}
@@ -331,6 +346,8 @@ class Hub:
     @method("mcp.task", access="all", is_long=True)
     def task(self, server: Name, action: Literal["list", "get", "result", "cancel"], task: str = "") -> dict[str, Any]:
         """Long pieces of work that a server does: all of them, one, its result, or its end."""
+        if action != "list" and not task:
+            raise BadInput(f"{action} needs the id of a task", hint=f"owlbox mcp task list {server}")
         found = self._pick_server(server)
         return self._ask_bridge(found, "task", {"action": action, "task": task}, found.keys.timeout_s)
 

@@ -6,7 +6,7 @@ from appliance.agent.toolbox import Caller, Needs, tool
 from appliance.errors import OwlError
 from appliance.mcp import tools
 from appliance.mcp.hub import FoundTools, Hub
-from appliance.mcp.offers import RemoteTool
+from appliance.mcp.offers import RemoteTool, ServerOffer
 from appliance.policy.taint import ToolReach
 from appliance.records import Outcome
 from appliance.runtime.signatures import Range
@@ -21,36 +21,49 @@ Server = Annotated[str, Range(1, 64), "the server's name"]
 Name = Annotated[str, Range(1, 200), "the tool's name, without its server's"]
 
 
-@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
-def mcp_list_tools(server: Annotated[str, Range(0, 64), "only of this server"] = "", *, mcp: Hub) -> Outcome:
+@tool(group=GROUP, command="mcp list", is_read_only=True, menu=(), needs=ASKING)
+def mcp_list_tools(
+    server: Annotated[str, Range(0, 64), "only of this server"] = "",
+    fresh: Annotated[bool, "ask them again"] = False,
+    *,
+    mcp: Hub,
+) -> Outcome:
     """List the tools of the servers that are connected."""
     try:
-        found = mcp.listing(server)
+        found = mcp.listing(server, fresh)
     except OwlError as error:
         return _error_outcome(error, server)
-    return _tools_outcome(found, "The servers have no tools.")
+    return _tools_outcome(found, "" if found.note else "The servers have no tools.")
 
 
-@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
+@tool(group=GROUP, command="mcp search", is_read_only=True, menu=(), needs=ASKING)
 def mcp_search(
     query: Annotated[str, Range(1, 1000), "what the tool should do"],
     keyword_only: Annotated[bool, "go by words alone"] = False,
     semantic_only: Annotated[bool, "go by meaning alone"] = False,
+    limit: Annotated[int, Range(1, 100), "how many"] = SHOWN,
     *,
     mcp: Hub,
 ) -> Outcome:
     """Find tools of servers by what they do."""
     try:
-        found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=SHOWN)
+        found = mcp.search(query, keyword_only=keyword_only, semantic_only=semantic_only, limit=limit)
     except OwlError as error:
         return _error_outcome(error)
     return _tools_outcome(found, f"No tool for {query!r}.")
 
 
-@tool(group=GROUP, is_read_only=True, menu=(), needs=ASKING)
-def mcp_info(server: Server, tool: Name, *, mcp: Hub) -> Outcome:
-    """Show what a tool of a server does and which arguments it takes."""
+@tool(group=GROUP, command="mcp info", is_read_only=True, menu=(), needs=ASKING)
+def mcp_info(
+    server: Server,
+    tool: Annotated[str, Range(0, 200), "the tool's name, without its server's; empty for the server itself"] = "",
+    *,
+    mcp: Hub,
+) -> Outcome:
+    """Show what a tool of a server does and which arguments it takes; without one, what the server says of itself."""
     try:
+        if not tool:
+            return _offer_outcome(mcp.offer(server))
         ware = mcp.info(server, tool)
     except OwlError as error:
         return _error_outcome(error, server)
@@ -58,7 +71,7 @@ def mcp_info(server: Server, tool: Name, *, mcp: Hub) -> Outcome:
     return Outcome(200, "ok", f"{ware.text()}\n{hint}", data=_tool_data(ware), origin=f"mcp:{server}", source=f"{server}/{tool}")
 
 
-@tool(group=GROUP, menu=(), needs=CALLING)
+@tool(group=GROUP, command="mcp exec", menu=(), needs=CALLING)
 def mcp_exec(
     server: Server, tool: Name, args: Annotated[dict[str, Any] | None, "its arguments by name"] = None, *, mcp: Hub, caller: Caller
 ) -> Outcome:
@@ -71,10 +84,28 @@ def mcp_exec(
 
 def _tools_outcome(found: FoundTools, none: str) -> Outcome:
     """Tools as lines; marked as the words of the servers whose they are."""
-    lines = [ware.line for ware in found.wares] or ([] if found.note else [none])
+    lines = [ware.line for ware in found.wares] or ([none] if none else [])
     text = "\n".join([*lines, *([f"[{found.note}]"] if found.note else [])])
     data = {"tools": [_tool_data(ware) for ware in found.wares], "note": found.note}
     return Outcome(200, "ok", text, data=data, origin=_taint_origin(found))
+
+
+def _offer_outcome(offer: ServerOffer) -> Outcome:
+    """What a server says of itself, with its resources and prompts."""
+    about = offer.about
+    named = (("resources", "uri"), ("templates", "uriTemplate"), ("prompts", "name"))
+    lines = [
+        f"{offer.server}: {about.get('title') or '?'} {about.get('version') or ''}, protocol {about.get('protocol')}",
+        *(about.get("instructions") or "").splitlines(),
+        *(f"left out {one}" for one in about.get("left_out") or ()),
+        *(
+            f"{kind[:-1]} {one.get(key)}: {' '.join((one.get('description') or one.get('name') or '').split())[:100]}"
+            for kind, key in named
+            for one in about.get(kind) or ()
+        ),
+    ]
+    data = {"server": offer.server, "about": about, "listed_ms": offer.listed_ms, "has_login": offer.has_login}
+    return Outcome(200, "ok", "\n".join(lines), data=data, origin=f"mcp:{offer.server}", source=offer.server)
 
 
 def _taint_origin(found: FoundTools) -> str:

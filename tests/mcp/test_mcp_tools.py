@@ -261,13 +261,13 @@ def test_servers_are_managed_on_the_command_line(box: Box, tmp_path: Path) -> No
         unknown.returncode == 2 and "there are" in unknown.stderr and "echo" in unknown.stderr and "arguments" not in unknown.stderr
     )
     wrong = box.run("mcp", "exec", "s", "fail", '{"text": "it is required"}')
-    assert wrong.returncode == 2 and "owlbox mcp info s fail" in wrong.stderr, "a hint for people, not for models"
-    assert box.run("mcp", "search", "zzz").stdout.startswith("no tool for 'zzz'")
+    assert wrong.returncode == 2 and "`owlbox mcp info`" in wrong.stderr, "a hint for people, not for models"
+    assert box.run("mcp", "search", "zzz").stdout.startswith("No tool for 'zzz'")
     assert "nothing of that kind" in box.run("mcp", "task", "list", "s").stderr
     assert "--client-id" in box.run("mcp", "add", "t", "--url", "http://x", "--issuer", "http://y").stderr
     assert box.run("mcp", "exec", "s", "echo", "{broken").returncode == 2
     assert box.run("mcp", "exec", "nobody", "echo").returncode == 3
-    assert box.json("mcp", "search", "words", "again", "--keyword-only")["wares"][0]["name"] == "echo"
+    assert box.json("mcp", "search", "words", "again", "--keyword-only")["tools"][0]["name"] == "echo"
     assert box.json("mcp", "info", "s", "echo")["schema"]["required"] == ["text"]
     assert "be kind" in box.run("mcp", "info", "s").stdout
     assert box.run("mcp", "ping").stdout.startswith("s: ")

@@ -99,7 +99,7 @@ SILENT = """
 CARRY = """
     entry.cp entry.mv memory.move_topic run.fork run.jump session.import webhook.receive ingest.chosen ingest.keep
     ingest.known ingest.page ingest.part ingest.piece ingest.tree skill.install skill.fetch skill.offers skill.call skill.prepare
-    upload.keep mcp.exec mcp.prompt mcp.resource mcp.task mcp.answer tool.call heartbeat.beat core.reload run.undo
+    upload.keep mcp.prompt mcp.resource mcp.task mcp.answer tool.call heartbeat.beat core.reload run.undo
 """.split()
 # A person's own words or decision; what they quote of a marked text is known again.
 OWN = """
@@ -124,7 +124,7 @@ TOLD = """
     model.bench model.names model.plan model.providers
     model.remote model.reset usage.requests usage.sums core.broker outbox.list queue.changed queue.counts worker.kill
     worker.list worker.log worker.reap worker.start worker.stop worker.view mcp.add mcp.auth mcp.deauth mcp.index
-    mcp.info mcp.ping mcp.remove mcp.search mcp.servers mcp.tools document.list document.view interview.next heartbeat.view
+    mcp.ping mcp.remove mcp.servers document.list document.view interview.next heartbeat.view
     notify.mute job.list job.stop job.view role.list role.use role.view
 """.split()
 # Commands of the chat: what a person types, and what goes to a file of theirs or to the screen; none shows a text to a model.

@@ -32,7 +32,7 @@ audit.list backup.list core.health core.metrics core.status document.list docume
 entry.waiting grant.list
 group.list heartbeat.view history.list
 history.search ingest.chosen ingest.known ingest.page ingest.part ingest.piece ingest.tree job.list job.view
-mcp.info mcp.servers mcp.tools mcp.search mcp.index mcp.ping memory.list memory.search memory.topics memory.view
+mcp.servers mcp.index mcp.ping memory.list memory.search memory.topics memory.view
 model.plan model.providers model.bench notice.follow notice.list outbox.list
 people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
@@ -52,7 +52,7 @@ ELSEWHERE = {
     "upload.keep": "a file of the session",
     "skill.prepare": "a folder of the home, made by other programs",
     **dict.fromkeys(("interview.answer", "interview.next"), "files of box/"),
-    **dict.fromkeys(("mcp.exec", "mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
+    **dict.fromkeys(("mcp.prompt", "mcp.resource", "mcp.task"), "another server"),
     **dict.fromkeys(("run.ask", "run.act"), "need a model's plan first; accept as message.send does"),
     **dict.fromkeys(("run.compact", "worker.start", "worker.stop"), "another thread or process writes"),
 }

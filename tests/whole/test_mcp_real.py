@@ -71,7 +71,7 @@ def test_a_real_server_is_listed_searched_called_killed_and_started_again(stand:
     reply = stand.hub.call(name, called, arguments)
     assert not reply.is_error and holds in reply.text, reply
     stand.kill(name)
-    assert stand.hub.ping(name)["protocol"]
+    assert stand.hub.ping(name)[0]["protocol"]
     assert not stand.hub.call(name, called, arguments).is_error
 
 

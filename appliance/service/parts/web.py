@@ -5,16 +5,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.errors import OwlError
 from appliance.ingest.receiver import Intake
 from appliance.knowledge.indexer import embedding
-from appliance.mcp import hub, tools
 from appliance.mcp.bridge_client import BridgeClient
 from appliance.mcp.hub import Hub, HubParts
 from appliance.mcp.offers import Offers
 from appliance.mcp.page_loader import PageLoader
-from appliance.records import to_plain
-from appliance.runtime.methods import Call, method
 from appliance.service.parts.base import BaseParts
 from appliance.service.parts.knowledge import KnowledgeParts
 from appliance.service.parts.models import ModelParts
@@ -36,20 +32,9 @@ class McpServers:
         """End every server; safe at any time, also twice."""
         self.hub.close()
 
-    @method("mcp.exec", access="own", is_long=True)
-    def execute(self, server: hub.Name, tool: str, arguments: dict[str, Any] | None = None, *, call: Call) -> dict[str, Any]:
-        """Call a server's tool and return its whole response."""
-        try:
-            reply = self.hub.call(server, tool, arguments or {}, cancel=call.cancel)
-        except OwlError as error:
-            if error.outcome not in hub.KINDS:
-                raise
-            return dict(to_plain(tools.failed(error, server, tool)))
-        return {**to_plain(tools.outcome(reply)), "images": [to_plain(image) for image in reply.images]}
-
 
 def build_mcp_servers(base: BaseParts, policy: PolicyParts, models: ModelParts) -> McpServers:
-    """The hub of the configured servers; `mcp.tools` offers their tools once there is a toolbox."""
+    """The hub of the configured servers; `appliance.mcp.tools` offers their tools once there is a toolbox."""
     socket = base.runtime / f"bridge-{os.getpid()}.sock"
     ferry = BridgeClient(socket, base.environ, base.home.logs / "bridge", lambda: base.settings().tools.mcp_idle_s)
     parts = HubParts(base.home, base.environ, Offers(base.store), ferry, models.vault, policy.ledger.note, base.events)
