@@ -33,6 +33,7 @@ from appliance.language.planning.plans import (
     ask_back,
     both,
     closed,
+    nothing_done,
     place_of,
     shown_source,
     tool_call,
@@ -47,10 +48,8 @@ from appliance.records import Message, Outcome, ThreadState, Tier
 BESIDE = 0.9  # of the best score, for a second sentence of the same note
 LONG_TEXT = 400  # characters: more is a text to be worked on, unless it asks for something in so many words
 SHORT_QUESTION = 7  # words of one that may follow up what was said before
-WHOLE_QUESTION = 2  # words of a question that says by itself what it is about
 TALK_TOKENS = 55  # of an answer to what asks nothing
 POINTING_BACK = (*LAST, "cancel_it", "done_it", "priority_it", "add_it")
-REMOVING = ("drop_task", "cancel", "forget")  # asked back where a typing error had to be mended
 POINTING = 80  # characters of a request that only points to the text it is about
 
 
@@ -103,13 +102,15 @@ class MessagePlanner:
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan
         if intent is not None and intent.name == "cancel_it":  # there is nothing that it could mean
-            return self._say_nothing_done(intent.language)
+            return nothing_done(intent.language)
+        if not last and (undone := self._router.cue(text, ("forget_it", "undo_now"), can_point=True)) is not None:
+            return Say(undone.language.say("left"))
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
         if (asked := errands.ask_whether_likely(scene, self._router)) is not None:
             return asked
         if (near := self._router.cue(text, ("near",))) is not None:
-            return self._say_nothing_done(near.language)
+            return nothing_done(near.language)
         return self._in_known_language(scene, self._plan_question(scene))
 
     def _in_known_language(self, scene: Scene, plan: Plan) -> Plan:
@@ -121,7 +122,7 @@ class MessagePlanner:
 
     def _make_all(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, and of what its message asks for beside it."""
-        if intent.is_guess and intent.name in REMOVING and "what" in intent.parts:
+        if intent.is_guess and intent.name in ("drop_task", "cancel", "forget") and "what" in intent.parts:
             return ask_back(intent.language, f"sure_{intent.name}", **intent.parts)
         if len(intent.each) > 1 and all(one.name in REMINDING for one in intent.each):
             return self.effects.reminders.set_each(intent.each)
@@ -129,7 +130,7 @@ class MessagePlanner:
         if plan is None or also is None:
             return plan
         beside = replace(scene, named=thing_of(intent.parts) or scene.named)
-        return both(plan, lambda: self._make_all(beside, also) or self._say_nothing_done(also.language))
+        return both(plan, lambda: self._make_all(beside, also) or nothing_done(also.language))
 
     def make(self, scene: Scene, intent: Intent) -> Plan | None:
         """The plan of an intent, None for one that asks for nothing here."""
@@ -150,11 +151,6 @@ class MessagePlanner:
             return True
         return effect.turns == 1 and intent.name != "done_it"
 
-    @staticmethod
-    def _say_nothing_done(language: Language) -> Say:
-        """What asks for an effect and fits no sentence: a model would only claim to have done it."""
-        return Say(language.say("did_nothing"))
-
     def claims_effect(self, text: str) -> bool:
         """Whether a sentence of a model says that it did something, or will: it cannot, so nobody may read that."""
         claims, plain = self._router.languages.detect(text)[0].patterns.get("claim", ()), plain_words(text)
@@ -163,13 +159,13 @@ class MessagePlanner:
     def honest_answer(self, messages: Sequence[Message]) -> str:
         """What is said in place of such a sentence."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
-        return self._say_nothing_done(self._router.languages.detect(strip_notes(prompt.content))[0]).text
+        return nothing_done(self._router.languages.detect(strip_notes(prompt.content))[0]).text
 
     def no_answer(self, messages: Sequence[Message]) -> str:
         """What is said when the model said nothing that can be shown."""
         prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
-        phrase = "no_answer" if prompt.short_form is None else "skill_unable"
-        return self._router.languages.detect(strip_notes(prompt.content))[0].say(phrase)
+        language = self._router.languages.detect(strip_notes(prompt.content))[0]
+        return language.say("no_answer" if prompt.short_form is None else "skill_unable")
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -214,7 +210,7 @@ class MessagePlanner:
                 return plans[-1]
         if plans and isinstance(plans[0], Say) and plans[0].is_near:
             return plans[0]
-        is_whole = len(word_forms.content_words(question, self.ignored)) >= WHOLE_QUESTION
+        is_whole = len(word_forms.content_words(question, self.ignored)) >= 2  # it says by itself what it is about
         if plans and is_whole and isinstance(plans[0], ModelTalk) and question == texts[0] and scene.tier == "tiny":
             return plans[0]  # what stands beside a question leads such a model astray
         if not plans or scene.text.endswith("?"):
@@ -323,10 +319,11 @@ class MessagePlanner:
         return replace(chat, instead=nothing.text, beside=beside.text, state=beside.state)
 
     def _talk(self, scene: Scene, kind: str, language: Language) -> Plan:
-        """What asks for nothing, or only for a few words: a model answers it; of what it is told a tiny one makes things up."""
-        if scene.tier == "tiny" and "no_talk" in language.phrases:
-            return Say(language.say("no_talk"))  # it answers in English, or in words that are none
-        if scene.tier == "tiny" and kind in ("notes", "world"):
+        """What asks for nothing, or only for a few words: a model answers it; of what people tell it a tiny one makes things up."""
+        if scene.tier == "tiny" and "no_talk" in language.phrases:  # it answers in English, or in words that are none
+            return Say(language.say("no_talk"))
+        is_own = {word.partition("'")[0] for word in words_in(scene.text)[:1]} & language.words["own"]
+        if scene.tier == "tiny" and (is_own or kind in ("notes", "world")):
             return Say(language.say("heard"))
         chat = replace(self._build_chat(scene, may_claim=True), instead=language.say("heard"))
         return replace(chat, max_tokens=TALK_TOKENS) if kind == "talk" or scene.tier == "tiny" else chat
@@ -447,7 +444,10 @@ class MessagePlanner:
         return said or (None if tasks is None else self._list_tasks(scene, tasks))
 
     def _quote_called(self, scene: Scene, language: Language) -> Plan | None:
-        """A note whose title stands in a message, such as "shopping" in "what is on my shopping list?"; None for none."""
+        """A note whose title stands in a message, "shopping" in "what is on my shopping list?", or "to-do"; None for none."""
+        for name in sorted(name for name in language.words["tasks"] if name in scene.text.lower()):
+            if (said := self.effects.additions.read_list(name.replace("-", " "), language)) is not None:
+                return said
         found = self._finder.find_evidence(scene.text)
         for one in found.best:
             words = word_forms.content_words(one.title, self.ignored)
@@ -561,8 +561,8 @@ class MessagePlanner:
             return self._build_chat(scene, is_text=True)
         if scene.tier == "tiny":
             return Say(chosen)
-        asked_for = intent.language.say("summary", text=text)
-        chat = replace(self._build_chat(replace(scene, text=asked_for), is_text=True), max_tokens=90, is_silent=True)
+        scene = replace(scene, text=intent.language.say("summary", text=text))
+        chat = replace(self._build_chat(scene, is_text=True), max_tokens=90, is_silent=True)
         return Grounded(chat, "", (text,), "", chosen)
 
 

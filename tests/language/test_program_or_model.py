@@ -254,8 +254,8 @@ def test_a_compound_is_answered_by_the_words_it_is_made_of(ask: Any) -> None:
 
 
 def test_what_the_program_did_is_not_shown_to_the_model(ask: Any) -> None:
-    _, model, _ = ask("hello", "Hello!", "I am tired.", answers=[["Rest well."]])
-    assert [m.content for m in model.asked[0][1].messages] == ["hello", "Hello!", "I am tired."]
+    _, model, _ = ask("hello", "Hello!", "You sound tired.", answers=[["Rest well."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["hello", "Hello!", "You sound tired."]
 
 
 def test_how_often_is_answered_by_words_too(ask: Any) -> None:
@@ -298,7 +298,7 @@ def test_what_is_asked_of_notes_is_never_made_up(ask: Any, text: str, tier: Tier
 
 
 @pytest.mark.parametrize("ask", [of_talk], indirect=True)
-@pytest.mark.parametrize("text", ["Tell me a joke.", "Sing us a song", "I am tired."])
+@pytest.mark.parametrize("text", ["Tell me a joke.", "Sing us a song", "You are funny."])
 def test_what_is_only_talk_goes_to_the_model(ask: Any, text: str) -> None:
     steps, model, _ = ask(text, answers=[["Well."]])
     assert text_of(steps) == "Well." and len(model.asked) == 1
@@ -896,12 +896,12 @@ def test_a_letter_is_not_shortened_to_its_salutation(ask: Any) -> None:
 
 def test_a_tiny_model_goes_on_from_its_own_talk_alone(ask: Any) -> None:
     said = ("I like owls.", "So do I.", "Was kannst du?", "Vieles.", "What is the garage code?", "4471 [box://notes/garage.md]")
-    _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]])
-    assert [m.content for m in model.asked[0][1].messages] == ["I like owls.", "So do I.", "I like cats, too."]
-    _, model, _ = ask(*said, "I like cats, too.", answers=[["Me too."]], tier="small")
+    _, model, _ = ask(*said, "Cats are nice, too.", answers=[["Me too."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["I like owls.", "So do I.", "Cats are nice, too."]
+    _, model, _ = ask(*said, "Cats are nice, too.", answers=[["Me too."]], tier="small")
     assert len(model.asked[0][1].messages) == 7
-    _, model, _ = ask(*said, *(4 * ("Was kannst du?", "Vieles.")), "I like cats, too.", answers=[["Me too."]])
-    assert [m.content for m in model.asked[0][1].messages] == ["I like cats, too."]  # so far back nothing is looked at
+    _, model, _ = ask(*said, *(4 * ("Was kannst du?", "Vieles.")), "Cats are nice, too.", answers=[["Me too."]])
+    assert [m.content for m in model.asked[0][1].messages] == ["Cats are nice, too."]  # so far back nothing is looked at
 
 
 @pytest.mark.parametrize(
@@ -963,3 +963,15 @@ def test_several_of_the_nearest_are_a_list(ask: Any) -> None:
     said = text_of(ask("Did our neighbour lock the garage door with her teacher in spring?")[0])
     assert said.split("\n")[0] == "Your notes do not say that exactly. Closest:"
     assert all(line.startswith("- ") and line.endswith(".md]") for line in said.split("\n")[1:]) and said.count("\n") > 1
+
+
+@pytest.mark.parametrize("said", ["forget that", "forget what I just told you", "never mind", "vergiss das", "oublie ça"])
+def test_where_nothing_was_done_nothing_is_taken_back(ask: Any, said: str) -> None:
+    steps, model, tools = ask("where is the drill?", "I find nothing.", said)
+    assert text_of(steps) == Languages().detect(said)[0].say("left") and tools.called == [] and model.asked == []
+
+
+def test_to_what_people_tell_of_themselves_a_tiny_model_says_nothing_of_its_own(ask: Any) -> None:
+    for said in ("I'm a bit sad today", "My back hurts", "We love spring"):
+        steps, model, tools = ask(said, answers=[["I am sorry for your loss."]])
+        assert text_of(steps) == "I see." and tools.called == [] and model.asked == []

@@ -217,6 +217,11 @@ def answer_of(outcome: Outcome, intent: Intent) -> Say:
     return Say(intent.language.say("failed", text=f"{outcome.message}{hint}"), "failed")
 
 
+def nothing_done(language: Language) -> Say:
+    """What asks for an effect and fits no sentence: a model would only claim to have done it."""
+    return Say(language.say("did_nothing"))
+
+
 def tool_call(tool: str, **arguments: Any) -> ToolCall:
     return ToolCall(new_id(), tool, arguments)
 
