@@ -33,6 +33,7 @@ from emulator import BOARDS, CONSOLE, COUNTING  # noqa: E402
 FILES = (
     "tests/sandbox/test_seccomp.py",
     "tests/sandbox/test_limits.py",
+    "tests/sandbox/test_control_group.py",
     "tests/sandbox/test_mount_race.py",
     "tests/sandbox/test_folder_tree.py",
     "tests/sandbox/test_folder_turns.py",

@@ -21,7 +21,7 @@ from appliance import clock
 from appliance.clock import monotonic_s, new_id
 from appliance.errors import Cancelled, NotFound, Unavailable
 from appliance.records import Cancel
-from appliance.sandbox import bubblewrap, landlock, runner, tool_unit
+from appliance.sandbox import bubblewrap, control_group, landlock, runner, tool_unit
 from appliance.sandbox.bubblewrap import Bind, Execution, Limits, Profile, SandboxOrder, Status
 from appliance.sandbox.folder_turns import FolderTurns
 from appliance.sandbox.slots import LOOK_S, Slots
@@ -51,7 +51,8 @@ class Sandbox:
         self._plan = plan or Plan()
         self._slots = Slots(self._plan.max_concurrent, self._plan.slots)
         self.folders = FolderTurns(self._plan.slots / "folders" if self._plan.slots is not None else None)
-        self._means = runner.Means(this_core(), landlock.version(), self._plan.bwrap, self._plan.start_s)
+        groups = control_group.find() if self._plan.unit is None else None
+        self._means = runner.Means(this_core(), landlock.version(), groups, self._plan.bwrap, self._plan.start_s)
         self._guard = threading.Lock()
         self._running: dict[str, tuple[SandboxOrder, threading.Event]] = {}
         self._has_worked = False
@@ -151,6 +152,7 @@ class Sandbox:
             "uid": tool_unit.user_id() if has_unit else os.getuid(),
             "has_landlock": self._means.abi > 0,
             "landlock": self._means.abi,
+            "has_group": self._means.groups is not None,
             "seccomp": os.uname().machine,
         }
 

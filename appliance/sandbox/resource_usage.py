@@ -1,8 +1,9 @@
 """What a sandbox uses right now: processes, memory, bytes in its folder. Looked at from outside, by sampling.
 
-Where control groups are ours the kernel keeps these limits; in a checkout they are not, and looking a few
-times a second is what remains. So a limit may be passed for a moment: what is promised is that whoever
-stays above it is noticed, not that nobody ever gets there.
+Where there is a control group for the call (`sandbox.control_group`) the kernel keeps those of processes and memory, and what it
+needs itself counts as memory; only the folder and what is counted for the user outside are looked at. Elsewhere looking a few
+times a second is what remains, so a limit may be passed for a moment: what is promised is that whoever stays above it is noticed,
+not that nobody ever gets there.
 """
 
 import os
@@ -49,7 +50,10 @@ class Use:
 class UsageWatch:
     """Looks at one sandbox now and then and says which limit it has passed."""
 
-    def __init__(self, init: int, folder: Path | None, memory_bytes: int, pids: int, disk_bytes: int) -> None:
+    def __init__(
+        self, init: int, folder: Path | None, memory_bytes: int, pids: int, disk_bytes: int, *, has_group: bool = False
+    ) -> None:
+        self._has_group = has_group
         self._net = f"/proc/{init}/net/unix"
         self._root = f"/proc/{init}/root"
         self._proc = f"{self._root}/proc"
@@ -68,6 +72,20 @@ class UsageWatch:
 
     def complaint(self) -> str:
         """The limit that is passed now, in words, or ""."""
+        if not self._has_group and (said := self._check_memory()):
+            return said
+        if _count_open(self._proc) > _OPEN_FILES:
+            return f"opened more than {_OPEN_FILES} files at once"
+        began_s = monotonic_s()
+        if self._folder is None or began_s < self._disk_due_s:
+            return ""
+        said = self._check_disk(self._folder)
+        now_s = monotonic_s()
+        self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
+        return said
+
+    def _check_memory(self) -> str:
+        """The same of processes and memory, that of the kernel included."""
         if _has_more(self._proc, self._pids) or (use := tree(self._proc)).threads > self._pids:
             return f"started more than {self._pids - 1} processes"
         machine = _read_fields(_MACHINE)
@@ -76,19 +94,11 @@ class UsageWatch:
         is_over = use.table_bytes > self._memory_bytes // _TABLES or self._is_over(use.memory_bytes, machine)
         if is_over or self._has_hidden(machine):
             return f"used more than {self._memory_bytes >> 20} MB of memory"
-        if _count_open(self._proc) > _OPEN_FILES:
-            return f"opened more than {_OPEN_FILES} files at once"
         if _count_lines(self._net) > _SOCKETS:
             return f"opened more than {_SOCKETS} sockets"
         if _count_files(self._root) > _MEMORY_FILES:
             return f"made more than {_MEMORY_FILES} files in memory"
-        began_s = monotonic_s()
-        if self._folder is None or began_s < self._disk_due_s:
-            return ""
-        said = self._check_disk(self._folder)
-        now_s = monotonic_s()
-        self._disk_due_s = now_s + max(DISK_S, 10 * (now_s - began_s))  # a large folder may not keep us busy
-        return said
+        return ""
 
     def _is_over(self, at_most: int, machine: Mapping[str, int]) -> bool:
         """Whether it uses too much memory; counting well is slow, so only where counting badly says so.

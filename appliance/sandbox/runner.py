@@ -17,12 +17,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.clock import monotonic_s, sleep_s
 from appliance.errors import Unavailable
 from appliance.sandbox import bubblewrap
 from appliance.sandbox.bubblewrap import Execution, SandboxOrder, Status
+from appliance.sandbox.control_group import CallGroup
 from appliance.sandbox.descriptors import Descriptors
 from appliance.sandbox.resource_usage import MEMORY_S, UsageWatch
 
@@ -40,10 +42,13 @@ _INFO, _READY, _EXIT = 3, 4, 5  # what a descriptor is for; 1 and 2 are the stre
 
 @dataclass(frozen=True)
 class Means:
-    """What a sandbox is made with: the process it is for, the kernel's Landlock, bubblewrap and how long that may take."""
+    """What a sandbox is made with: the process it is for, the kernel's Landlock, the control group in which calls may have
+    theirs, bubblewrap and how long that may take.
+    """
 
     core: str
     abi: int
+    groups: Path | None = None
     bwrap: str = bubblewrap.BWRAP
     start_s: float = 10.0
 
@@ -95,6 +100,8 @@ class _Cell:
         self._open: dict[int, int] = {}  # what we still read from: descriptor, what it is for
         self._info = b""
         self._init = self._init_handle = -1
+        self._group: CallGroup | None = None
+        self._gate = -1  # what its first process waits for until it is in the group
         self._watch: UsageWatch | None = None
         self._look_due_s = 0.0
         self._is_ready = self._is_over = False
@@ -112,9 +119,14 @@ class _Cell:
                 self._closing.callback(os.close, reading)
                 self._open[reading] = kind
             writing = {kind: pair[1] for kind, pair in ends.items()}
-            info = ("--json-status-fd", str(writing[_INFO]))
+            info = ["--json-status-fd", str(writing[_INFO])]
+            if self._means.groups is not None and self._make_group(self._means.groups):
+                waiting, self._gate = os.pipe2(os.O_CLOEXEC)
+                ours.callback(os.close, waiting)
+                self._closing.callback(os.close, self._gate)
+                info += ["--block-fd", str(waiting)]
             listed = files.listed([*bubblewrap.options(self._order), *info])
-            handed = [*files.numbers, writing[_INFO], writing[_READY]]
+            handed = [*files.numbers, writing[_INFO], writing[_READY], *([waiting] if self._group else [])]
             stdin = files.add(self._order.stdin)
             command = bubblewrap.command(self._order, writing[_READY], self._means.abi)
             with _few_cpus(self._order.limits.cpus):
@@ -126,6 +138,16 @@ class _Cell:
         handle = os.pidfd_open(self._child.pid)
         self._closing.callback(os.close, handle)
         self._open[handle] = _EXIT
+
+    def _make_group(self, above: Path) -> bool:
+        """Whether there is a control group for this call; without one its limits are looked at from outside."""
+        limits = self._order.limits
+        try:
+            self._group = CallGroup(above, self._order.execution, limits.memory_bytes, limits.pids)
+        except OSError:
+            return False
+        self._closing.callback(self._group.remove)
+        return True
 
     def _spawn_child(self, words: list[str], streams: tuple[int, int, int], handed: list[int]) -> "subprocess.Popen[bytes]":
         stdin, stdout, stderr = streams
@@ -212,10 +234,19 @@ class _Cell:
                 # One that ended already may have left its number to somebody else.
                 if _read_stat(self._init)[1:2] == [str(self._child.pid)]:
                     self._init_handle = handle
+            if self._group is not None:
+                try:
+                    self._group.take(self._init)
+                except OSError:
+                    self._group = None
+                os.write(self._gate, b"!")
         if self._is_ready and self._init_handle >= 0 and self._watch is None:
             limits = self._order.limits
             self._look_due_s = monotonic_s() + MEMORY_S
-            self._watch = UsageWatch(self._init, self._order.folder, limits.memory_bytes, limits.pids, limits.disk_bytes)
+            is_held = self._group is not None
+            self._watch = UsageWatch(
+                self._init, self._order.folder, limits.memory_bytes, limits.pids, limits.disk_bytes, has_group=is_held
+            )
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -269,6 +300,8 @@ class _Cell:
         self._drain_streams()
         if said := self._clean():
             return self._build_execution("failed", -1, said)
+        if self._group is not None and (said := self._group.complaint()):
+            return self._build_execution("failed", -1, f"{said}; it was ended with everything it had started")
         if code == 0:
             return self._build_execution("completed", 0, "")
         if code < 0:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance.clock import monotonic_s
 from appliance.errors import BadInput, OwlError, Refused, Unavailable, from_outcome
-from appliance.sandbox import bubblewrap, landlock, runner
+from appliance.sandbox import bubblewrap, control_group, landlock, runner
 from appliance.sandbox.bubblewrap import Bind, Execution, Limits, SandboxOrder
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def main() -> int:
 def _carry_out(sock: socket.socket, order: SandboxOrder, core: str) -> dict[str, Any]:
     sock.sendall(_json_line({"taken": order.execution}))
     caller = _Caller(sock)
-    done = asdict(runner.run(order, runner.Means(core, landlock.version()), caller, caller.show))
+    means = runner.Means(core, landlock.version(), control_group.find())
+    done = asdict(runner.run(order, means, caller, caller.show))
     return {name: done[name] for name in ("status", "exit_code", "duration_ms", "error", "is_cut")}
 
 
