@@ -152,25 +152,31 @@ class Checkpoint:
         self._held_calls = held_calls
         self._servers = servers or NoServers()
 
+    def heard(self, call: ToolCall, caller: Caller) -> Outcome | None:
+        """Know again what a marked run writes in a call, run or not: before it is written, whoever kills us then leaves a file."""
+        try:
+            self._keep_words(caller.run, self._runs.marks.of(f"run:{caller.run}"), *_texts_of(call))
+        except OwlError as error:
+            return _not_run(call, error)
+        return None
+
     def before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         """The result of a call that is held; None for one that may be run."""
         try:
             return self._check_before(toolbox, mark, call, caller)
-        except OwlError as error:  # what cannot be looked at is not run
-            return Outcome(error.status, error.outcome, f"{call.name} was not run: {error.message}", error.hint)
+        except OwlError as error:
+            return _not_run(call, error)
 
     def _check_before(self, toolbox: Toolbox, mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         self._origins.before(_sight_of(mark, caller), call)
         since = self._runs.marks.since(caller.run)
-        if since is None:
-            return None
         reach = mark.needs.reach
-        texts = [text for text, _ in taint.leaves(call.arguments) if isinstance(text, str)]
-        if caller.is_vouched and reach is not None and reach.kind == "document":
+        if since is None or reach is None:
+            return None
+        if caller.is_vouched and reach.kind == "document":
+            texts = _texts_of(call)
             self._runs.marks.forget_words("\n".join(texts), *texts)
-        else:  # before it is written: whoever kills us then leaves a file behind
-            self._keep_words(caller.run, self._runs.marks.of(f"run:{caller.run}"), *texts)
-        if reach is None or caller.is_cleared:
+        if caller.is_cleared:
             return None
         return self._decide(toolbox, reach, replace(call, arguments=taint.canonical(reach, call.arguments)), caller, since)
 
@@ -333,6 +339,15 @@ def cleared(attributes: Mapping[str, Any]) -> ToolCall | None:
     if not isinstance(given, dict):
         return None
     return ToolCall("", str(given.get("tool", "")), dict(given.get("arguments") or {}))
+
+
+def _not_run(call: ToolCall, error: OwlError) -> Outcome:
+    """What cannot be looked at is not run."""
+    return Outcome(error.status, error.outcome, f"{call.name} was not run: {error.message}", error.hint)
+
+
+def _texts_of(call: ToolCall) -> list[str]:
+    return [text for text, _ in taint.leaves(call.arguments) if isinstance(text, str)]
 
 
 def _sight_of(mark: ToolMark, caller: Caller) -> Sight:

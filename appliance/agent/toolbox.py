@@ -166,13 +166,14 @@ class Caller(Struct, frozen=True):
 class Guard(Protocol):
     """Looks at each call of a run, with the toolbox that is about to run it."""
 
+    def heard(self, call: ToolCall, caller: Caller) -> Outcome | None:
+        """Look at what a run wrote in a call, whatever becomes of it; the result of one that may not be looked into further."""
+
     def before(self, toolbox: "Toolbox", mark: ToolMark, call: ToolCall, caller: Caller) -> Outcome | None:
         """The result of a call that is held; None for one that may be run."""
-        ...
 
     def after(self, toolbox: "Toolbox", mark: ToolMark, call: ToolCall, caller: Caller, outcome: Outcome) -> Outcome:
         """Return the outcome of a call, marked with its origin."""
-        ...
 
 
 @lru_cache(maxsize=256)  # a third of a millisecond each, for a hundred of them, for every toolbox of a process
@@ -438,6 +439,9 @@ class Toolbox:
         return replace(found.spec, description="\n".join([found.description, *lines]))
 
     def _dispatch_call(self, call: ToolCall, caller: Caller) -> Outcome:
+        guard = self.guard if caller.run else None
+        if guard is not None and (held := guard.heard(call, caller)):
+            return held
         found = self._tools.get(call.name)
         if found is None:
             return Outcome(404, "not_found", f"Unknown tool {call.name}", f"use one of: {', '.join(s.name for s in self.specs())}")
@@ -456,7 +460,6 @@ class Toolbox:
         if missing := self._missing_services(found):
             return Outcome(503, "unavailable", f"{call.name} is not available here: no {', '.join(missing)}", "do without it")
         caller = replace(caller, deadline_s=self._deadline_s(found.mark))
-        guard = self.guard if caller.run else None
         if guard is not None and (held := guard.before(self, found.mark, call, caller)):
             return held
         self._tallies.begin(call.name)
@@ -535,10 +538,13 @@ class Toolbox:
                 return outcome_of(found.function(**arguments, **services))
 
         name, over, deadline_s = found.mark.name, threading.Event(), caller.deadline_s
+        pool = ThreadPoolExecutor(1, thread_name_prefix="waiting") if found.mark.needs.is_waiting else self._pool
         try:
-            future = _submit_work(work) if found.mark.needs.is_waiting else self._pool.submit(work)
+            future = pool.submit(work)
         except RuntimeError:
             return Outcome(503, "unavailable", f"{name} was not run: the core is shutting down", "ask again later")
+        if pool is not self._pool:
+            pool.shutdown(wait=False)
         future.add_done_callback(lambda _: over.set())
         stop.then(over.set)
         stop.then(lambda: self._stop_call(future, thread[0]))
@@ -578,14 +584,6 @@ class Toolbox:
     def _stop_call(self, future: "Future[Any]", thread: int) -> None:
         if not future.cancel() and not future.done() and thread and self._store is not None:
             self._store.interrupt(thread)
-
-
-def _submit_work(work: Callable[[], Outcome]) -> "Future[Outcome]":
-    """The work in a thread of its own."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix="waiting")
-    future = pool.submit(work)
-    pool.shutdown(wait=False)
-    return future
 
 
 def _told_apart(mark: ToolMark, outcome: Outcome) -> Outcome:

@@ -31,7 +31,7 @@ RISKY = ("pdf", "html", "mail", "python", "office", "card", "rtf")
 CONVERTED = ("pdf", "html", "mail", "office", "card", "rtf")  # forms whose text is not what stands in the file
 FORMS = {
     "html": "html htm xhtml",
-    "mail": "eml mht mhtml",
+    "mail": "eml mht mhtml mbox",
     "csv": "csv tsv",
     "markdown": "md markdown",
     "card": "ics vcf",
@@ -41,7 +41,13 @@ FORMS = {
 }
 ENDINGS = {ending: form for form, endings in FORMS.items() for ending in endings.split()}
 # A number goes up when a form is read in another way, so that what was read before is read again.
-VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {"html": 3, "mail": 3, "card": 2}
+VERSION = dict.fromkeys(("text", "markdown", "csv", "code", "python", "bytes", *CONVERTED), 1) | {
+    "html": 4,
+    "mail": 4,
+    "card": 2,
+    "text": 2,
+    "markdown": 2,
+}
 MAX_FILE_BYTES = 64 * 1024 * 1024  # of a document whose text is wanted although it is too large to be kept itself
 LIMITS = {"bytes": MAX_BLOB_BYTES, "html": MAX_BLOB_BYTES} | dict.fromkeys(("pdf", "mail", "office"), MAX_FILE_BYTES)
 OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how Word, Excel and Outlook files began until 2007, and those with a password do
@@ -51,6 +57,19 @@ CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 SAVED = re.compile(rb"<!--\s*(?:saved from url=\(\d+\)|Page saved with SingleFile\s+url:\s*)(\S{1,2000})")  # by a browser
 HEAD_BYTES = 4096  # in which it says so
+# What a page says of its own address, whoever saved it: in its head.
+PUBLISHED = re.compile(
+    rb"""<(?:base|link[^<>]{0,200}?\srel=["']?canonical["']?|meta[^<>]{0,200}?\sproperty=["']?og:url["']?)(?:\s[^<>]{0,200}?)?"""
+    rb"""\s(?:href|content)=["']?(https?://[^\s"'<>]{1,2000})""",
+    re.IGNORECASE,
+)
+PUBLISHED_BYTES = 65_536  # in which it does
+# A mail that was saved as a text: lines of a header in a row, one of them with a sender's address, another that all mails have.
+HEADER = re.compile(r"(?:^(?:[A-Za-z][A-Za-z0-9-]{0,60}:[ \t]|[ \t]+\S)[^\n]{0,2000}\n){2,200}", re.MULTILINE)
+SENDER = re.compile(r"^From:[ \t]+([^\n]*@[^\n]*)$", re.MULTILINE | re.IGNORECASE)
+OF_MAIL = re.compile(r"^(?:Subject|Date|Message-ID|Received|Return-Path):", re.MULTILINE | re.IGNORECASE)
+MAILBOX = re.compile(rb"^From \S+[^\n]{0,200}\n(?=[A-Za-z][A-Za-z0-9-]{0,60}:)", re.MULTILINE)  # between the mails of an mbox
+MAX_MAILS = 2000  # of one mbox
 TRANSCRIPT = re.compile(r'\{"type": ?"session", ?"id": ?"')  # how an exported thread or session begins
 MAX_AUTHOR = 300  # characters
 CPU_S = 30  # for one file, in the child
@@ -136,12 +155,12 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> FileReading:
         return _read_converted(name, data, form, charset)
     if form == "html":
         title, text = html_text.page(data, charset)
-        saved = SAVED.search(data[:HEAD_BYTES])
+        saved = SAVED.search(data[:HEAD_BYTES]) or PUBLISHED.search(data[:PUBLISHED_BYTES])
         origin, author = ("web", saved[1].decode("utf-8", "replace")) if saved else ("", "")
         return _check_reading(FileReading(text, "text/html", reader, title, origin=origin, author=author), name)
     if form == "mail":
         try:
-            return _check_reading(_read_mail(data, reader), name)
+            return _check_reading(_read_mailbox(data, reader), name)
         except BadInput as error:
             return as_bytes(name, f"{error.message}: kept as bytes", "message/rfc822", reader)
     try:
@@ -160,7 +179,9 @@ def read(name: str, data: bytes, form: str, charset: str = "") -> FileReading:
         description = outline(text, name)
     mime = "text/csv" if form == "csv" and name.lower().endswith(".csv") else guess_mime(name, True)
     origin = "document" if TRANSCRIPT.match(text) else ""  # as in a thread that is imported from it
-    return _check_reading(FileReading(text, mime, reader, title, description, origin=origin), name)
+    author = _find_sender(text) if form in ("text", "markdown") else ""
+    found = FileReading(text, mime, reader, title, description, origin="mail" if author else origin, author=author)
+    return _check_reading(found, name)
 
 
 def as_bytes(name: str, note: str = "", mime: str = "", reader: str = "bytes/1") -> FileReading:
@@ -214,6 +235,26 @@ def _describe_columns(text: str, comma: str) -> str:
     rows = max(0, text.count("\n") + (not text.endswith("\n")) - 1)
     named = ", ".join(" ".join(name.split())[:60] for name in names[:50])
     return f"columns: {named}; {rows} row{'' if rows == 1 else 's'}" if named else ""
+
+
+def _find_sender(text: str) -> str:
+    """Who wrote a text that is a mail with its header; "" for any other."""
+    for block in HEADER.finditer(text[:HEAD_BYTES].replace("\r\n", "\n")):
+        if (sender := SENDER.search(block[0])) and OF_MAIL.search(block[0]):
+            return f"from {sender[1].strip()}"
+    return ""
+
+
+def _read_mailbox(data: bytes, reader: str) -> FileReading:
+    """One mail, or all mails of an mbox one below the other."""
+    starts = [found.end() for found in itertools.islice(MAILBOX.finditer(data), MAX_MAILS)] if data.startswith(b"From ") else []
+    if not starts:
+        return _read_mail(data, reader)
+    ends = [*(found.start() for found in itertools.islice(MAILBOX.finditer(data), 1, MAX_MAILS)), len(data)]
+    mails = [_read_mail(data[start:end], reader) for start, end in zip(starts, ends, strict=False)]
+    senders = ", ".join(dict.fromkeys(mail.author.removeprefix("from ") for mail in mails if mail.author))
+    text = "\n\n".join(mail.text or "" for mail in mails)
+    return FileReading(text, "application/mbox", reader, origin="mail", author=f"from {senders}" if senders else "")
 
 
 def _read_mail(data: bytes, reader: str) -> FileReading:

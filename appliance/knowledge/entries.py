@@ -323,9 +323,10 @@ class Entries:
                 elif found is not None:
                     self.marks.keep_own(found)
                     self._remove_row(execute, found, by)
+            before = {path: found.body for path in written if (found := self.find(path, scope=scope)) is not None}
             for draft in drafts:
                 self._mirror_one(execute, draft, by, scope)
-            self._keep_marks(drafts, written, run, scope)
+            self._keep_marks(drafts, {path: before.get(path, "") for path in written}, run, scope)
 
     def under(self, prefix: str, *, scope: str = PROJECT) -> list[str]:
         """The stored paths of an entry and of everything in it as a folder, sorted."""
@@ -503,13 +504,13 @@ class Entries:
         if self._events.has(EntryNews):
             self._store.after(partial(self._events.publish, EntryNews(path, kind, by.run, scope, by.writer)))
 
-    def _keep_marks(self, drafts: Sequence[Draft], written: Sequence[str], run: str, scope: str) -> None:
-        """Mark mirrored entries as the run that wrote them, and know the texts of marked ones again."""
+    def _keep_marks(self, drafts: Sequence[Draft], written: Mapping[str, str], run: str, scope: str) -> None:
+        """Mark mirrored entries as the run that wrote them, with the texts before, and know the texts of marked ones again."""
         sources = dict.fromkeys(written, "") | {draft.path: draft.source for draft in drafts}
         for path, source in sources.items() if self.marks.is_needed(run if written else "") else ():
             if (found := self.find(path, scope=scope)) is not None:
                 if path in written:
-                    self.marks.written(found, run)
+                    self.marks.written(found, run, written[path])
                 self.marks.keep_text(found, source)
 
     def _mirror_one(self, execute: Execute, draft: Draft, by: By, scope: str) -> None:

@@ -83,9 +83,10 @@ class EntryMarks:
         self.take(made, tuple((one.origin, one.source) for one in marks))
         return made
 
-    def written(self, entry: Entry, run: str) -> None:
-        """Mark an entry whose text a run wrote."""
+    def written(self, entry: Entry, run: str, before: str) -> None:
+        """Mark an entry whose text a run wrote, and know again what it added to the text before, however little at a time."""
         self._marks.inherit(f"entry:{entry.id}", f"run:{run}")
+        self._marks.keep_words(entry.body, self._marks.of(f"run:{run}"), before)
 
     def trust(self, entry: Entry, shown: str) -> tuple[Mark, ...]:
         """Take the marks off an entry and its text, for which a person answers; which ones they were.

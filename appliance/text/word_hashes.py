@@ -26,6 +26,8 @@ WORD = re.compile(r"[^\W\d_\u02b0-\u02ff]+")  # modifiers such as a letter apost
 NUMBERED = re.compile(r"[^\W_]+")
 ESCAPE = re.compile(r"\\(?:[nrtbf]|u([0-9a-fA-F]{4}))")
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]{0,200})?/?>")
+VALUE = re.compile(r"""=\s*(?:"([^"]{24,})"|'([^']{24,})')""")  # in a tag: a text that is shown by it, such as that of an outline
+COMMAND = re.compile(r"\\[A-Za-z]{2,}\*?(?=\{)")  # of LaTeX, around a word
 # Scripts that are written without blanks, and how often one of their letters counts.
 UNSPACED = (
     (re.compile("[\u3005\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), r" \g<0>\g<0>\g<0>"),
@@ -33,6 +35,7 @@ UNSPACED = (
     (re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"), r" \g<0>"),
 )
 
+TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}  # which nobody sees, and models read as the letters
 # Letters that look like others: Latin ones that are bent, struck through or small capitals; those of Cyrillic, Greek and Armenian.
 LOOKALIKES = str.maketrans(
     "øđħıłŧƀƃƈƌƒƙƚƞƥƫƭƴƶǥȡȥȴȵȶȷȼȿɀɇɉɋɍɏɓɕɖɗɟɠɡɢɦɨɪɫɬɭɱɲɳɴɼɽɾʀʂʄʈʋʏʐʑʙʛʜʝʟʠᴀᴄᴅᴇᴊᴋᴌᴍᴏᴘᴛ"
@@ -92,15 +95,26 @@ def is_enough(places: Sequence[int]) -> bool:
 
 
 def _without_tags(text: str) -> str:
-    """The text without the tags of HTML, also of HTML that is shown as text."""
-    return TAG.sub("", html.unescape(text)) if "<" in text or "&" in text else text
+    """The text without what marks it up word by word: tags of HTML, also of HTML that is shown as text, whose long values come
+    last; and commands of LaTeX.
+    """
+    text = COMMAND.sub("", text) if "{" in text and "\\" in text else text
+    if "<" not in text and "&" not in text:
+        return text
+    values: list[str] = []
+
+    def taken_out(tag: re.Match[str]) -> str:
+        values.extend(one or other for one, other in VALUE.findall(tag[0]))
+        return ""
+
+    return "\n".join([TAG.sub(taken_out, html.unescape(text)), *values])
 
 
 def _plain(text: str) -> str:
     text = ESCAPE.sub(_unescape, text) if "\\" in text else text
     text = html.unescape(text)
     if not text.isascii():
-        text = IGNORED.sub("", normalized("NFKD", text))
+        text = IGNORED.sub("", normalized("NFKD", text.translate(TAGS)))
         for script, counted in UNSPACED:
             text = script.sub(counted, text)
         return text.casefold().translate(LOOKALIKES)

@@ -259,7 +259,8 @@ def _sandbox(home: Home, environ: Mapping[str, str], told: dict[str, Any]) -> Fi
         return Finding("sandbox", "problem", f"tools that touch files or run commands are unavailable: {message}", hint)
     uid = f"a user of its own ({health['uid']})" if health["runner"] == "unit" else f"own uid ({health['uid']})"
     landlock = f"Landlock {health['landlock']}" if health["has_landlock"] else "no Landlock in this kernel"
-    return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}")
+    kept = "" if health["runner"] == "unit" else ", limits kept by the kernel" if health["has_group"] else ", limits looked at"
+    return Finding("sandbox", "ok", f"tool uid = {uid}, system calls filtered ({health['seccomp']}), {landlock}{kept}")
 
 
 def _vault(home: Home, environ: Mapping[str, str], broker: dict[str, Any], told: dict[str, Any]) -> Finding:

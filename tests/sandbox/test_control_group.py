@@ -108,9 +108,10 @@ def test_what_a_killed_core_left_is_given_back(group: Path) -> None:
 
 
 def test_all_that_a_process_starts_is_in_the_group_and_ends_with_it(group: Path) -> None:
+    control_group.prepare(group)
     made = CallGroup(group, "0123", 64 * MB, 8)
     (folder,) = group.glob(f"{control_group.CALL}*")
-    with subprocess.Popen(["/bin/sh", "-c", "read line; sleep 600 & sleep 600"], stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(["/bin/sh", "-c", "read line; sleep 60 & sleep 60"], stdin=subprocess.PIPE) as child:
         assert child.stdin is not None
         made.take(child.pid)
         child.stdin.write(b"\n")

@@ -304,7 +304,7 @@ def test_attributes_tell_size_time_and_kind(home: Home, rows: Entries) -> None:
     look(home, rows)
     found = rows.get("box://notes/a.md")
     looks = {"size_bytes": 7, "mtime_ns": path.stat().st_mtime_ns, "mark": mark_of(path.stat())}
-    assert found.attributes == {**looks, "mime": "text/markdown", "reader": "markdown/1"}
+    assert found.attributes == {**looks, "mime": "text/markdown", "reader": "markdown/2"}
     assert found.writer == "folder" and found.scope == "project:1"
 
 
