@@ -88,6 +88,12 @@ HELD = """
     cron_add create_schedule delete_schedule enable_schedule trigger_schedule
     update_schedule skill_delete skill_edit skill_write exec env sh shell message mcp_exec context_refresh fetch_url web_search
 """.split()
+# What a schema does not say of their arguments.
+GIVEN: dict[str, dict[str, Any]] = {
+    "document_edit": {"patches": [{"start_line": 1, "end_line": 1, "content": TEXT}]},
+    "skill_edit": {"patches": [{"start_line": 1, "end_line": 1, "content": TEXT}]},
+    "message": {"target": "person:bob", "content": TEXT},
+}
 # They carry texts of another run, whose marks go along: `test_taint_travel`, `test_taint_server` and `test_delegation` have those.
 OTHERS = """
     delegate spawn spawn_await wait_task mcp_info mcp_list_tools mcp_search tool_help use pipe_to_context read_large_result
@@ -214,6 +220,21 @@ def test_whatever_takes_marks_off_is_told_what_was_shown(border: Border, world: 
     for name, made in trusting.items():
         with pytest.raises(OwlError, match="hash"):
             made.call(LocalCall(), **({"ref": NOTE} if name == "entry.trust" else {"name": "tidy-up"}), hash="0123")
+
+
+@pytest.mark.parametrize("tool", [tool for tool in HELD if tool != "mcp_exec"])  # whose server must be there: `test_taint_server`
+def test_what_reaches_out_of_a_marked_thread_is_held(border: Border, world: dict[str, Any], tool: str) -> None:
+    """Whatever it is given, made of its schema: nobody has to think of a new one."""
+    spec = border.core.toolbox.spec(tool)
+    assert spec is not None
+    required = {name: some_value(spec.schema["properties"][name]) for name in spec.schema.get("required", ())}
+    done = call(border, marked(border), tool, **required | GIVEN.get(tool, {}))
+    assert done.status == 202, done
+
+
+def some_value(schema: dict[str, Any]) -> Any:
+    kinds = {"string": "kumquat", "integer": schema.get("minimum", 1), "number": 1, "boolean": True, "array": [], "object": {}}
+    return schema["enum"][0] if "enum" in schema else kinds[schema["type"]]
 
 
 @pytest.mark.parametrize("tool", SHOWS)
