@@ -86,12 +86,13 @@ class CallGroup:
     def remove(self) -> None:
         """End what is still in it and give it back; one that does not end in time stays, until the next `find`."""
         end_s = monotonic_s() + END_S
-        (self._folder / "cgroup.kill").write_text("1")
-        while monotonic_s() < end_s:
-            with suppress(OSError):
+        with suppress(OSError):  # kernels before 5.14 do not know it; then nothing is left that would have to be ended
+            (self._folder / "cgroup.kill").write_text("1")
+        while self._folder.exists() and monotonic_s() < end_s:
+            try:
                 self._folder.rmdir()
-                return
-            sleep_s(0.001)
+            except OSError:  # still held, or somebody else was quicker
+                sleep_s(0.001)
 
 
 def _limits(memory_bytes: int, pids: int) -> Iterator[tuple[str, str]]:
