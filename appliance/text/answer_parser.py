@@ -140,7 +140,8 @@ class KnownToolNames:
         for group in SAME:
             if known := next((name for name in group if name in self._specs), ""):
                 self._folded.update({name: known for name in group if name not in self._folded})
-        self._others = {name.casefold() for name in others} - self._folded.keys()
+        # A mark of thoughts is one, unless the tool of that name is offered.
+        self._others = {name.casefold() for name in others} - self._folded.keys() - {*model_marks.THOUGHT_NAMES}
         for group in SAME:
             if self._others.intersection(group):
                 self._others.update(set(group) - self._folded.keys())
@@ -318,7 +319,7 @@ class Reader:
         if token in ("{", "["):
             return tool_call_formats.line_json(source, match.end() - 1)
         tag = self._tags.at(at)
-        if tag is None:
+        if tag is None or (isinstance(tag, Close) and model_marks.is_of_thoughts(source.text[at : tag.end])):
             if (found := tool_call_formats.marked(source, at)) is not None:
                 return found
             is_element = self._names.element.match(source.text, at)

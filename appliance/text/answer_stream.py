@@ -132,7 +132,7 @@ class Showing:
             return wait
         if mark is not None and model_marks.kind_of(mark[0]) is model_marks.MarkKind.THOUGHT:
             thought = tool_call_formats.marked(source, mark.start())
-            if thought is None or thought.is_prose or (self.said and self._shown < wait):  # what stands before it is shown first
+            if thought is None or thought.is_prose or text[self._shown : wait].strip():  # what stands before it is shown first
                 return wait
             self._shown = thought.end
             return thought.end

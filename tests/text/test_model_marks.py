@@ -13,6 +13,7 @@ from appliance.text import answer_parser, answer_stream, tool_call_formats
 TEXT = {"type": "string"}
 PROPERTIES: dict[str, Any] = {"text": TEXT, "count": {"type": "integer"}, "is_new": {"type": "boolean"}, "tags": {"type": "array"}}
 SAVE = ToolSpec("save", "Save it.", {"type": "object", "properties": PROPERTIES, "required": ["text"]})
+THINK = ToolSpec("think", "Think.", {"type": "object", "properties": {"body": TEXT}})
 THOUGHTS = [
     ("<think>", "</think>"),
     ("<THINK>", "</THINK>"),
@@ -46,6 +47,10 @@ def read(text: str) -> answer_parser.ParsedAnswer:
 )
 def test_thoughts_never_reach_a_person_and_never_cost_the_answer(opened: str, closed: str, form: str, said: str) -> None:
     assert read(form.format(o=opened, c=closed)).text == said
+    # A tool `think` that this thread has not, and one that it has: its tag is that call, but an end alone is an end of thoughts.
+    assert answer_parser.read(form.format(o=opened, c=closed), (), [SAVE], others=("think", "save")).text == said
+    if not form.startswith("Owls{o}"):
+        assert answer_parser.read(form.format(o=opened, c=closed), (), [SAVE, THINK]).text == said
 
 
 @pytest.mark.parametrize(("opened", "closed"), THOUGHTS)
