@@ -51,13 +51,26 @@ NAMES = {
     "cp949": "euc-kr ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 korean iso-ir-149 windows-949 cp949 uhc",
     "iso2022_kr": "iso-2022-kr csiso2022kr",
     "euc_jp": "euc-jp x-euc-jp",
-    "iso2022_jp": "iso-2022-jp iso-2022-jp-1 iso-2022-jp-2 iso-2022-jp-ms csiso2022jp cp50220 cp50221",
+    "euc_jis_2004": "euc-jis-2004 euc-jisx0213",
+    "shift_jis_2004": "shift-jis-2004 shift-jisx0213",
+    "iso2022_jp": "iso-2022-jp iso-2022-jp-1 iso-2022-jp-2 iso-2022-jp-3 iso-2022-jp-2004 iso-2022-jp-ext iso-2022-jp-ms "
+    "csiso2022jp cp50220 cp50221",
 }
 CODECS = {name.replace("_", "-"): codec for codec, names in NAMES.items() for name in names.split()}
 # The 27 signs of Windows-1252 between 0x80 and 0x9f; the other bytes there stand for themselves, as in browsers.
 WINDOWS = {byte: sign for byte in range(0x80, 0xA0) if (sign := bytes([byte]).decode("cp1252", "ignore"))}
-ESCAPE = re.compile(rb"\x1b(\([BJI]|\$[@B]|\$\([@BD])")
+ESCAPE = re.compile(rb"\x1b(\([BJI]|\$[@AB]|\$\([@ABCDOPQ])")
 DOUBLE = (b"$@", b"$B", b"$(@", b"$(B")
+# Other sets that an escape sequence of ISO-2022-JP calls: JIS X 0212, GB 2312, KS X 1001, JIS X 0213 of two years.
+SETS = {
+    b"$(D": "iso2022_jp_1",
+    b"$A": "iso2022_jp_2",
+    b"$(A": "iso2022_jp_2",
+    b"$(C": "iso2022_jp_2",
+    b"$(O": "iso2022_jp_3",
+    b"$(P": "iso2022_jp_2004",
+    b"$(Q": "iso2022_jp_2004",
+}
 LOST = "\ufffd"
 
 
@@ -97,16 +110,16 @@ def _decode_utf8(data: bytes) -> str:
 def _decode_jis(data: bytes) -> str:
     """ISO-2022-JP: runs between escape sequences, each in its set of signs."""
     runs = ESCAPE.split(data)
-    found = [runs[0].decode("ascii", "replace")]
+    found = [runs[0].decode("iso2022_jp_2" if b"\x1b." in runs[0] else "ascii", "replace")]
     for kind, run in zip(runs[1::2], runs[2::2], strict=True):
         if kind in DOUBLE:
             found.append(_decode_pairs(run))
-        elif kind == b"$(D":
-            found.append((b"\x1b$(D" + run + b"\x1b(B").decode("iso2022_jp_1", "replace"))
+        elif kind in SETS:
+            found.append((b"\x1b" + kind + run + b"\x1b(B").decode(SETS[kind], "replace"))
         elif kind == b"(I":
             found.append(bytes(byte | 0x80 if byte > 0x20 else byte for byte in run).decode("cp932", "replace"))
-        else:
-            found.append(run.decode("ascii", "replace"))
+        else:  # ISO-2022-JP-2 puts accents and Greek behind single shifts
+            found.append(run.decode("iso2022_jp_2" if b"\x1b." in run else "ascii", "replace"))
     return "".join(found)
 
 

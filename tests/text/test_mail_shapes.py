@@ -176,6 +176,22 @@ BODIES: dict[str, tuple[bytes, str, Files]] = {
     "euc-kr of windows": (typed("text/plain; charset=ks_c_5601-1987", "똠방각하".encode("cp949")), "똠방각하", []),
     "euc-jp of windows": (typed("text/plain; charset=euc-jp", b"\xad\xa1\xa4\xa2\x8e\xb1"), "①あｱ", []),
     "iso-2022-jp": (typed("text/plain; charset=iso-2022-jp", "日本語 abc".encode("iso2022_jp")), "日本語 abc", []),
+    "iso-2022-jp with JIS X 0213": (
+        typed("text/plain; charset=iso-2022-jp", "鷗俱𠮟 ok".encode("iso2022_jp_2004")),
+        "鷗俱𠮟 ok",
+        [],
+    ),
+    "iso-2022-jp with the first JIS X 0213": (
+        typed("text/plain; charset=iso-2022-jp-3", b"\x1b$(O\x2e\x22\x1b$(P\x21\x21\x1b(B ok"),
+        "𠀋𠂉 ok",
+        [],
+    ),
+    "iso-2022-jp with Chinese, Korean and accents": (
+        typed("text/plain; charset=iso-2022-jp-2", "日本 你们 한국 é".encode("iso2022_jp_2")),
+        "日本 你们 한국 é",
+        [],
+    ),
+    "shift_jis of JIS X 0213": (typed("text/plain; charset=shift_jisx0213", "鷗俱".encode("shift_jis_2004")), "鷗俱", []),
     "iso-2022-jp with signs of machines": (
         typed("text/plain; charset=iso-2022-jp", JIS + b"\x2d\x21\x7c\x62\x1b(I\x31\x1b(B ok"),
         *("①髙ｱ ok", []),
