@@ -43,12 +43,17 @@ def runtime() -> Iterator[Path]:
 SLOW = tuple(
     f"test_{name}"
     for name in (
-        "units tui engine tui_turns ssh launcher tui_keys main folder bad_input watcher web_page chaos daemon "
-        "task_end_to_end worker owl steps tui_terminal scenarios model_check crash tui_tabs local_only schedules_live "
-        "context_tools disk_faults attacks_unit remote_end_to_end taint_server fault_screens tui_live pipeline llama "
-        "tui_schedules task grammar secrets first_use real_turns worker_command indexer search first_answer verbs spec "
-        "database toolbox extract index mcp attacks providers taint_names vault patterns model sd_notify drop_folder "
-        "web_tools delivery files_tools mcp_real tools layers race edits doctor inbox sql"
+        "tui units engine matrix daemon tui_turns fault_screens tui_keys ssh remote_end_to_end model_check watcher chaos "
+        "part_faults main task_end_to_end steps repair worker folder layers owl matrix_encryption pipeline bad_input mcp "
+        "crash tui_long web_page tui_live tui_tabs tui_terminal schedules_live llama program_or_model slack backups "
+        "grammar scenarios disk_faults programs client local_only email real_turns for_another surfaces secrets webhook "
+        "files_tools attacks exports rpc_server captures doctor context_tools command_parts attacks_unit worker_command "
+        "updates mcp_tools broker router toolbox tool_unit mcp_real shell blocked_commands answer_parser indexer "
+        "first_answer docs_console extract deactivation database providers_peer workspace_sync first_use launcher "
+        "requests docs_commands undo isolation tui_schedules task taint delivery inbox tools heap failing_files tasks "
+        "drop_folder spec providers hostile_files index verbs idle sd_notify environments heartbeat owls_documents "
+        "page_loader providers_faults chat_template gateway reload taint_travel prompt_lookup delegation http_client "
+        "language_files skill_commands taint_names marked_files"
     ).split()
 )
 

@@ -168,6 +168,12 @@ def _imports(text: str) -> tuple[str, ...]:
     return tuple(_names(ast.parse(text)))
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """A module of ours, for all tests that look into it."""
+    return ast.parse(path.read_text("utf-8"))
+
+
 def _names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -263,7 +269,7 @@ def test_core_logic_imports_no_adapter_even_indirectly(module: str):
 def test_files_are_sized_for_reading():
     long = {m: n for m, p in FILES.items() if (n := len(p.read_text("utf-8").splitlines())) > 600}
     assert not long, f"split these: {long}"
-    silent = [m for m, p in FILES.items() if not ast.get_docstring(ast.parse(p.read_text("utf-8")))]
+    silent = [m for m, p in FILES.items() if not ast.get_docstring(parsed(p))]
     assert not silent, f"no docstring: {silent}"
 
 
@@ -409,7 +415,7 @@ def test_no_record_is_a_bag_of_callables():
     for module, text in ((module, path.read_text("utf-8")) for module, path in FILES.items()):
         if "Callable" not in text:
             continue
-        tree = ast.parse(text)
+        tree = parsed(FILES[module])
         aliases, named = aliases_of(tree), DECLARATIONS.get(module, set())
         classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name not in named]
         bags += [f"{module}.{one.name}: {', '.join(found)}" for one in classes if len(found := callables(one, aliases)) > 1]
@@ -417,12 +423,7 @@ def test_no_record_is_a_bag_of_callables():
 
 
 def test_service_builds_in_functions_of_sixty_lines():
-    functions = [
-        (path.name, one)
-        for path in SERVICE
-        for one in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(one, ast.FunctionDef)
-    ]
+    functions = [(path.name, one) for path in SERVICE for one in ast.walk(parsed(path)) if isinstance(one, ast.FunctionDef)]
     long = [
         f"{name}: {one.name}"
         for name, one in functions
@@ -434,16 +435,17 @@ def test_service_builds_in_functions_of_sixty_lines():
 def test_service_repairs_no_part_after_it_was_built():
     repaired = []
     for path in SERVICE:
-        for one in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for one in ast.walk(parsed(path)):
             is_outside = isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and ast.unparse(one.value) != "self"
             if is_outside and "compress_type" not in ast.unparse(one):  # of an entry of the standard library's zip files
                 repaired.append(f"{path.name}:{one.lineno} {ast.unparse(one)}")  # type: ignore[attr-defined]
     assert not repaired, f"hand it to the constructor, or publish an event: {repaired}"
 
 
+@functools.cache
 def classes_of(path: Path) -> list[ast.ClassDef]:
     """The classes of a module."""
-    return [one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.ClassDef)]
+    return [one for one in ast.walk(parsed(path)) if isinstance(one, ast.ClassDef)]
 
 
 def tied_later(record: ast.ClassDef) -> list[str]:
@@ -502,7 +504,8 @@ def test_no_part_is_given_another_by_a_setter_that_only_service_calls():
     for module, path in FILES.items():
         for record in [] if module.startswith("service.") else classes_of(path):
             for name in setters(record):
-                callers = [other for other, text in texts.items() if other != module and re.search(rf"\.{name}\b", text)]
+                call = re.compile(rf"\.{name}\b")
+                callers = [other for other, text in texts.items() if other != module and f".{name}" in text and call.search(text)]
                 # What a reloaded configuration changes is set again: such a method is called `configure`.
                 if name != "configure" and callers and all(one.startswith("service.") for one in callers):
                     found.append(f"{module}.{record.name}.{name}")
@@ -515,14 +518,15 @@ def test_no_part_hangs_a_function_of_its_own_on_another():
     for module, path in FILES.items():
         for record in classes_of(path):
             methods = [one for one in record.body if isinstance(one, ast.FunctionDef)]
+            own = {f"self.{one.name}" for one in methods}
             for method in methods:
-                own = {f"self.{one.name}" for one in methods}
                 lines = [one for one in ast.walk(method) if isinstance(one, ast.Assign)]
-                built = {ast.unparse(target) for one in lines for target in one.targets}  # by this method itself
                 for line in lines:
                     outside = [one for one in line.targets if isinstance(one, ast.Attribute) and ast.unparse(one.value) != "self"]
-                    is_function = isinstance(line.value, ast.Lambda) or ast.unparse(line.value) in own
-                    if is_function and any(ast.unparse(one.value) not in built for one in outside):
+                    if not outside or not (isinstance(line.value, ast.Lambda) or ast.unparse(line.value) in own):
+                        continue
+                    built = {ast.unparse(target) for one in lines for target in one.targets}  # by this method itself
+                    if any(ast.unparse(one.value) not in built for one in outside):
                         hung.append(f"{module}:{line.lineno} {ast.unparse(outside[0])}")
     assert not hung, f"publish an event: {hung}"
 
@@ -548,7 +552,6 @@ def test_late_ties_are_noticed(methods: str, tied: list[str], kept: list[str]):
 def test_a_class_name_is_used_once():
     found: dict[str, list[str]] = {}
     for module, path in FILES.items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(module)
+        for node in classes_of(path):
+            found.setdefault(node.name, []).append(module)
     assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

@@ -210,7 +210,7 @@ def test_any_other_channel_gets_exactly_one_message_at_the_end(home: Home) -> No
 
 def test_a_limit_delays_what_is_shown_and_an_error_ends_it_and_the_answer_comes_all_the_same(home: Home) -> None:
     writing = Writing(home, Written(plan=(Busy("slower", retry_s=0.02),))).write(Delta("one"))
-    until(lambda: len(writing.channel.calls) == 2, "it is tried again", 10)
+    until(lambda: len(writing.channel.calls) == 2, "it is tried again")
     assert writing.end("one two") == [("show", "one …", ""), ("show", "one …", ""), ("send", "one two", "m1")]
     home.database.unlink()
     writing = Writing(home, Written(plan=(Refused("no"),))).write(Delta("one"))
@@ -228,9 +228,9 @@ def test_an_answer_whose_beginning_may_stand_there_is_sent_as_one_that_may_be_a_
     noted: list[Any] = []
     killed.channel.show = lambda message: noted.extend(killed.store.rows("SELECT key, message FROM live_answers")) or "m1"  # type: ignore[method-assign,func-returns-value]
     killed.feed.put(7, Delta("one"))
-    until(lambda: bool(noted), "it is shown", 10)
+    until(lambda: bool(noted), "it is shown")
     assert noted == [("answer:7", "")], "before the service is asked"
-    until(lambda: killed.store.rows("SELECT message FROM live_answers") == [("m1",)], "its name is noted", 10)
+    until(lambda: killed.store.rows("SELECT message FROM live_answers") == [("m1",)], "its name is noted")
     with killed.store.write() as execute:
         execute("UPDATE live_answers SET message = ''")
     killed.store.close()
@@ -248,7 +248,7 @@ def test_an_answer_whose_beginning_may_stand_there_is_sent_as_one_that_may_be_a_
 
 def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_whole(home: Home) -> None:
     writing = Writing(home, Written()).write(Delta("one"))
-    until(lambda: bool(writing.store.value("SELECT COUNT(*) FROM live_answers")), "it is kept what is shown", 10)
+    until(lambda: bool(writing.store.value("SELECT COUNT(*) FROM live_answers")), "it is kept what is shown")
     writing.store.close()
     again = Writing(home, Written())
     again.runner.deliver(Outbound("a:x", "one two", key="answer:7"))
@@ -256,8 +256,8 @@ def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_
     assert again.channel.calls == [("send", "one two", "m1"), ("send", "later", "")]
     again.store.close()
     stopped = Writing(home, Written()).write(Delta("half"), LoopEnded(499, "cancelled"))
-    until(lambda: stopped.channel.calls[-1] == ("show", "half", "m1"), "it ends without a mark", 10)
-    until(lambda: not stopped.store.value("SELECT COUNT(*) FROM live_answers"), "it is forgotten", 10)
+    until(lambda: stopped.channel.calls[-1] == ("show", "half", "m1"), "it ends without a mark")
+    until(lambda: not stopped.store.value("SELECT COUNT(*) FROM live_answers"), "it is forgotten")
     stopped.store.close()
 
 
@@ -279,7 +279,7 @@ def test_a_core_that_runs_long_keeps_no_more_of_answers_than_it_may(home: Home) 
     feed.put(0, Delta("the oldest"))
     assert channel.calls == []
     feed.put(MAX_WATCHED, Delta("the newest"))
-    until(lambda: store.rows("SELECT key FROM live_answers") == [(f"answer:{MAX_WATCHED}",)], "what is old is forgotten", 10)
+    until(lambda: store.rows("SELECT key FROM live_answers") == [(f"answer:{MAX_WATCHED}",)], "what is old is forgotten")
     live.close()
     store.close()
     again = Feed()
@@ -323,7 +323,7 @@ def test_a_defect_of_one_channel_touches_no_other_and_it_runs_again(home: Home) 
     runners = [Runner(*gate, courier, first_s=0.05) for gate in gates]
     for one in runners:
         one.start()
-    until(lambda: runners[0].state().state == "connected" and runners[1].state().state == "connected", "both run", 10)
+    until(lambda: runners[0].state().state == "connected" and runners[1].state().state == "connected", "both run")
     assert broken.tries == 3 and runners[1].state().restarts == 0 and courier.channels() == ("a", "b")
     assert courier.live_channels() == {"a", "b"}
     with pytest.raises(Busy):
@@ -359,7 +359,7 @@ def test_a_changed_table_begins_anew_and_one_that_is_switched_off_ends(home: Hom
     made = Connections(OutboxSender(Outbox(store, "core")), Events(), lambda: tables["now"], services)
     assert made.channel_states()["email"] is True  # on, and nobody serves it
     made.start()
-    until(lambda: made.channel_states()["email"] not in ("connecting", True), "it was tried", 10)
+    until(lambda: made.channel_states()["email"] not in ("connecting", True), "it was tried")
     assert "cannot be reached" in str(made.channel_states()["email"]) and made.channel_states()["matrix"] is False
     tables["now"] = Channels()
     made.apply()

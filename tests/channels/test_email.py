@@ -42,8 +42,8 @@ class Post:
             lambda: f"{count} mails, there are {len(self.sink.mails)}: {self.rig.state('email')}",
             30,
         )
-        until(self.rig.quiet, "nothing more is to be sent", 20)
-        until(lambda: not self.server.unseen(), "all mails are seen", 20)
+        until(self.rig.quiet, "nothing more is to be sent")
+        until(lambda: not self.server.unseen(), "all mails are seen")
         return [one.text for one in self.sink.mails]
 
 
@@ -208,7 +208,7 @@ def test_a_restart_of_both_servers_loses_nothing_and_an_address_that_is_refused_
     restarts = post.rig.state("email").restarts
     post.server.stop()
     post.sink.stop()
-    until(lambda: post.rig.state("email").state == "failing", "the loss is noticed", 20)
+    until(lambda: post.rig.state("email").state == "failing", "the loss is noticed")
     assert "email" in {name for name, state in post.rig.core.connections.channel_states().items() if isinstance(state, str)}
     outbox = post.rig.core.outbox
     outbox.put(Notification("kept", f"email:{FRIEND}", "kept", session=f"email:{FRIEND}", channel="email"), durable=True)
@@ -221,7 +221,7 @@ def test_a_restart_of_both_servers_loses_nothing_and_an_address_that_is_refused_
     outbox.put(
         Notification("gone", "email:gone@example.org", "hi", session="email:gone@example.org", channel="email"), durable=True
     )
-    until(lambda: outbox.find("gone").status in ("failed", "waiting") and outbox.find("gone").error != "", "it is given up", 20)
+    until(lambda: outbox.find("gone").status in ("failed", "waiting") and outbox.find("gone").error != "", "it is given up")
     assert outbox.find("gone").status == "failed"
 
 
@@ -255,8 +255,8 @@ def test_killed_between_receive_and_send_it_is_answered_once_or_marked(post: Pos
     post.server.put(mail("kill", sender=FRIEND), step.lower())
     channel_rig.kill_at(step, tmp_path, environ)
     with channel_rig.running(tmp_path, environ) as rig:
-        until(lambda: len(post.sink.mails) >= len(STEPS[step]), lambda: f"it is answered: {step}", 30)
-        until(lambda: not post.server.unseen(step.lower()) and rig.quiet(), "it is marked seen", 20)
+        until(lambda: len(post.sink.mails) >= len(STEPS[step]), lambda: f"it is answered: {step}")
+        until(lambda: not post.server.unseen(step.lower()) and rig.quiet(), "it is marked seen")
     assert [one.text for one in post.sink.mails] == STEPS[step]
 
 

@@ -237,7 +237,7 @@ def sent(rig: Rig, notification: Notification) -> None:
 def asked(rig: Rig, text: str, answer: str) -> str:
     """A prompt of ben's that was answered, and the answer sent to him; its run."""
     assert gateway(rig, policy="open").take(said(BEN, text))
-    until(lambda: not rig.core.inbox.busy(), "it is answered", 20)
+    until(lambda: not rig.core.inbox.busy(), "it is answered")
     run = rig.session_of(text)[2]
     told = rig.core.runs.append(Event(run, "message", "assistant", answer))
     sent(rig, Notification(new_id(), f"chat:{BEN}", answer, channel="chat", run=run, metadata={"seq": told.seq}))
@@ -263,7 +263,7 @@ def test_only_two_signs_at_the_question_asked_last_are_an_answer_and_others_ask_
     reaction = said(sender, f"[reacts with {sign}]", reaction=sign, is_about_newest=is_newest)
     for _ in range(2):
         assert gateway(rig, policy="open").take(reaction)
-    until(lambda: not rig.core.inbox.busy(), "nothing goes on", 20)
+    until(lambda: not rig.core.inbox.busy(), "nothing goes on")
     assert rig.core.store.value("SELECT COUNT(*) FROM loops") == loops + bool(meant)
     assert rig.messages()[len(before) :] == ([meant] if meant else [])
     recorded = [e for e in rig.core.runs.events(run, after=seq) if e.outcome == "reaction"]

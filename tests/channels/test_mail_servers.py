@@ -105,11 +105,11 @@ def test_a_server_that_cannot_call_is_asked_and_what_cannot_be_taken_stays(serve
 
     thread = threading.Thread(target=channel.receive, args=(Running(intake, stop, lambda: connected.append(monotonic_s())),))
     thread.start()
-    until(lambda: intake.busy == 0, "it was offered", 10)
+    until(lambda: intake.busy == 0, "it was offered")
     server[0].put(mail("second", Subject=""))
     until(is_done, "both were taken", servers.LATER_S + 10)
     assert sorted(intake.texts) == ["first", "second"]
-    until(lambda: not server[0].unseen(), "they are marked as seen", 10)
+    until(lambda: not server[0].unseen(), "they are marked as seen")
     stop.set()
     thread.join(10)
     assert not thread.is_alive() and len(connected) == 1
@@ -125,7 +125,7 @@ def test_one_who_writes_too_much_waits_and_nobody_else(server: tuple[Dovecot, st
     server[0].put(mail("quiet", sender="quiet@example.org", Subject=""), "crowd")
     thread = threading.Thread(target=channel.receive, args=(Running(intake, stop, lambda: None),))
     thread.start()
-    until(lambda: intake.texts == ["quiet"] and server[0].unseen("crowd") == 5, "the quiet one is read", 10)
+    until(lambda: intake.texts == ["quiet"] and server[0].unseen("crowd") == 5, "the quiet one is read")
     assert intake.tries.count("loud 1") == 0  # it was fetched once, to know whose it is, and not handed in
     intake.kept_out = ""
     until(lambda: len(intake.texts) == 6, "all are read", servers.LATER_S + 10)

@@ -40,13 +40,13 @@ class Place:
         room = who.room(self.owl.user, *(one.user for one in others), **more)
         for one in others:
             one.join(room)
-        until(lambda: self.owl.user in who.call("GET", f"rooms/{room}/joined_members")["joined"], "the assistant is there", 20)
+        until(lambda: self.owl.user in who.call("GET", f"rooms/{room}/joined_members")["joined"], "the assistant is there")
         return room
 
     def answers(self, who: Someone, room: str, count: int) -> list[dict[str, Any]]:
         """Wait for so many answers in a room."""
-        until(lambda: len(who.heard(room, self.owl.user)) >= count, lambda: f"{count} answers: {self.rig.state('matrix')}", 20)
-        until(self.rig.quiet, "nothing more is sent", 20)
+        until(lambda: len(who.heard(room, self.owl.user)) >= count, lambda: f"{count} answers: {self.rig.state('matrix')}")
+        until(self.rig.quiet, "nothing more is sent")
         return who.heard(room, self.owl.user)
 
 
@@ -123,7 +123,7 @@ def test_strangers_their_invitations_and_what_is_encrypted_in_a_plain_room_are_r
         place.ben.say(room, "x" * 30_000 + "too much for the model")
         own, one = place.answers(place.ben, room, 2)
         assert own["content"]["body"].startswith("said by") and one["content"]["body"] == "This could not be answered (too_large)."
-        until(lambda: "an invitation of somebody" in caplog.text, "the invitation was refused", 20)
+        until(lambda: "an invitation of somebody" in caplog.text, "the invitation was refused")
     assert "it is encrypted, and the room" in caplog.text
     assert len(place.rig.messages()) == before + 1
     assert place.owl.user not in place.eve.call("GET", f"rooms/{uninvited}/joined_members")["joined"]
@@ -203,7 +203,7 @@ def test_a_reaction_to_an_answer_is_recorded_without_a_model(place: Place) -> No
     relation = {"rel_type": "m.annotation", "event_id": one["event_id"], "key": "👍"}
     place.ben.say(room, "", kind="m.reaction", **{"m.relates_to": relation})
     sql = "SELECT run, content FROM events WHERE outcome = 'reaction'"
-    until(lambda: place.rig.core.store.rows(sql) != [], "it is recorded", 20)
+    until(lambda: place.rig.core.store.rows(sql) != [], "it is recorded")
     assert place.rig.core.store.rows(sql) == [(place.rig.session_of("react to this")[2], "[reacts with 👍]")]
     assert place.rig.messages()[-1] == "react to this"
 
@@ -212,9 +212,9 @@ def test_a_reaction_to_an_answer_is_recorded_without_a_model(place: Place) -> No
 def test_it_shows_that_it_writes_and_stops(place: Place) -> None:
     room = place.meet(place.ben)
     place.ben.say(room, "something long")
-    until(lambda: place.ben.typing(room) == [place.owl.user], "it writes", 20)
+    until(lambda: place.ben.typing(room) == [place.owl.user], "it writes")
     place.answers(place.ben, room, 1)
-    until(lambda: place.ben.typing(room) == [], "it does not write any more", 20)
+    until(lambda: place.ben.typing(room) == [], "it does not write any more")
 
 
 @pytest.mark.covers("A-015", "A-184")
@@ -223,7 +223,7 @@ def test_a_restart_of_the_server_loses_nothing_and_a_repeated_send_arrives_once(
     place.ben.say(room, "before")
     place.answers(place.ben, room, 1)
     place.server.stop()
-    until(lambda: place.rig.state("matrix").state == "failing", "the loss is noticed", 20)
+    until(lambda: place.rig.state("matrix").state == "failing", "the loss is noticed")
     there = {"matrix": {"room": room}}
     note = Notification(
         "kept", f"matrix:{place.ben.user}", "kept", session=f"matrix:{place.ben.user}", channel="matrix", metadata=there
@@ -306,7 +306,7 @@ class Another:
                 20,
             )
             self.ben.say(self.room, "hello")
-            until(lambda: self.stands() == [SAID] and rig.quiet(), "it answers", 20)
+            until(lambda: self.stands() == [SAID] and rig.quiet(), "it answers")
 
     def stands(self) -> list[str]:
         """What the assistant has said, each message as it was sent or edited last."""
@@ -325,7 +325,7 @@ def test_killed_between_receive_and_send_it_is_answered_exactly_once(place: Plac
     another.ben.say(another.room, "kill")
     channel_rig.kill_at(step, tmp_path, another.environ)
     with channel_rig.running(tmp_path, another.environ) as rig:
-        until(lambda: len(another.stands()) > 1 and rig.quiet(), lambda: f"it is answered: {another.stands()}", 20)
+        until(lambda: len(another.stands()) > 1 and rig.quiet(), lambda: f"it is answered: {another.stands()}")
         rig.until_connected("matrix")
         assert rig.messages() == ["hello", "kill"]
     assert another.stands() == [SAID, SAID]
@@ -340,16 +340,16 @@ def test_what_was_said_before_the_policy_was_widened_is_never_answered(place: Pl
     with channel_rig.running(tmp_path, another.environ | {"OWLBOX__CHANNELS__MATRIX__POLICY": "allowlist"}) as rig:
         for number in range(3):
             place.eve.say(another.room, f"chatter {number}")
-        until(lambda: rig.state("matrix").refused == 3, "they are refused", 20)
+        until(lambda: rig.state("matrix").refused == 3, "they are refused")
     place.eve.say(another.room, "said while nobody listened")
     sleep_s(0.01)
     for _ in range(2):
         with channel_rig.running(tmp_path, another.environ | {"OWLBOX__CHANNELS__MATRIX__POLICY": "open"}) as rig:
-            until(lambda: rig.state("matrix").refused >= 4, "what is old is refused again", 20)
+            until(lambda: rig.state("matrix").refused >= 4, "what is old is refused again")
             assert rig.messages()[:2] == ["hello", "now"][: len(rig.messages())]
             if len(rig.messages()) == 1:
                 place.eve.say(another.room, "now")
-                until(lambda: rig.messages() == ["hello", "now"] and rig.quiet(), "what is new is answered", 20)
+                until(lambda: rig.messages() == ["hello", "now"] and rig.quiet(), "what is new is answered")
     assert another.stands() == [SAID, SAID]
 
 
@@ -366,10 +366,10 @@ def test_killed_while_an_answer_is_shown_its_end_takes_the_place_of_what_was_sho
     another.greet(tmp_path)
     another.ben.say(another.room, "something long")
     with channel_rig.serving(tmp_path, another.environ) as child:
-        until(lambda: len(another.stands()) > 1, "it is shown", 60)
+        until(lambda: len(another.stands()) > 1, "it is shown")
         child.kill()
     with channel_rig.running(tmp_path, another.environ):
-        until(lambda: is_ended(another.stands()[1:]), "it ends", 60)
+        until(lambda: is_ended(another.stands()[1:]), "it ends")
 
 
 def test_a_network_that_is_cut_in_the_middle_of_a_send_costs_no_answer_and_makes_no_repeat(place: Place, tmp_path: Path) -> None:

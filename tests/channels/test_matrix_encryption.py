@@ -35,13 +35,13 @@ class Place:
 
     def answers(self, who: Client, room: str, count: int) -> list[Any]:
         """Wait for so many answers in a room."""
-        until(lambda: len(who.heard(room, self.owl.user)) >= count, f"{count} answers: {self.rig.state('matrix')}", 20)
-        until(self.rig.quiet, "nothing more is sent", 20)
+        until(lambda: len(who.heard(room, self.owl.user)) >= count, f"{count} answers: {self.rig.state('matrix')}")
+        until(self.rig.quiet, "nothing more is sent")
         return who.heard(room, self.owl.user)
 
     def taken(self, text: str) -> None:
         """Wait until a message is taken, and its answer sent."""
-        until(lambda: text in self.rig.messages() and self.rig.quiet(), f"{text} is taken: {self.rig.messages()}", 20)
+        until(lambda: text in self.rig.messages() and self.rig.quiet(), f"{text} is taken: {self.rig.messages()}")
 
 
 @pytest.fixture(scope="module", name="place")
@@ -81,7 +81,7 @@ class Raw:
         state = {"type": "m.room.encryption", "state_key": "", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
         self.room = self.me.room(self.owl.user, initial_state=[state])
         members = f"rooms/{self.room}/joined_members"
-        until(lambda: self.owl.user in self.me.call("GET", members)["joined"], "the assistant is there", 20)
+        until(lambda: self.owl.user in self.me.call("GET", members)["joined"], "the assistant is there")
         self.session = vodozemac.GroupSession()
 
     def give_key(self) -> None:
@@ -199,7 +199,7 @@ def test_files_are_encrypted_both_ways_and_a_changed_one_is_not_taken(place: Pla
 
 def test_a_message_waits_for_its_key_and_is_answered_once(place: Place, raw: Raw) -> None:
     raw.send(raw.encrypt("patience"))
-    until(lambda: place.rig.core.store.value("SELECT COUNT(*) FROM matrix_waiting") == 1, "it waits", 20)
+    until(lambda: place.rig.core.store.value("SELECT COUNT(*) FROM matrix_waiting") == 1, "it waits")
     raw.give_key()
     place.taken("patience")
     assert place.rig.core.store.value("SELECT COUNT(*) FROM matrix_waiting") == 0
@@ -299,7 +299,7 @@ class Another:
         with channel_rig.running(folder, self.environ) as rig:
             self.room = self.ann.room(self.owl.user)
             self.ann.say(self.room, "hello")
-            until(lambda: self.stands() == [SAID] and rig.quiet(), f"it answers: {self.stands()}", 20)
+            until(lambda: self.stands() == [SAID] and rig.quiet(), f"it answers: {self.stands()}")
 
     def stands(self) -> list[str]:
         """What it has said, as the other client reads it."""
@@ -319,7 +319,7 @@ def test_killed_between_receive_and_mark_it_is_answered_once_with_the_same_devic
     another.ann.say(another.room, "kill")
     channel_rig.kill_at(step, tmp_path, another.environ)
     with channel_rig.running(tmp_path, another.environ) as rig:
-        until(lambda: len(another.stands()) > 1 and rig.quiet(), f"it is answered: {another.stands()}", 20)
+        until(lambda: len(another.stands()) > 1 and rig.quiet(), f"it is answered: {another.stands()}")
         rig.until_connected("matrix")
         assert rig.messages() == ["hello", "kill"]
     assert another.stands() == [SAID, SAID] and another.device() == device

@@ -32,9 +32,9 @@ class Place:
 
     def posts(self, count: int) -> list[dict[str, Any]]:
         """Wait for so many posts."""
-        until(lambda: len(self.space.posts()) >= count, lambda: f"{count} posts, {self.rig.state('slack')}", 20)
-        until(self.rig.quiet, "nothing more is sent", 20)
-        until(lambda: not self.space.open_envelopes, "everything is confirmed", 20)
+        until(lambda: len(self.space.posts()) >= count, lambda: f"{count} posts, {self.rig.state('slack')}")
+        until(self.rig.quiet, "nothing more is sent")
+        until(lambda: not self.space.open_envelopes, "everything is confirmed")
         return self.space.posts()
 
 
@@ -76,7 +76,7 @@ def test_a_talk_is_answered_once_however_often_its_event_comes(place: Place) -> 
 def test_a_long_answer_is_shown_while_it_is_written_in_one_message(place: Place) -> None:
     place.space.event("something long")
     place.posts(1)
-    until(lambda: place.space.shown() == [LONG], lambda: f"the whole answer: {place.space.shown()}", 20)
+    until(lambda: place.space.shown() == [LONG], lambda: f"the whole answer: {place.space.shown()}")
     edits = [given for method, given in place.space.calls if method == "chat.update"]
     assert len(place.space.posts()) == 1 and place.space.posts()[0]["markdown_text"].endswith(" …") and 1 <= len(edits) <= 4
 
@@ -93,7 +93,7 @@ def test_a_reaction_to_an_answer_is_recorded_in_its_thread_without_a_model_and_n
     place.space.event("", user=BOT, item_user=BOT, **told)
     place.space.event("", user=EVE, item_user=BOT, **{**told, "reaction": "<x>"})
     sql = "SELECT run, content FROM events WHERE outcome = 'reaction'"
-    until(lambda: place.rig.core.store.rows(sql) and not place.space.open_envelopes, "it is recorded", 20)
+    until(lambda: place.rig.core.store.rows(sql) and not place.space.open_envelopes, "it is recorded")
     assert place.rig.core.store.rows(sql) == [(place.rig.session_of("react")[2], "[reacts with :+1:]")]
     assert len(place.posts(1)) == 1 and place.rig.messages()[-1] == "react"
 
@@ -108,15 +108,15 @@ def test_each_workspace_is_a_channel_of_its_own_and_the_loss_of_one_touches_no_o
             rig.until_connected("slack-other")
             space.event("first", ts="5.1")
             other.event("second", ts="5.1")
-            until(lambda: len(space.posts()) == len(other.posts()) == 1, lambda: f"{space.calls} {other.calls}", 20)
+            until(lambda: len(space.posts()) == len(other.posts()) == 1, lambda: f"{space.calls} {other.calls}")
             assert (
                 rig.session_of("first")[0] == f"slack:{TEAM}/{BEN}" and rig.session_of("second")[0] == f"slack-other:T0OTHER/{BEN}"
             )
             other.stop()
-            until(lambda: rig.state("slack-other").state == "failing", "the loss is noticed", 20)
+            until(lambda: rig.state("slack-other").state == "failing", "the loss is noticed")
             space.event("still here")
-            until(lambda: len(space.posts()) == 2, "it is answered", 20)
-            until(rig.quiet, "it is counted", 20)
+            until(lambda: len(space.posts()) == 2, "it is answered")
+            until(rig.quiet, "it is counted")
             state = rig.state("slack")
             assert (state.state, state.taken, state.sent, state.failed, state.restarts) == ("connected", 2, 2, 0, 0)
             assert rig.state("slack-other").key == "channels.slack.workspaces.other"
@@ -199,14 +199,14 @@ def test_lost_answers_are_marked_limits_are_kept_and_a_restart_loses_nothing(pla
     place.space.event("after the refresh")
     place.posts(3)
     place.space.stop()
-    until(lambda: place.rig.state("slack").state == "failing", "the loss is noticed", 20)
+    until(lambda: place.rig.state("slack").state == "failing", "the loss is noticed")
     place.space.event("meanwhile")
     place.space.start()
     place.posts(4)
     assert "meanwhile" in place.rig.messages()
     place.space.plan = ["channel_not_found"]
     place.rig.core.outbox.put(Notification("gone", "x", "hi", channel="slack", metadata={"slack": {"channel": "C9"}}), durable=True)
-    until(lambda: place.rig.core.outbox.find("gone").status == "failed", "it is given up", 20)
+    until(lambda: place.rig.core.outbox.find("gone").status == "failed", "it is given up")
 
 
 @pytest.mark.covers("S-108")
@@ -296,8 +296,8 @@ def test_killed_between_receive_and_send_it_is_answered_once_or_marked(step: str
         space.event("kill")
         channel_rig.kill_at(step, tmp_path, keys(space))
         with channel_rig.running(tmp_path, keys(space)) as rig:
-            until(lambda: len(space.shown()) >= len(KILLS[step]), lambda: f"it is answered: {space.shown()}", 20)
-            until(lambda: rig.quiet() and not space.open_envelopes, "nothing more is sent", 20)
+            until(lambda: len(space.shown()) >= len(KILLS[step]), lambda: f"it is answered: {space.shown()}")
+            until(lambda: rig.quiet() and not space.open_envelopes, "nothing more is sent")
             assert rig.messages() == ["kill"]
         assert space.shown() == KILLS[step]
 
@@ -316,10 +316,10 @@ def test_killed_while_an_answer_is_shown_its_end_takes_the_place_of_what_was_sho
     with workspace() as space:
         with channel_rig.serving(tmp_path, keys(space)) as child:
             space.event("something long")
-            until(lambda: bool(space.posts()), "it is shown", 60)
+            until(lambda: bool(space.posts()), "it is shown")
             child.kill()
         with channel_rig.running(tmp_path, keys(space)):
-            until(lambda: is_ended(space.shown()), "it ends", 60)
+            until(lambda: is_ended(space.shown()), "it ends")
         assert len(space.posts()) == len(space.shown())
 
 
@@ -340,6 +340,6 @@ def test_a_network_that_is_cut_in_the_middle_of_a_post_costs_no_answer(tmp_path:
                 wire.cuts.append((b"chat.postMessage", count))
                 space.event("cut it")
                 until(lambda: len(space.shown()) >= len(stands), lambda: f"{count}: {space.shown()}", 20)  # noqa: B023
-                until(rig.quiet, "nothing more is sent", 20)
+                until(rig.quiet, "nothing more is sent")
                 assert space.shown() == stands, count
             assert wire.done == [(b"chat.postMessage", count) for count in CUTS]

@@ -8,6 +8,7 @@ do not count, nor do names of parts, intents and kinds of tokens.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +45,17 @@ EXCEPTIONS = {  # modules whose expressions read what a program wrote, with word
 }
 
 
+@functools.cache
 def words_of_languages() -> frozenset[str]:
     return frozenset().union(*(languages.all_words(name) for name in LISTS))
+
+
+@functools.cache
+def foreign_words() -> frozenset[str]:
+    """Those that are no English ones."""
+    english = languages.read_shipped("en")["words"]
+    ours = {word for name in LISTS for word in str(english.get(name, "")).lower().split()}
+    return frozenset(word for word in words_of_languages() - ours if len(word) > 3)
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -72,11 +82,7 @@ def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def found_in(module: str, source: str) -> list[str]:
     """The words of people in what a module matches texts against."""
-    known = words_of_languages()
-    english = languages.read_shipped("en")["words"]
-    ours = {word for name in LISTS for word in str(english.get(name, "")).lower().split()}
-    foreign = {word for word in known - ours if len(word) > 3}
-    wanted = known if module.split(".")[0] in READING else foreign | SPEAKING
+    wanted = words_of_languages() if module.split(".")[0] in READING else foreign_words() | SPEAKING
     found = []
     for line, text in constants(ast.parse(source)):
         words = [word for word in re.findall(r"[^\W\d_]{2,}", text.lower()) if word in wanted]

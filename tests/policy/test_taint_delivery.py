@@ -70,7 +70,7 @@ def begun(border: Border, who: str) -> str:
 def told(border: Border, run: str, part: str = "Read the note") -> None:
     """Something was delivered into a thread."""
     events = border.core.runs.events
-    until(lambda: any(part in event.content for event in events(run) if "letter" in (event.input or {})), 20)
+    until(lambda: any(part in event.content for event in events(run) if "letter" in (event.input or {})))
 
 
 def waits(border: Border, run: str, word: str, who: str) -> None:

@@ -1,11 +1,8 @@
 """The keys of containment: what one call may use, how long it may take, and what is switched off."""
 
-import ast
-from pathlib import Path
-
 import pytest
 
-from appliance.runtime import config, config_reference, settings
+from appliance.runtime import config, settings
 from appliance.runtime.config_keys import About, about
 from appliance.runtime.settings import Config
 from appliance.runtime.tool_settings import Bounds, SandboxSettings, ToolSettings, WebSearch, bounds_of
@@ -91,30 +88,3 @@ def test_keys_of_containment_can_be_set(home):
 def test_names_moved_out_of_settings_are_found_there_too():
     assert settings.DAY_MS == 86_400_000 and settings.SandboxSettings is SandboxSettings
     assert isinstance(about(next(iter(SandboxSettings.__dataclass_fields__.values()))), About)
-
-
-PACKAGE = Path(settings.__file__).parents[1]
-KEYS = [(table, item) for table in config_reference.tables(Config, "") for item in table.items]
-
-
-@pytest.fixture(scope="module")
-def read() -> set[str]:
-    """Every name that is read as an attribute in the package; in the files of the keys within functions, where also by its text."""
-    found: set[str] = set()
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
-        is_of_keys = path.name in ("settings.py", "tool_settings.py", "upkeep_settings.py")
-        parts = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] if is_of_keys else [tree]
-        nodes = [node for part in parts for node in ast.walk(part)]
-        found |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
-        if is_of_keys:
-            found |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return found
-
-
-def test_every_key_is_read_somewhere(read: set[str]) -> None:
-    unread = [f"{table.name}.{item.name}" for table, item in KEYS if item.name not in read]
-    assert unread == [], "nothing uses these: take them out"
-    tables = {table.name.removesuffix(".NAME").rpartition(".")[2] for table, item in KEYS}
-    connectors = {path.stem for path in (PACKAGE / "channels/connectors").glob("*")}  # each is handed its table by its name
-    assert tables - read - connectors == set(), "nothing uses these tables"

@@ -228,7 +228,7 @@ def test_a_command_whose_end_is_told_runs_no_longer(stage: Stage, way: str) -> N
         call(stage, "stream.complete", run=told.run, path=first, exit_code=7, duration_ms=1500)
     state = ("failed", 500) if way == "complete" else ("cancelled", 499)
     assert [found[:2] for found in channels(stage, told.run).values()] == [state] * 2
-    until(lambda: stage.core.commands.sandbox.health()["running"] == 0, limit_s=10)
+    until(lambda: stage.core.commands.sandbox.health()["running"] == 0)
     _, status, body = stage.log(told.run)[ref]
     said = body.partition(";")[0]
     if way == "complete":

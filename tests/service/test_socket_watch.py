@@ -25,7 +25,7 @@ def test_a_core_whose_socket_is_gone_makes_it_anew(box: Box, what: str) -> None:
     with core.client() as standing:
         for _ in range(2 if what == "again" else 1):
             shutil.rmtree(box.runtime) if what == "folder" else (box.runtime / "core.sock").unlink()
-            until(lambda: (box.runtime / "core.sock").exists() and core.is_up(), "the core listens again", 20)
+            until(lambda: (box.runtime / "core.sock").exists() and core.is_up(), "the core listens again")
         assert standing.call("ping")["pid"] == core.child.pid  # who was connected still is
     assert box.json("status")["pid"] == core.child.pid
     assert box.run("ask", "hi").stdout == "Hoot hoot.\n"
@@ -44,7 +44,7 @@ def test_a_socket_of_systemd_that_is_gone_is_made_anew_by_the_core(box: Box, tmp
             box.children.append(core.child)
             until(lambda core=core: path.exists() and core.is_up(), "the core listens")
             path.unlink()
-            until(lambda core=core: path.exists() and core.is_up(), "the core listens again", 20)
+            until(lambda core=core: path.exists() and core.is_up(), "the core listens again")
             assert core.stop() == 0 and not path.exists()
 
 
@@ -71,7 +71,7 @@ def test_a_core_that_is_stopped_is_named_with_what_lets_it_go_on(box: Box, is_go
         assert found["state"] == "problem" and "is stopped" in found["message"]
     finally:
         os.kill(core.child.pid, signal.SIGCONT)
-    until(core.is_up, "the core listens again", 20)
+    until(core.is_up, "the core listens again")
     assert core.stop() == 0
 
 
@@ -85,7 +85,7 @@ def test_a_core_whose_folder_cannot_be_made_is_named(box: Box) -> None:
     assert done.returncode == 5 and f"a core (pid {core.child.pid}) runs on {box.home.root}, and its socket" in done.stderr
     assert f"if it does not: kill {core.child.pid}, then start it again" in done.stderr
     folder.unlink()
-    until(core.is_up, "the core listens again", 20)
+    until(core.is_up, "the core listens again")
     assert core.stop() == 0
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from process import until
 
 DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
-WAIT_S = 30.0
+WAIT_S = 90.0
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element, as the protocol fixes it
 FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-extensions
 --disable-background-networking --disable-component-update --disable-sync --disable-default-apps --mute-audio --no-pings

@@ -85,7 +85,7 @@ class Rig:
 
     def until_connected(self, name: str) -> None:
         """Wait for it."""
-        until(lambda: self.state(name).state == "connected", lambda: f"{name}: {self.state(name)}", 30)
+        until(lambda: self.state(name).state == "connected", lambda: f"{name}: {self.state(name)}")
 
     def quiet(self) -> bool:
         """Whether nothing is answered and nothing waits to be sent."""

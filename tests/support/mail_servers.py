@@ -95,7 +95,7 @@ class Dovecot:
         self.child = subprocess.Popen(
             [str(program()), "-F", "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        until(self._answers, "dovecot listens", 20)
+        until(self._answers, "dovecot listens")
 
     def _answers(self) -> bool:
         try:
@@ -109,7 +109,7 @@ class Dovecot:
         if self.child is not None:
             os.killpg(self.child.pid, signal.SIGKILL)  # those who serve somebody outlive their parent otherwise
             end(self.child)
-            until(lambda: not self._answers(), "dovecot is gone", 10)
+            until(lambda: not self._answers(), "dovecot is gone")
             shutil.rmtree(self.root / "run", ignore_errors=True)
             self.child = None
 

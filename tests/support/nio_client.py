@@ -64,7 +64,7 @@ class Client:
             there = user in self.me.call("GET", f"rooms/{room}/joined_members")["joined"]
             return there and room in self.nio.rooms and any(self.nio.device_store.active_user_devices(user))
 
-        until(is_there, f"{user} is there", 20)
+        until(is_there, f"{user} is there")
 
     def say(self, room: str, text: str, **more: Any) -> str:
         """Say something encrypted; the id of the event."""

@@ -26,7 +26,7 @@ from appliance.tui.app import Face
 
 FOLDER = Path(__file__).parents[1] / "screens"
 LIMIT_S = 90.0
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 def _as_root(found: "re.Match[str]") -> str:

@@ -170,7 +170,7 @@ def _ask(core: Core, text: str, message_id: str) -> None:
 def _until_quiet(core: Core) -> None:
     """Everything is answered, and every letter has gone its way."""
     open_letters = "SELECT COUNT(*) FROM outbox WHERE status IN ('waiting', 'sending')"
-    until(lambda: core.inbox.busy() == 0 and core.store.value(open_letters) == 0, "all is answered and told", 30)
+    until(lambda: core.inbox.busy() == 0 and core.store.value(open_letters) == 0, "all is answered and told")
 
 
 def _work(core: Core, given: Given) -> None:

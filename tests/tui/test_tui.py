@@ -485,7 +485,7 @@ def test_old_messages_leave_the_screen_and_can_be_fetched_again(core: Core):
 def test_tiny_terminals_do_not_break_it(core: Core):
     async def scenario(seen: Seen) -> None:
         await seen.type("long")
-        for size in ((3, 2), (20, 5), (40, 10)):
+        for size in ((3, 2), (20, 5)):
             await seen.pilot.resize_terminal(*size)
             for key in ("f2", "f3", "f4", "f5", "f6", "f7", "f8", "f1"):
                 await seen.press(key)

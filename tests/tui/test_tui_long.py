@@ -51,15 +51,15 @@ def test_a_thread_of_ten_thousand_events_opens_at_once_and_scrolls_without_lag(c
         seen.app.chat.talk.title = ""
         await seen.until(lambda: bool(seen.app.chat.talk.title) and "the very last" in seen.text(), "it is open")
         opened_s = process_time() - began_s
-        for _ in range(30):
+        for _ in range(12):
             before = process_time()  # of this process: others may keep the computer busy
             await seen.pilot.press("pageup")
             times.append(process_time() - before)
         most = len(room.query("*"))
-        assert room.oldest < 9_960 and not room.is_at_end
+        assert room.oldest < 9_980 and not room.is_at_end
         await seen.press("ctrl+home")
         await seen.shows("▌ the very first")
-        for _ in range(20):
+        for _ in range(8):
             await seen.pilot.press("pagedown")
         await seen.until(lambda: room.oldest > 1, "the beginning has left the window")
         numbers = [int(said._words.split()[-1]) for said in room.query(Said) if said._words.startswith("question")]

@@ -102,7 +102,7 @@ def cases(schema: dict[str, Any], chance: random.Random, ids: list[str], *, is_b
             yield {**plausible, name: wrong}, True
         if is_bound_only:
             continue
-        for value in (*chance.sample([*TEXTS, *ids], 4), *chance.sample(NUMBERS, 2), chance.choice(OTHERS)):
+        for value in (*chance.sample([*TEXTS, *ids], 3), chance.choice(NUMBERS), chance.choice(OTHERS)):
             yield {**plausible, name: value}, False
         yield {one: fitting(properties[one], chance, ids) for one in properties if one in required or chance.random() < 0.5}, False
 

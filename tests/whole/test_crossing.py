@@ -249,7 +249,7 @@ MOMENTS = re.compile(r'"[a-z_]*_(ms|s)": [0-9.]+|[0-9]+ (second|minute)s? ago')
 
 def looks(crossing: Crossing, word: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Calls of every tool that only reads, with a word wherever one may stand."""
-    aims = crossing.aims | dict.fromkeys(LOOKING, [word, f"{word}*", f"{word} codeword"])
+    aims = crossing.aims | dict.fromkeys(LOOKING, [f"{word}*", f"{word} codeword"])
     for name, found in sorted(TOOLS.items()):
         if found.mark.is_read_only and found.mark.group not in (*ELSEWHERE, "web") and name not in WAITS:
             for arguments in attempts(name, aims):

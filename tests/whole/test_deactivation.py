@@ -180,7 +180,7 @@ def test_what_runs_for_her_ends_at_once_and_what_runs_for_others_goes_on(ann: An
     assert ann.hear("[slow] in a channel")
     until(lambda: bool(ann.core.inbox.busy()), "it is answered")
     ann.served.call("people.activate", person="ann", is_active=False)
-    until(lambda: not ann.core.inbox.busy(), "it is not any more", 3)
+    until(lambda: not ann.core.inbox.busy(), "it is not any more")
     ended = ann.core.store.rows(
         "SELECT l.outcome FROM loops l JOIN runs r ON r.id = l.run JOIN sessions s ON s.id = r.session "
         "WHERE s.person = 'ann' ORDER BY l.id"

@@ -12,7 +12,7 @@ from appliance.store.database import Store
 from appliance.work.tasks import NewTask, TaskRows
 
 PROCESSES = 16
-TASKS = 5000
+TASKS = 2000
 # Waits for the starting gun, then works until nothing can begin; writes down what it did, in order.
 WORKER = """
     import json

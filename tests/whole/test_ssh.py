@@ -181,25 +181,11 @@ def test_commands_of_the_allow_list_work(door: Door):
 
 def test_other_commands_are_refused_with_one_line(door: Door):
     mark = door.folder / "mark"
-    for text in (
-        "sh",
-        f"touch {mark}",
-        "serve",
-        "init --home /tmp/x",
-        "thread delete x",
-        f"docs --write {door.folder}",
-        "status --home /etc",
-    ):
+    for text in ("sh", f"touch {mark}", "status --home /etc"):  # all others by `admit`, above
         done = door.ssh(text)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), (text, done)
         assert done.stderr.startswith("owlbox: ")
-    for text in (
-        f"ask hi; touch {mark}",
-        f"ask $(touch {mark})",
-        f"ask `touch {mark}`",
-        f"ask hi\ntouch {mark}",
-        f"ask hi > {mark}",
-    ):
+    for text in (f"ask $(touch {mark}) `touch {mark}`; touch {mark}", f"ask hi\ntouch {mark}", f"ask hi > {mark}"):
         assert door.ssh(text).stdout == "Hoot hoot.\n"
     assert not mark.exists()
     asked = door.box.json("thread", "list", "--limit", "1")[0]["id"]

@@ -84,7 +84,7 @@ class Page:
         self.browser.resize(1000, 700)
         self.browser.press("New conversation")
         said = "return document.querySelectorAll('#log .user, #log .assistant, #log .tool').length"
-        until(lambda: self.browser.run(said) == 0, "the conversation is empty", 30)
+        until(lambda: self.browser.run(said) == 0, "the conversation is empty")
         return self.browser
 
     def say(self, text: str) -> None:
@@ -441,7 +441,7 @@ def test_what_waits_to_be_sent_goes_to_no_other_context(page: Page) -> None:
     browser.type("#text", "for me alone")
     page.core.kill()
     browser.run("document.querySelector('#send').click()")
-    until(lambda: browser.run("return document.querySelector('#state').textContent") != "", "it is noticed", 30)
+    until(lambda: browser.run("return document.querySelector('#state').textContent") != "", "it is noticed")
     switch = "const one = document.querySelector('#context'); one.value = 'group:birds'; one.dispatchEvent(new Event('change'))"
     browser.run(switch)
     page.core = page.box.serve()
@@ -449,7 +449,7 @@ def test_what_waits_to_be_sent_goes_to_no_other_context(page: Page) -> None:
     browser.shows("Hoot hoot.", css="#log")
     pick(browser, "#context", "")
     threads = lambda: {one["title"]: one["session"] for one in page.core.call("thread.list", limit=5)}  # noqa: E731
-    until(lambda: "for me alone" in threads(), "it is sent where it was written", 30)
+    until(lambda: "for me alone" in threads(), "it is sent where it was written")
     contexts = {title: page.core.call("session.view", id=session)["context"] for title, session in threads().items()}
     assert (contexts["for me alone"], contexts["for the birds"]) == ("user:ann", "group:birds")
     browser.problems()  # of connections that were refused meanwhile
