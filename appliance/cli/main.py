@@ -23,6 +23,7 @@ from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.runtime.rpc_client import CONTEXT, SSH_KEY
 from appliance.text.invisible import escape_invisible
+from appliance.text.references import as_typed
 
 # The modules of commands by the commands that they add: only those of the one that is asked for are imported, because start-up
 # time counts. A module has `NOUNS`, a function `add(command)`, or both.
@@ -202,21 +203,17 @@ def _add_own(command: Command) -> None:
 
 def _add_tools(command: Command, taken: set[str]) -> None:
     """One command for every tool that names one; arguments are those of the tool's signature (B-058)."""
+    from appliance.console import verbs
+
     for made in tool_command.tool_commands():
         if made.command in taken:
             continue
-        made_parser = command(made.command, tool_command.call_tool, made.description)
-        made_parser.set_defaults(tool=made.tool, fields=[option.name for option in made.options])
-        needed = [option for option in made.options if option.is_required]
-        for field in made.options:
-            if field.is_required:
-                # The last needed argument takes all remaining words, so that nobody has to quote.
-                made_parser.add_argument(field.name, nargs="+" if field is needed[-1] else None, help=field.help)
-            else:
-                kind = int if isinstance(field.default, int) else str
-                made_parser.add_argument(
-                    f"--{field.name.replace('_', '-')}", dest=field.name, type=kind, default=field.default, help=field.help
-                )
+        # The last needed argument takes all remaining words, so that nobody has to quote.
+        needed = [option.name for option in made.options if option.is_required]
+        args = [*needed[:-1], *(f"{name}+" for name in needed[-1:])]
+        args += [f"--{option.name.replace('_', '-')}" for option in made.options if not option.is_required]
+        reads = {"ref": as_typed} if "ref" in needed else {}
+        verbs.add(command, verbs.Verb(made.command, f"{verbs.TOOL}{made.tool}", " ".join(args), made.description, reads=reads))
 
 
 def _show_help(args: argparse.Namespace, home: Home) -> int:

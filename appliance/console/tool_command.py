@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance.console.connect import Reach, connected
-from appliance.console.terminal import show
 from appliance.errors import (
     BadInput,
     Cancelled,
@@ -26,7 +25,6 @@ from appliance.errors import (
     from_outcome,
 )
 from appliance.runtime.paths import Home
-from appliance.text.references import as_typed, for_people
 
 # Every command with its line of help, and what those made from tools take, so that neither is imported to know it: that took
 # `task list` a tenth of a second. `owlbox docs --table` writes it from the code, and a test compares them.
@@ -103,21 +101,6 @@ def ask_once(home: Home, tool: str, arguments: dict[str, Any]) -> dict[str, Any]
     """Connect, call one tool, and disconnect."""
     with connected(home) as way:
         return ask(way, tool, arguments)
-
-
-def call_tool(args: argparse.Namespace, home: Home) -> int:
-    """The command of a tool: its message, or its outcome as data."""
-    given = {name: getattr(args, name) for name in args.fields}
-    arguments = {name: " ".join(value) if isinstance(value, list) else value for name, value in given.items()}
-    if "ref" in arguments:
-        arguments["ref"] = as_typed(arguments["ref"])
-    outcome = once(home, "tool.call", {"name": args.tool, "arguments": arguments})
-    if outcome["status"] >= 400:
-        hint = as_commands(outcome["hint"])
-        if outcome["status"] == 400:
-            raise BadInput(outcome["message"], hint=hint)
-        raise from_outcome(outcome["outcome"], outcome["message"], hint)
-    return show(args, outcome, for_people(outcome["message"]))
 
 
 # -- the table --------------------------------------------------------------------------------------

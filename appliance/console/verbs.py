@@ -215,8 +215,9 @@ def call(args: argparse.Namespace, home: Home, verb: Verb, params: dict[str, Any
         with connected(home) as way:
             outcome = ask(way, verb.calls.removeprefix(TOOL), params)
         found, message = outcome["data"], outcome["message"]
-        if found is None:
+        if found is None and hasattr(args, "id"):
             raise NotFound(f"no {args.noun} {args.id}", hint=f"owlbox {args.noun} list shows them")
+        found = message if found is None else found
     else:
         found, message = once(home, verb.calls, params, alone=verb.alone), ""
     has_more = bool(verb.part and found["has_more"])

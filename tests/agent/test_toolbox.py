@@ -83,12 +83,12 @@ def test_a_spec_says_what_a_model_needs() -> None:
 @pytest.mark.covers("B-058")
 def test_one_definition_is_a_model_tool_a_command_and_a_function() -> None:
     shipped = {t.mark.name: t for t in map(read_tool, tools.load())}
-    chosen = shipped["search"]
-    args = main.parser(["search"]).parse_args(["search", "--limit", "3", "blue", "door"])
-    assert (args.tool, args.query, args.limit) == ("search", ["blue", "door"], 3)
-    assert args.fields == list(chosen.spec.schema["properties"])
+    chosen = shipped["read"]
+    args = main.parser(["read"]).parse_args(["read", "--limit", "3", "box://a", "door"])
+    assert (args.verb.calls, args.ref, args.limit) == ("tool read", ["box://a", "door"], 3)
+    assert {one.parameter.name for one in args.typed} == set(chosen.spec.schema["properties"])
     with pytest.raises(BadInput, match="nothing to search for"):
-        chosen.function("the", finder=None, caller=Caller("", CancelToken()))  # the same function, called directly
+        shipped["search"].function("the", finder=None, caller=Caller("", CancelToken()))  # the same function, called directly
 
 
 TYPED = {  # arguments that a command written by hand calls otherwise

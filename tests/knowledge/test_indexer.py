@@ -368,7 +368,7 @@ def test_a_core_finds_by_meaning_and_makes_vectors_anew(box: Box) -> None:
     until(is_done, "everything has a vector")
     hits = box.json("context", "search", "cats and where they rest", "-k", "3")["hits"]
     assert (hits[0]["ref"], hits[0]["kind"]) == ("agent:/pets", "meaning") and len(hits) <= 3
-    found = box.json("search", "cats and where they rest")["data"]["hits"]
+    found = box.json("search", "cats and where they rest")["hits"]
     assert (found[0]["ref"], found[0]["kind"]) == ("agent://pets", "meaning") and len(found) <= 5
 
     def is_shown() -> bool:

@@ -54,7 +54,7 @@ def test_only_commands_that_exist_are_named(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     quoted = re.findall(r"`owlbox ([^`]+)`", text) + re.findall(r"^(?:.*\| )?owlbox ([a-z].*)$", text, re.MULTILINE)
     for words in quoted:
-        first, *rest = [word for word in words.split() if word != "..."] or ["ask"]
+        first, *rest = help_pages.meant([word for word in words.split() if word != "..."]) or ["ask"]
         assert first in known or first.startswith("-"), f"{name} names owlbox {words}"
         actions = {k.split()[1] for k in known if k.startswith(f"{first} ")}
         assert not actions or not rest or rest[0] in actions, f"{name} names owlbox {words}"

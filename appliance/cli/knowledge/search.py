@@ -5,20 +5,17 @@ Each search is one tool or method, which has a command of its own too; arguments
 
 import argparse
 
-from appliance.console import tool_command
 from appliance.console.verbs import Verb, call
 from appliance.errors import BadInput
 from appliance.runtime.paths import Home
 
-WAYS = {"meaning": "search_semantic", "letters": "context_search", "pattern": "context_grep"}
+WAYS = {"words": "search", "meaning": "search_semantic", "letters": "context_search", "pattern": "context_grep"}
 PLACES = ("threads", "memory", "skills", "tools")
 LIMITS = {"meaning": "top_k", "pattern": "max_results", "threads": "max_results", "skills": "top_k"}
 
 
 def search(args: argparse.Namespace, home: Home) -> int:
     """Find it there, as the command of that place does."""
-    if args.place == "notes" and args.by == "words":
-        return tool_command.call_tool(args, home)
     if args.by != "words" and args.place != "notes":
         raise BadInput(f"--by {args.by} is for notes, not for {args.place}", hint="leave out --by or --in")
     way = args.by if args.place == "notes" else args.place
@@ -47,10 +44,9 @@ def _search_of(place: str) -> Verb:
 
 
 def _add_options(made: argparse.ArgumentParser) -> None:
-    made.set_defaults(tool="search", fields=["query", "limit"])
     made.add_argument("query", nargs="+", help="words to look for")
     made.add_argument("--in", dest="place", choices=("notes", *PLACES), default="notes", help="where: notes and files without")
-    made.add_argument("--by", choices=("words", *WAYS), default="words", help="how notes are found: words as they are written")
+    made.add_argument("--by", choices=tuple(WAYS), default="words", help="how notes are found: words as they are written")
     made.add_argument("--limit", type=int, default=5, help="how many to show (5)")
 
 
