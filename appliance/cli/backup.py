@@ -9,10 +9,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from appliance.clock import local_time, use_zone
 from appliance.console import terminal
 from appliance.console.connect import require_owner
 from appliance.console.terminal import say, say_json, say_line, show
@@ -82,6 +82,7 @@ def _backup(args: argparse.Namespace, home: Home, settings: "Config", place: str
         return _keep_elsewhere(args, home, settings, place)
     folder = backup_target.expand(place) if place else home.backups
     if args.action:
+        use_zone(settings.system.timezone)
         found = backups.listing(folder)
         if args.json:
             say_json([one.plain() for one in found])
@@ -191,6 +192,7 @@ def restore(args: argparse.Namespace, home: Home) -> int:
         for told in () if args.dry_run else staging.clean(home):
             say(told, sys.stderr)
         settings = settings_of(home, os.environ)
+        use_zone(settings.system.timezone)
         with _opened(args, home, settings, progress) as file:
             try:
                 change = service.preview(home, settings, Path(file), progress.show)
@@ -224,7 +226,7 @@ def _change_lines(change: RestoredFileChange) -> list[str]:
 
 
 def _format_time(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000).astimezone():%Y-%m-%d %H:%M}"
+    return local_time(at_ms)[:16]
 
 
 def _format_size(size_bytes: int) -> str:

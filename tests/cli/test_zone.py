@@ -21,6 +21,7 @@ def test_lists_show_moments_in_the_zone_of_the_configuration(box: Box, zone: str
         box.serve()  # else the commands do it in their own process
     box.run("ask", "hello")
     box.run("task", "add", "feed the owl")
+    box.run("backup")
     now = datetime.fromtimestamp(now_ms() / 1000, ZoneInfo(ZONES[zone]))
-    for command in (("thread", "list"), ("task", "list"), ("session", "list")):
+    for command in (("thread", "list"), ("task", "list"), ("session", "list"), ("backup", "list")):
         assert f"{now:%Y-%m-%d %H:}" in box.run(*command).stdout, command

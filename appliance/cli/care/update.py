@@ -3,10 +3,10 @@
 import argparse
 import os
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from appliance.clock import local_time, use_zone
 from appliance.console import terminal
 from appliance.console.terminal import say, say_json, show
 from appliance.errors import BadInput, Refused
@@ -91,7 +91,9 @@ def status(args: argparse.Namespace, home: Home) -> int:
     from appliance.upkeep.updates.journal import JournalFile
     from appliance.upkeep.updates.last_check import read_check
 
-    keys = settings_of(home.require(), os.environ).updates
+    settings = settings_of(home.require(), os.environ)
+    use_zone(settings.system.timezone)
+    keys = settings.updates
     journal, last = JournalFile(Path(keys.folder)).read(), read_check(home)
     told = {
         "version": __version__,
@@ -111,7 +113,7 @@ def status(args: argparse.Namespace, home: Home) -> int:
         say(f"under way    {journal.new}: {told['step']}")
     say(f"before       {journal.previous or 'nothing to go back to'}")
     for one in journal.results:
-        say(f"{datetime.fromtimestamp(one.at_ms / 1000).astimezone():%Y-%m-%d %H:%M}  {one.version:<8} {one.said}")
+        say(f"{local_time(one.at_ms)[:16]}  {one.version:<8} {one.said}")
     return 0
 
 
