@@ -22,7 +22,7 @@ HEAD = """# Conversations
 
 What to expect of a small model, as captured on {date} with {model} by `tests/bench/capture_conversations.py`: ten conversations
 of eight turns each over nine notes, one after the other in one home. Another model, processor or day gives other words. Answers
-that end with a source in brackets come from notes; what was done is said in the tool's own words; the rest is the model's, and
+that end with a source in brackets come from notes; what was done is said by the program; the rest is the model's, and
 some of that is wrong.
 """
 
