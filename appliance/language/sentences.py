@@ -21,6 +21,7 @@ END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s|$)|\n+")
 LAST_WORD = re.compile(r"(?<![\w.'’-])[\w.'’-]*+$")
 NEXT_WORD = re.compile(r"\s*(\w*)")
 MOST_BEFORE = 80
+DAY_AND_MONTH = re.compile(r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])")
 ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING_MARK = re.compile(r"^\s*#{1,6}\s+")
 ROW = re.compile(r"^\s*\|.*\|\s*$")
@@ -84,8 +85,8 @@ def _is_end(text: str, match: "re.Match[str]") -> bool:
     following = NEXT_WORD.match(text, match.end())
     after = following[1] if following else ""
     is_day = expression("month").fullmatch(after.lower()) is not None or after[:1].islower()  # "vom 3. bis 5. Mai"
-    if word.isdigit() and (is_day or not line.strip(" -*").removesuffix(word).strip()):
-        return False  # the number of a list item, or of a day in German
+    if DAY_AND_MONTH.fullmatch(word) or word.isdigit() and (is_day or not line.strip(" -*").removesuffix(word).strip()):
+        return False  # the number of a list item, or of a day in German: "am 3. Mai", "am 3.5. um zehn"
     is_initial = len(word) == 1 and word.isalpha() and word not in ("i", "a") and text[match.start() - 1].isupper()
     return not (word in all_words("abbreviations") or is_initial)
 

@@ -251,7 +251,7 @@ def test_a_greeting_or_a_question_is_passed_on_as_it_comes(guide: MessagePlanner
 
 def test_a_near_request_is_checked_for_claims_and_a_text_is_not(guide: MessagePlanner) -> None:
     plan: Callable[[str], Plan] = lambda text: guide.plan("tiny", [Message("user", text)])  # noqa: E731
-    near, text = plan("I had such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
+    near, text = plan("Such a long day and the garden is a mess."), plan("Write a short message to Ada about the garden")
     assert isinstance(near, ModelTalk) and near.may_claim and isinstance(text, ModelTalk) and not text.may_claim
 
 

@@ -825,6 +825,13 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
         ("I need an alarm for 7:10.", "alarm", (2026, 11, 24, 7, 10)),
         ("Tomorrow at 4 pm I have to pick up the parcel, remind me.", "pick up the parcel", (2026, 11, 24, 16)),
         ("wake me up at 6", "wake up", (2026, 11, 24, 6)),
+        ("wake me up at quarter to six tomorrow", "wake up", (2026, 11, 24, 5, 45)),
+        ("Weck mich um halb sechs", "aufwachen", (2026, 11, 24, 5, 30)),
+        ("Réveille-moi à six heures et demie", "réveil", (2026, 11, 24, 6, 30)),
+        ("Despiértame mañana a las seis menos cuarto", "despertar", (2026, 11, 24, 5, 45)),
+        ("Stell den Wecker auf viertel vor sieben", "Wecker", (2026, 11, 24, 6, 45)),
+        ("Erinner mich am 3.12. um 17:30 an den Elternabend", "den Elternabend", (2026, 12, 3, 17, 30)),
+        ("Stell einen Timer auf 10 Minuten", "Timer", (2026, 11, 23, 9, 15)),
         ("set a timer for 10 minutes", "timer", (2026, 11, 23, 9, 15)),
         ("in 20 minutes remind me to turn the roast", "turn the roast", (2026, 11, 23, 9, 25)),
         ("Remind me on Friday at 3 to call Ada", "call Ada", (2026, 11, 27, 15)),
@@ -835,7 +842,7 @@ def test_a_tiny_model_is_not_asked_for_a_language_it_does_not_know(ask: Any) -> 
 )
 def test_a_reminder_is_handed_on_as_a_rule(ask: Any, said: str, text: str, at: tuple[int, ...]) -> None:
     _, _, tools = ask(said)
-    is_counted = "minutes" in said
+    is_counted = "minute" in said.lower()
     when = recurrence.written(recurrence.once(ms_of(*at), is_counted=is_counted))
     assert [(call.name, call.arguments) for call in tools.called] == [("remind", {"text": text, "when": when})]
 

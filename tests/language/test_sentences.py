@@ -16,6 +16,7 @@ from appliance.language.support import is_fair_summary, is_supported, keeps_fact
         ("Dr. Miriam Castel, Linden St. 9. Open until 18.30!", ["Dr. Miriam Castel, Linden St. 9.", "Open until 18.30!"]),
         ("Am 10. Dezember kommt J. Brandl. Er bleibt.", ["Am 10. Dezember kommt J. Brandl.", "Er bleibt."]),
         ("Vom 3. bis 5. Mai ist zu. Bis dann.", ["Vom 3. bis 5. Mai ist zu.", "Bis dann."]),
+        ("Am 3.12. Treffen bei Lena. Am 5.12. um zehn Uhr Kino.", ["Am 3.12. Treffen bei Lena.", "Am 5.12. um zehn Uhr Kino."]),
         ("# Birthdays\n\n- Mum: 3 February\n- Lea: 7 September\n", ["Birthdays", "Mum: 3 February", "Lea: 7 September"]),
         ("1. Eggs\n2. Milk", ["Eggs", "Milk"]),
         ("It costs 2.5 euros, e.g. here. Yes?", ["It costs 2.5 euros, e.g. here.", "Yes?"]),

@@ -45,7 +45,7 @@ KINDS: Mapping[str, str] = {
             *("ago", "later", "earlier", "ahead", "from", "until", "between", "and", "or", "of", "the", "for", "long", "per"),
             *("except", "only", "condition", "start", "end_of", "start_of", "workday", "workdays", "weekend", "weekends"),
             *("office_hours", "filler", "link", "ask", "once", "judged", "same_time", "unsure", "minus"),
-            *("now", "vague", "plain", "elision"),
+            *("now", "vague", "plain", "elision", "numbered"),
         ),
         "",
     ),

@@ -446,6 +446,13 @@ def of_month(reading: TimeReading, match: Match) -> None:
     reading.is_repeated = True
 
 
+def of_every_month(reading: TimeReading, match: Match) -> None:
+    """Every month on a day that was said; Unread where none was: it is no day by itself."""
+    if not (reading.dates or reading.ordinals or reading.days):
+        raise Unread
+    reading.is_repeated = True
+
+
 def nths(match: Match) -> list[int]:
     return [int(token.kinds["nth"]) for token in match.tokens[match.start : match.end] if "nth" in token.kinds]
 

@@ -372,6 +372,13 @@ def _nth(match: Match) -> Kinds:
     return {"nth": match.get("number", match.get("ordinal")), "digits_nth": ""}
 
 
+def _numbered(match: Match) -> Kinds:
+    """A day of the month by its bare number, in languages that have it so: "le 15"."""
+    if not 1 <= match.get("number") <= 31:
+        raise Unread
+    return {"nth": match.get("number"), "digits_nth": ""}
+
+
 def _ordinal(match: Match) -> Kinds:
     return {"nth": match.get("ordinal")}
 
@@ -393,7 +400,11 @@ def _feast(match: Match) -> Kinds:
 
 
 LEVELS: tuple[tuple[Reduction, ...], ...] = (
-    (("number ~suffix !number", _nth), ("ordinal", _ordinal)),
+    (
+        ("number ~suffix !number", _nth),
+        ("ordinal", _ordinal),
+        ("numbered number !number !unit !month !hour_mark !minute_mark !times_word !ampm", _numbered),
+    ),
     TIMES,
     (
         ("(nth|number) [of] [the] month [[(of|comma)] year]", _date),

@@ -12,6 +12,7 @@ from dataclasses import replace as replace_dataclass
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from appliance.errors import BadInput
 from appliance.language.times import grammar, readings, recurrence, rules, timezones
@@ -178,10 +179,12 @@ class _Sentence:
                 return
 
     def _say_at(self, at: int) -> None:
-        """Behind "set an alarm for" a bare hour is a time, and a bare length one from now on."""
+        """Behind "set an alarm for" a bare hour is a time, and a bare length one from now on, also behind "at"."""
         while at < len(self._tokens) and {"for", "colon"} & self._tokens[at].kinds.keys():
             self._gone.add(at)
             at += 1
+        if at + 1 < len(self._tokens) and "at" in self._tokens[at].kinds and "length" in self._tokens[at + 1].kinds:
+            self._gone.add(at)
 
     def _find_runs(self) -> None:
         """Which tokens say when: strong fragments, and weak ones right beside them."""
@@ -233,7 +236,11 @@ class _Sentence:
             return None
 
     def _read_bare(self) -> None:
-        """A bare hour or length of time where one is asked for: "set a timer for 10 minutes", "wake me at 6"."""
+        """A bare hour or length of time where one is asked for: "set a timer for 10 minutes", "wake me at half past 6"."""
+        for at, token in enumerate(self._tokens):
+            time = token.kinds.get("time")
+            if self._is_early and isinstance(time, Time) and not time.half:
+                self._tokens[at] = Token(token.start, token.end, {**token.kinds, "time": replace(time, half="24", is_loose=False)})
         for at, token in enumerate(self._tokens):
             if at in self._gone or grammar.is_glue(token):
                 continue
@@ -350,7 +357,8 @@ class _Sentence:
     def _require_understood(self, rule: Rule) -> None:
         """BadInput where the text still speaks of time, or where what repeats would end."""
         rest = list(self._rest())
-        has_hour, is_regular = any("T" in self._said_by(self._tokens[a:b]) for a, b in self._when), rule.kind != "once"
+        said = "".join(self._said_by(self._tokens[a:b]) for a, b in self._when)
+        has_hour, is_regular = "T" in said, rule.kind != "once"
         for at in rest:
             token, behind = self._tokens[at], self._tokens[at + 1].kinds if at + 1 in rest else {}
             kinds: Set[str] = token.kinds.keys()
@@ -364,10 +372,12 @@ class _Sentence:
                 BEFORE_NUMBERS & kinds and "link" not in kinds and "number" in behind and "length" not in behind,
                 "next" in kinds and "unit" in behind or "of_time" in kinds,
                 not has_hour and PARTS & kinds and self._is_behind(at, AT),
+                not has_hour and said and {"after", "before"} & kinds and self._stands_beside(at),
                 is_regular and "length" in kinds and at not in self._spans and ("long" in behind or self._is_behind(at, FOR)),
                 is_beside and ATTACHED & kinds and not {"unsure", "after", "before"} & kinds,
                 {"until", "start", "except"} & kinds and "link" not in kinds and self._stands_beside(at),
                 is_regular and is_sure and "until" in kinds and "link" not in kinds,
+                is_regular and "except" in kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
                 self._is_torn(at),
             )
             if any(signs):
