@@ -103,6 +103,8 @@ def _moment_of(reading: TimeReading) -> Moment | None:
     hour, minute = clock[0] if clock else (0, 0)
     if day is not None and not rules.is_that_day(reading):
         return None
+    if reading.days and reading.dates:
+        return None  # "Friday the 6th": of which month?
     if day is None and reading.days:
         day = readings.next_day(now, next(iter(reading.days)))
         if clock and (early := day - timedelta(days=7)).replace(hour=hour % 24, minute=minute) > now:

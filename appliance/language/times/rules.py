@@ -270,9 +270,13 @@ def _date_ahead(reading: TimeReading, zone: str) -> Rule:
     month, day = reading.now.replace(day=1), int(next(iter(reading.dates)))
     for _ in range(13):
         try:
-            return _single_rule(reading, zone, month.replace(day=day))
+            rule = _single_rule(reading, zone, at := month.replace(day=day))
         except (ValueError, BadInput):
             month = (month + timedelta(days=32)).replace(day=1)
+            continue
+        if reading.days and reading.days != {at.isoweekday() % 7}:
+            break  # Friday the 6th, which is a Sunday
+        return rule
     raise Unread
 
 

@@ -372,12 +372,12 @@ class _Sentence:
                 BEFORE_NUMBERS & kinds and "link" not in kinds and "number" in behind and "length" not in behind,
                 "next" in kinds and "unit" in behind or "of_time" in kinds,
                 not has_hour and PARTS & kinds and self._is_behind(at, AT),
-                not has_hour and said and {"after", "before"} & kinds and self._stands_beside(at),
+                not has_hour and said and {"after", "around", "before"} & kinds and "link" not in kinds and self._stands_beside(at),
                 is_regular and "length" in kinds and at not in self._spans and ("long" in behind or self._is_behind(at, FOR)),
                 is_beside and ATTACHED & kinds and not {"unsure", "after", "before"} & kinds,
                 {"until", "start", "except"} & kinds and "link" not in kinds and self._stands_beside(at),
                 is_regular and is_sure and "until" in kinds and "link" not in kinds,
-                is_regular and "except" in kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
+                is_regular and {"except", "start"} & kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
                 self._is_torn(at),
             )
             if any(signs):
