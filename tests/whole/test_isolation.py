@@ -7,8 +7,10 @@ fails the test, so that nobody forgets it. Asked about what is somebody else's, 
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -441,3 +443,28 @@ def test_notes_of_nobody_are_changed_by_everybody_and_documents_by_none_but_admi
     assert "removed" in house.ask("entry.rm", OWNER, ref=note)
     assert "may not write" in house.ask("entry.set", ref="box://MEMORY.md", body="bread")
     assert "is for admins" in house.ask("document.write", name="MEMORY.md", text="bread")
+
+
+@pytest.mark.covers("A-172")
+def test_no_method_opens_a_file_that_a_person_names(house: House, tmp_path: Path) -> None:
+    """What works for somebody else has rights on files that they have not: a path of the machine is a name like any other to it."""
+    victim = tmp_path / "victim.toml"
+    seen: list[str] = []
+    victim.write_text("precious = 1\n")
+    watched = [str(victim)]
+
+    def note(event: str, given: tuple[Any, ...]) -> None:
+        if watched and any(isinstance(one, str | bytes | os.PathLike) and os.fsdecode(one) in watched for one in given):
+            seen.append(f"{event} {given}")
+
+    sys.addaudithook(note)
+    tried = 0
+    for name, method in house.methods.items():
+        needed = {f.name: WORDS.get(f.name, "x") for f in method.signature.fields if f.is_required}
+        for field in method.signature.fields if name not in LEFT_OUT and method.mark.access != "admin" else ():
+            house.ask(name, **needed | {field.name: watched if isinstance(WORDS.get(field.name), list) else watched[0]})
+            tried += 1
+    Path(watched[0]).open("rb").close()
+    assert tried > 150 and len(seen) == 1, "and it would be noticed"
+    watched.clear()
+    assert victim.read_text() == "precious = 1\n" and [one.name for one in tmp_path.iterdir()] == ["victim.toml"]
