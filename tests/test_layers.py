@@ -39,7 +39,7 @@ store.database_copy: apsw
 store.salvage: apsw dataclasses.asdict
 store.table_check: apsw
 knowledge.vss_index: apsw
-runtime.http_client: urllib3 http.client
+runtime.http_client: requests urllib3 http.client http.cookiejar
 runtime.watched_socket: certifi
 runtime.host_lookup: urllib.request
 text.urls: idna

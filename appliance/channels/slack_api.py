@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 from appliance.clock import monotonic_s
 from appliance.errors import Busy, DeadlineExceeded, HttpError, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import HttpClient, Request
+from appliance.runtime.http_client import HttpSession
 from appliance.text import urls
 
 CALL_S, FILE_S = 30.0, 120.0
@@ -28,24 +28,23 @@ class SlackApi:
 
     def __init__(self, address: str) -> None:
         self._address = address.rstrip("/")
-        self._client = HttpClient(kept=2)
+        self._session = HttpSession(kept=2)
 
     def close(self) -> None:
         """Close the connections that rest."""
-        self._client.close()
+        self._session.close()
 
     def call(self, method: str, token: str, **arguments: object) -> dict[str, Any]:
         """One call; an error of our tree says whether it may be tried again, Lost whether it may have been done."""
         body = json.dumps({name: value for name, value in arguments.items() if value not in (None, "")}).encode()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json; charset=utf-8"}
-        data = self._ask(Request(urls.parse(f"{self._address}/{method}"), headers, body), method, CALL_S, MAX_ANSWER)
+        data = self._ask(f"{self._address}/{method}", headers, body, method)
         return _result(method, data)
 
     def form(self, method: str, token: str, **arguments: str) -> dict[str, Any]:
         """Call a method that takes a form instead of JSON."""
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/x-www-form-urlencoded"}
-        request = Request(urls.parse(f"{self._address}/{method}"), headers, urlencode(arguments).encode())
-        return _result(method, self._ask(request, method, CALL_S, MAX_ANSWER))
+        return _result(method, self._ask(f"{self._address}/{method}", headers, urlencode(arguments).encode(), method))
 
     def download(self, url: str, token: str, limit: int) -> bytes:
         """A file; only from Slack itself, for the token goes along."""
@@ -54,23 +53,26 @@ class SlackApi:
         is_slack = given.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com"))
         if not is_slack and (given.scheme, given.netloc) != (own.scheme, own.netloc):
             raise Refused(f"the file lies at {host[:100]}, which is not Slack")
-        return self._ask(Request(urls.parse(url), {"Authorization": f"Bearer {token}"}), "a file", FILE_S, limit)
+        return self._ask(url, {"Authorization": f"Bearer {token}"}, None, "a file", FILE_S, limit)
 
     def upload(self, url: str, data: bytes) -> None:
         """Hand over the bytes of a file at the address that Slack named for it."""
         headers = {"Content-Type": "application/octet-stream"}
-        self._ask(Request(urls.parse(url), headers, data), "an upload", FILE_S, MAX_ANSWER)
+        self._ask(url, headers, data, "an upload", FILE_S)
 
-    def _ask(self, request: Request, what: str, limit_s: float, most_bytes: int) -> bytes:
+    def _ask(
+        self, url: str, headers: dict[str, str], body: bytes | None, what: str, limit_s: float = CALL_S, most: int = MAX_ANSWER
+    ) -> bytes:
+        deadline = Deadline(monotonic_s() + limit_s, f"Slack ({what})")
         try:
-            with self._client.ask(request, Deadline(monotonic_s() + limit_s, f"Slack ({what})")) as answer:
-                if answer.status == 429:
+            with self._session.ask(urls.parse(url), headers, body, by=deadline) as answer:
+                if answer.status_code == 429:
                     after = answer.headers.get("retry-after", "")
                     raise Busy(f"Slack: too many calls of {what}", retry_s=float(after) if after.isdecimal() else 5.0)
-                if answer.status >= 400:
-                    kind: type[OwlError] = Lost if answer.status >= 500 else NotFound if answer.status == 404 else Refused
-                    raise kind(f"Slack answers {answer.status} to {what}")
-                data, is_cut = answer.body(most_bytes)
+                if answer.status_code >= 400:
+                    kind: type[OwlError] = Lost if answer.status_code >= 500 else NotFound if answer.status_code == 404 else Refused
+                    raise kind(f"Slack answers {answer.status_code} to {what}")
+                data, is_cut = answer.body(most)
         except HttpError as error:
             if error.stage in NOT_SENT:
                 raise Busy(error.message, retry_s=60) from None
@@ -78,7 +80,7 @@ class SlackApi:
         except DeadlineExceeded as error:
             raise Lost(f"Slack may have it: {error.message}") from None
         if is_cut:
-            raise TooLarge(f"{what} has more than {most_bytes} bytes")
+            raise TooLarge(f"{what} has more than {most} bytes")
         return data
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from appliance.clock import CancelToken, monotonic_s
 from appliance.errors import Busy, Conflict, Lost, NotFound, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import HttpClient, Request
+from appliance.runtime.http_client import HttpSession
 from appliance.text import urls
 
 ROOT = "/_matrix/client/v3"
@@ -30,11 +30,11 @@ class Homeserver:
         self.user = user
         self._address = address.rstrip("/")
         self._token = token
-        self._client = HttpClient(kept=2)
+        self._session = HttpSession(kept=2)
 
     def close(self) -> None:
         """Close the connections that rest."""
-        self._client.close()
+        self._session.close()
 
     def whoami(self) -> str:
         """The account of the token."""
@@ -120,12 +120,12 @@ class Homeserver:
         cancel: CancelToken | None = None,
     ) -> bytes:
         headers = {"Authorization": f"Bearer {self._token}", **({"Content-Type": mime} if body is not None else {})}
-        request = Request(urls.parse(f"{self._address}{path}"), headers, body, method)
+        target = urls.parse(f"{self._address}{path}")
         deadline = Deadline(monotonic_s() + limit_s, "the homeserver", cancel, slice_s=math.inf)
-        with self._client.ask(request, deadline) as answer:
+        with self._session.ask(target, headers, body, by=deadline, method=method) as answer:
             data, is_cut = answer.body(most_bytes)
-            if answer.status >= 400:
-                raise error_of(answer.status, data, answer.headers)
+            if answer.status_code >= 400:
+                raise error_of(answer.status_code, data, answer.headers)
         if is_cut:
             raise TooLarge(f"the homeserver sends more than {most_bytes} bytes")
         return data

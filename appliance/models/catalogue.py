@@ -186,7 +186,7 @@ def remove(home: Home, model: CatalogueModel, *, is_with_cache: bool = False) ->
 
     Returns what was deleted, and NotFound when there was nothing. Who may use it just now is the caller's question.
     """
-    from appliance.models import download  # brings urllib3, which a list must not pay for
+    from appliance.models import download  # brings requests, which a list must not pay for
 
     cached = cache_folder() / model.file
     gone = []
@@ -292,7 +292,7 @@ def _add_known(home: Home, entry: CatalogueEntry, progress: Progress, at_s: floa
         if not _is_verified(cached, entry, progress):
             _sweep(cached.parent)
             if entry.source == "url":
-                from appliance.models import download  # brings urllib3, which a list must not pay for
+                from appliance.models import download  # brings requests, which a list must not pay for
 
                 download.fetch(download.WantedFile(entry.url, entry.sha256, entry.size_bytes), cached, progress)
             else:

@@ -35,7 +35,7 @@ from appliance.errors import (
 )
 from appliance.runtime import paths
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import Answer, HttpClient, Request
+from appliance.runtime.http_client import Answer, HttpSession
 from appliance.runtime.special_addresses import special
 from appliance.text import urls
 from appliance.text.urls import Target
@@ -262,11 +262,11 @@ def _transfer_file(part: _Part, wanted: WantedFile, patience: DownloadPatience) 
     """Attempts until the part is whole; only attempts that bring nothing are counted."""
     failures, pause_s = 0, patience.pause_s
     # The proxy of the environment is for the world outside.
-    client = HttpClient(is_proxied=not _is_here(wanted.url))
+    session = HttpSession(is_proxied=not _is_here(wanted.url))
     while not part.is_whole:
         before = part.done
         try:
-            _attempt_transfer(client, part, wanted, patience)
+            _attempt_transfer(session, part, wanted, patience)
             return
         except _Broken as broken:
             is_moving = part.done > before
@@ -284,16 +284,16 @@ def _gave_up(part: _Part, wanted: WantedFile, why: str) -> OwlError:
     return Unavailable(f"download from {host} failed: {why}", hint=kept)
 
 
-def _attempt_transfer(client: HttpClient, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> None:
+def _attempt_transfer(session: HttpSession, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> None:
     """One request for what is missing, written as it comes; _Broken when it ended early."""
-    with _open_answer(client, part, wanted, patience) as answer:
-        is_part = answer.status == 206
+    with _open_answer(session, part, wanted, patience) as answer:
+        is_part = answer.status_code == 206
         if not is_part and part.done:
             part.restart()  # the server knows no ranges, or has another version now
         part.expect(_total_size(answer, part.done if is_part else 0), _validator_of(answer), patience.reserve_bytes)
         answer.deadline = Deadline(math.inf, f"downloading {wanted.url}", silence_s=patience.stall_s)
         try:
-            for data in answer.chunks():
+            for data in answer.iter_content():
                 part.add(data)
                 if wanted.size_bytes and part.done > wanted.size_bytes:
                     return  # more than there can be: the hash will say so
@@ -304,7 +304,7 @@ def _attempt_transfer(client: HttpClient, part: _Part, wanted: WantedFile, patie
 
 
 @contextmanager
-def _open_answer(client: HttpClient, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> Iterator[Answer]:
+def _open_answer(session: HttpSession, part: _Part, wanted: WantedFile, patience: DownloadPatience) -> Iterator[Answer]:
     """The answer with the bytes, behind however many redirects are allowed."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "owlbox"}
     if part.done:
@@ -313,8 +313,8 @@ def _open_answer(client: HttpClient, part: _Part, wanted: WantedFile, patience: 
             headers["If-Range"] = part.validator
     target, places = urls.parse(wanted.url), VisitedHosts()
     for _ in range(MAX_REDIRECTS + 1):
-        with _request_answer(client, Request(target, headers), places, patience) as answer:
-            if answer.status not in REDIRECTS or not answer.location:
+        with _request_answer(session, target, headers, places, patience) as answer:
+            if answer.status_code not in REDIRECTS or not answer.location:
                 _judge_answer(answer, part, wanted, target)
                 yield answer
                 return
@@ -345,12 +345,14 @@ class VisitedHosts:
             raise Refused(text, hint="use the address of the file itself")
 
 
-def _request_answer(client: HttpClient, request: Request, places: VisitedHosts, patience: DownloadPatience) -> Answer:
+def _request_answer(
+    session: HttpSession, target: Target, headers: dict[str, str], places: VisitedHosts, patience: DownloadPatience
+) -> Answer:
     """The answer of one server; _Broken where trying again may help."""
-    host = request.target.authority
+    host = target.authority
     try:
         deadline = Deadline(monotonic_s() + patience.connect_s + patience.stall_s, f"asking {host}", silence_s=patience.stall_s)
-        return client.ask(request, deadline, places.judge)
+        return session.ask(target, headers, by=deadline, judge=places.judge)
     except HttpError as error:
         if error.stage == "tls":
             why = f"{host}: its certificate is not accepted" if error.outcome == "bad_certificate" else error.message
@@ -366,7 +368,7 @@ def _request_answer(client: HttpClient, request: Request, places: VisitedHosts, 
 
 def _judge_answer(answer: Answer, part: _Part, wanted: WantedFile, target: Target) -> None:
     """Raise unless the body is what was asked for."""
-    code, host = answer.status, target.authority
+    code, host = answer.status_code, target.authority
     if code == 416 and part.done:
         part.restart()
         raise _Broken("the server has no such range")
@@ -392,7 +394,7 @@ def _range_start(answer: Answer) -> int:
 def _total_size(answer: Answer, before: int) -> int:
     """The size of the whole file, as the server says; 0 when it does not."""
     whole = answer.headers.get("content-range", "").rpartition("/")[2]
-    if answer.status == 206 and whole.isdecimal():
+    if answer.status_code == 206 and whole.isdecimal():
         return int(whole)
     length = answer.headers.get("content-length", "")
     return before + int(length) if length.isdecimal() else 0

@@ -1,7 +1,7 @@
 """Requests to one provider over HTTP, and what a failure of one means for whoever asked the model.
 
 Redirects are not followed. A cancellation ends a request in any phase. A connection is kept for a short while. Knows
-nothing about formats. Importing this imports urllib3.
+nothing about formats. Importing this imports requests.
 """
 
 import json
@@ -17,9 +17,8 @@ from appliance import __version__
 from appliance.errors import Cancelled, DeadlineExceeded, HttpError, OwlError, ProviderError
 from appliance.providers.error_mapping import Heard, clean, fault
 from appliance.providers.remote_settings import Remote, is_near
-from appliance.runtime import http_client
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import Answer, HttpClient
+from appliance.runtime.http_client import Answer, HttpSession
 from appliance.text import urls
 
 KEPT_LINES = 4
@@ -35,14 +34,13 @@ class ProviderRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: Mapping[str, Any] | None = None
 
-    def written(self) -> http_client.Request:
-        """The request as the bytes that are sent."""
+    def written(self) -> tuple[dict[str, str], bytes | None]:
+        """The headers and the body as they are sent."""
         head = {"User-Agent": f"owlbox/{__version__}", "Accept-Encoding": "identity", **self.headers}
         if self.body is None:
-            return http_client.Request(urls.parse(self.url), head)
-        data = json.dumps(self.body, ensure_ascii=False).encode("utf-8", "replace")
+            return head, None
         head |= {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        return http_client.Request(urls.parse(self.url), head, data)
+        return head, json.dumps(self.body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 class Lines:
@@ -52,21 +50,21 @@ class Lines:
         self._remote = remote
         file = Path(remote.verify) if isinstance(remote.verify, str) else None
         is_far = not is_near(urlsplit(remote.base_url).hostname or "")
-        self._client = HttpClient(authorities=file, only_these=file is not None, kept=KEPT_LINES, is_proxied=is_far)
+        self._session = HttpSession(authorities=file, only_these=file is not None, kept=KEPT_LINES, is_proxied=is_far)
 
     def open(self, request: ProviderRequest, deadline: Deadline) -> "HttpReply":
         """The answer from its first byte on; ProviderError for anything but success."""
         problem: OwlError
         try:
-            answer = self._client.ask(request.written(), deadline)
+            answer = self._session.ask(urls.parse(request.url), *request.written(), by=deadline)
         except OwlError as error:
             problem = self._explain_failure(error, deadline)
         else:
             reply = HttpReply(answer, self._remote, request)
-            if 200 <= answer.status < 300:
+            if 200 <= answer.status_code < 300:
                 return reply
             with reply:
-                heard = Heard(answer.status, answer.headers, reply.complaint())
+                heard = Heard(answer.status_code, answer.headers, reply.complaint())
             problem = fault(self._remote, heard, request.headers.values())
         # Outside of the handler, so that no traceback leads to the request and its headers.
         raise problem
@@ -83,7 +81,7 @@ class Lines:
 
     def close(self) -> None:
         """Close the connections that rest; those in use are closed when they are done."""
-        self._client.close()
+        self._session.close()
 
     def _explain_failure(self, error: OwlError, deadline: Deadline) -> OwlError:
         """The error for a failure before the head of the response."""
@@ -129,7 +127,7 @@ class HttpReply:
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes of the answer as they come."""
-        parts = self._answer.chunks()
+        parts = self._answer.iter_content()
         while True:
             problem: OwlError | None = None
             data = b""

@@ -255,7 +255,7 @@ class Hosted(ABC):
             self._window = found
 
     def _get_lines(self) -> "Lines":
-        from appliance.providers.http_pool import Lines  # urllib3: a broker without remote models must not pay for it
+        from appliance.providers.http_pool import Lines  # requests: a broker without remote models must not pay for it
 
         with self._guard:
             if self._lines is None:

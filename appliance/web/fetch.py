@@ -29,7 +29,7 @@ from appliance.web import addresses
 from appliance.web.hosts import HostRules
 
 if TYPE_CHECKING:
-    from appliance.runtime.http_client import Answer, HttpClient, Request
+    from appliance.runtime.http_client import Answer, HttpSession
 
 REDIRECTS = (301, 302, 303, 307, 308)
 WIDE = (b"\xff\xfe", b"\xfe\xff")  # how texts begin that have zero bytes in them
@@ -175,7 +175,7 @@ class Fetch:
         self._cache = cache
         self._resolve = resolve
         self._authorities = authorities
-        self._client: HttpClient | None = None
+        self._session: HttpSession | None = None
         self._guard = threading.Lock()
         self._free = threading.BoundedSemaphore(self._caps.at_once)
         self._asked: dict[str, deque[float]] = {}
@@ -288,29 +288,29 @@ class Fetch:
                 addresses.check(self._rules, target, found)
             about["address"] = found[0]
 
-        with self._http_client().ask(_build_request(target, want, known), deadline, judge) as answer:
-            if answer.status in REDIRECTS:
+        with self._open_session().ask(target, _build_headers(want, known), want.body, by=deadline, judge=judge) as answer:
+            if answer.status_code in REDIRECTS:
                 if not answer.location:
-                    text = f"{target.url} redirects ({answer.status}) without saying where"
+                    text = f"{target.url} redirects ({answer.status_code}) without saying where"
                     raise Unavailable(text, hint="fetch another page", outcome="bad_redirect")
                 return answer.location
             found = self._unchanged_page(answer, known, target, limit) if known is not None else None
             return found or self._accept_answer(answer, target, limit, want)
 
-    def _http_client(self) -> "HttpClient":
-        from appliance.runtime.http_client import HttpClient  # TLS: most commands fetch nothing
+    def _open_session(self) -> "HttpSession":
+        from appliance.runtime.http_client import HttpSession  # TLS: most commands fetch nothing
 
         with self._guard:
-            if self._client is None:
-                self._client = HttpClient(authorities=self._authorities, resolve=self._resolve)
-            return self._client
+            if self._session is None:
+                self._session = HttpSession(authorities=self._authorities, resolve=self._resolve)
+            return self._session
 
     # -- an answer ----------------------------------------------------------------------------------
 
     @staticmethod
     def _unchanged_page(answer: "Answer", known: CachedPage, target: Target, limit: int) -> Fetched | None:
         """What is kept of a page, when it is still so."""
-        if answer.status != 304:
+        if answer.status_code != 304:
             return None
         body, is_cut = known.body[:limit], len(known.body) > limit
         kind = (known.content_type, known.charset)
@@ -318,7 +318,7 @@ class Fetch:
 
     def _accept_answer(self, answer: "Answer", target: Target, limit: int, want: Want) -> Fetched:
         """What a server says, if it is of a kind that is wanted."""
-        is_page = want.kind == "text" and answer.status < 400
+        is_page = want.kind == "text" and answer.status_code < 400
         if is_page and answer.mime and not _is_text(answer.mime):
             raise Refused(f"{target.url} is {answer.mime}, not a text", hint="fetch a page of text", outcome="bad_type")
         body, is_cut = answer.body(limit)
@@ -326,7 +326,8 @@ class Fetch:
             raise Refused(f"{target.url} is of no known type, and not a text", hint="fetch a page of text", outcome="bad_type")
         if want.kind == "file" and is_cut:
             raise TooLarge(f"{target.url} has more than {limit} bytes", hint="save it, then add the file")
-        found = Fetched(answer.status, target.url, answer.headers, body, answer.mime, answer.charset, is_cut, reason=answer.reason)
+        kind = (answer.mime, answer.charset)
+        found = Fetched(answer.status_code, target.url, answer.headers, body, *kind, is_cut, reason=answer.reason)
         self._keep_copy(found, want)
         return found
 
@@ -348,16 +349,14 @@ def check_found(found: Fetched) -> Fetched:
     raise Unavailable(text, hint="try again later, or fetch another page", outcome="http_error").saying("web", found.url)
 
 
-def _build_request(target: Target, want: Want, known: CachedPage | None) -> "Request":
-    """The request for a page, or for whether a known one is still so."""
-    from appliance.runtime.http_client import Request
-
+def _build_headers(want: Want, known: CachedPage | None) -> dict[str, str]:
+    """The headers of the request for a page, or for whether a known one is still so."""
     lines = {"User-Agent": f"Mozilla/5.0 (compatible; owlbox/{__version__})", "Accept": want.accept, **want.headers}
     if known is not None and known.etag:
         lines["If-None-Match"] = known.etag
     if known is not None and known.modified:
         lines["If-Modified-Since"] = known.modified
-    return Request(target, {**lines, "Accept-Encoding": "gzip, deflate", "Connection": "close"}, want.body)
+    return {**lines, "Accept-Encoding": "gzip, deflate", "Connection": "close"}
 
 
 def _is_text(mime: str) -> bool:

@@ -19,7 +19,7 @@ LATE = {
     "importlib.metadata",
     "email.message",
 }
-LATE |= {"asyncio", "numpy", "llama_cpp", "textual", "pypdf", "trafilatura", "cryptography", "urllib3"}
+LATE |= {"asyncio", "numpy", "llama_cpp", "textual", "pypdf", "trafilatura", "cryptography", "requests", "urllib3", "watchfiles"}
 
 
 def loaded(module: str) -> set[str]:

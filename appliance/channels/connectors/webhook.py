@@ -19,7 +19,7 @@ from appliance.clock import monotonic_s, now_ms
 from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, HttpError, Lost, NotFound, Refused, TooLarge, Unavailable
 from appliance.records import Outbound
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import HttpClient, Request
+from appliance.runtime.http_client import HttpSession
 from appliance.text import urls
 
 SECRET = "secret:"
@@ -52,7 +52,7 @@ class Webhook(Connection):
         self._running: Running | None = None
         self._guard = threading.Lock()
         self._seen: OrderedDict[str, float] = OrderedDict()  # signatures that were taken, and when
-        self._http = HttpClient()
+        self._http = HttpSession()
 
     # -- in -------------------------------------------------------------------------------------------
 
@@ -129,8 +129,8 @@ class Webhook(Connection):
         }
         target = urls.parse(self._url)
         try:
-            with self._http.ask(Request(target, headers, body), Deadline(monotonic_s() + SEND_S, target.authority)) as answer:
-                status = answer.status
+            with self._http.ask(target, headers, body, by=Deadline(monotonic_s() + SEND_S, target.authority)) as answer:
+                status = answer.status_code
         except HttpError as error:
             if error.stage in NOT_SENT:
                 raise

@@ -11,7 +11,7 @@ from appliance.clock import monotonic_s, now_ms
 from appliance.errors import NotFound, OwlError, Unavailable
 from appliance.models import download
 from appliance.runtime.host_lookup import Deadline
-from appliance.runtime.http_client import HttpClient, Request
+from appliance.runtime.http_client import HttpSession
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import DAY_MS
 from appliance.text import urls
@@ -86,15 +86,11 @@ def _below(source: str, name: str) -> str:
 
 def _fetch_small(url: str, limit_s: float) -> bytes:
     download.require_safe(url)
-    client = HttpClient(is_proxied=True)
-    try:
-        deadline = Deadline(monotonic_s() + limit_s, f"asking {url}")
-        with client.ask(Request(urls.parse(url), {"User-Agent": "owlbox"}), deadline) as answer:
-            if answer.status != 200:
-                raise Unavailable(f"{url} answers {answer.status}", hint="is updates.source the right address?")
-            data, is_more = answer.body(LARGEST_INDEX)
-            if is_more:
-                raise Unavailable(f"{url} is larger than an index of versions", hint="is updates.source the right address?")
-            return data
-    finally:
-        client.close()
+    deadline = Deadline(monotonic_s() + limit_s, f"asking {url}")
+    with HttpSession(is_proxied=True).ask(urls.parse(url), {"User-Agent": "owlbox"}, by=deadline) as answer:
+        if answer.status_code != 200:
+            raise Unavailable(f"{url} answers {answer.status_code}", hint="is updates.source the right address?")
+        data, is_more = answer.body(LARGEST_INDEX)
+    if is_more:
+        raise Unavailable(f"{url} is larger than an index of versions", hint="is updates.source the right address?")
+    return data
