@@ -19,6 +19,7 @@ chroot "$root" python3 -m venv --without-pip "$env"
 site=$(chroot "$root" "$env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 "$here/install-wheels.sh" "$OWLBOX_IMAGE_ARCH" "$OWLBOX_IMAGE_WHEELS" "$root$site"
 [ ! -d "$root$site/share" ] || cp -r "$root$site/share" "$root$env/" # the skills; pip lays data files beside the packages here
+ln -s /usr/lib/python3/dist-packages/systemd "$root$site/systemd" # of Debian's packages this one alone; updates do so, too
 ln -sfn "versions/$version" "$root/opt/owlbox/current"
 [ -z "${OWLBOX_IMAGE_UPDATE_KEY:-}" ] || install -m 644 "$OWLBOX_IMAGE_UPDATE_KEY" "$root/opt/owlbox/update.pub"
 chroot "$root" "$env/bin/python" -m compileall -q -j 0 "$site" || true # some packages bring files for other Pythons

@@ -16,7 +16,7 @@ if [[ $arch == arm64 ]]; then # by default the emulator computes pointer authent
     export QEMU_CPU=cortex-a72
 fi
 
-include=systemd-sysv,udev,dbus,kmod,initramfs-tools,zstd,openssh-server,python3,python3-venv,bubblewrap,perl-base,avahi-daemon
+include=systemd-sysv,udev,dbus,kmod,initramfs-tools,zstd,openssh-server,python3,python3-systemd,python3-venv,bubblewrap,perl-base,avahi-daemon
 include+=,libnss-mdns,wpasupplicant,wireless-regdb,systemd-timesyncd,systemd-resolved,ca-certificates,sudo,fdisk,e2fsprogs,dosfstools
 include+=,ncurses-term,iproute2,nftables,netbase,tzdata,less,unattended-upgrades,systemd-zram-generator,rsync
 case $arch in

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -40,6 +41,7 @@ SHAPES = re.compile(
 )
 SHORTEST = 7  # characters of what one of these shapes can find
 HIDDEN = "[hidden]"
+FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "LOGGER", "THREAD_NAME", "CODE_FILE", "CODE_LINE", "CODE_FUNC")  # of a journal's entry
 # A log file is turned over at this size, and so many compressed ones are kept: an SD card of 8 GB has room for 20 MB (A-264).
 FILE_BYTES, FILES = 5_000_000, 3
 HEAD, MARKED = 4, 16  # characters: of a secret that is known by a mark, how many are told, and how many it has at least
@@ -265,5 +267,10 @@ def _journal_handler(process: str) -> logging.Handler | None:
         from systemd import journal  # type: ignore[attr-defined,unused-ignore]
     except ImportError:
         return None
-    handler: logging.Handler = journal.JournalHandler(SYSLOG_IDENTIFIER=f"owlbox-{process}")
+
+    def send(message: str, **fields: Any) -> None:
+        """Without what the library adds of a record as it was before `redactor`: its arguments and its exception."""
+        journal.send(message, **{name: fields[name] for name in FIELDS})
+
+    handler: logging.Handler = journal.JournalHandler(sender_function=send, SYSLOG_IDENTIFIER=f"owlbox-{process}")
     return handler

@@ -1,6 +1,6 @@
 """What systemd and a service say to each other: readiness, state, the watchdog, sockets handed over.
 
-Speaks through systemd-python when it is installed, else over the datagram socket itself (sd_notify(3),
+Speaks through systemd-python when it is installed, as in images, else over the datagram socket itself (sd_notify(3),
 sd_listen_fds(3)). Without systemd every call does nothing. Knows nothing about what a service does; it
 never says "alive" by itself, only when the caller's main thread asks and its own socket answers.
 """
@@ -70,12 +70,12 @@ class Notifier:
         if not self._address:
             return
         text = "\n".join(lines)
-        if daemon is not None and self._is_own:
-            daemon.notify(text)
-            return
         # "@" stands for the zero byte that begins the name of an abstract socket.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
+            if daemon is not None and self._is_own:
+                daemon.notify(text)
+                return
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
                 sock.settimeout(2)
                 sock.connect(address)

@@ -1,5 +1,6 @@
 """What goes to systemd, by its bytes: a real datagram socket, a real core and a real broker that think it is there."""
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from needs import needs
+from needs import leave_out, needs
 from process import Box, a_box, script, until
 
 from appliance.clock import monotonic_s
@@ -88,6 +89,51 @@ def test_an_abstract_socket_is_reached(runtime: Path):
 def test_without_systemd_or_with_a_dead_one_nothing_happens(runtime: Path):
     sd_notify.Notifier({}).ready("up")
     sd_notify.Notifier({"NOTIFY_SOCKET": str(runtime / "nobody")}).ready("up")
+
+
+WITH_LIBRARY = """
+import logging, os, sys
+from pathlib import Path
+from appliance.errors import OwlError
+from appliance.runtime import log, sd_notify
+assert sd_notify.daemon is not None
+notifier = sd_notify.Notifier(os.environ)
+notifier.ready("serves\\nme")
+notifier.stopping("asked to")
+redactor = log.Redactor()
+redactor.add("hunter2-canary")
+log.start("core", Path("/nowhere"), "info", redactor, is_service=True)
+try:
+    raise OwlError("hunter2-canary")
+except OwlError:
+    logging.getLogger("appliance.x").exception("the key is %s", "hunter2-canary")
+os.environ["NOTIFY_SOCKET"] = "/nowhere"
+sd_notify.Notifier(os.environ).ready("nobody hears it")
+"""
+
+
+def test_the_library_says_the_same_and_no_more_to_the_journal(manager: Listening, tmp_path: Path):
+    """Debian's systemd-python, linked beside the packages as in images, and a socket in place of the journal's."""
+    library = Path("/usr/lib/python3/dist-packages/systemd")
+    if not list(library.glob(f"_daemon.{sys.implementation.cache_tag}-*.so")) or os.getuid() != 0:
+        leave_out("needs python3-systemd of this Python, and root")
+    (tmp_path / "systemd").symlink_to(library)
+    (tmp_path / "journal").mkdir()
+    Path("/run/systemd/journal").mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
+        journal.bind(str(tmp_path / "journal/socket"))
+        journal.settimeout(20)
+        mounted = 'mount --bind "$1" /run/systemd/journal && shift && exec "$@"'
+        words = ["unshare", "-m", "sh", "-c", mounted, "sh", str(tmp_path / "journal"), sys.executable, "-c", WITH_LIBRARY]
+        path = f"{tmp_path}:{Path(sd_notify.__file__).parents[2]}"
+        environ = {**os.environ, "NOTIFY_SOCKET": manager.path, "PYTHONPATH": path}
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        said = journal.recv(1 << 16).decode()
+    assert [manager.next(), manager.next()] == [["READY=1", "STATUS=serves me"], ["STOPPING=1", "STATUS=stopping: asked to"]]
+    fields = dict(line.split("=", 1) for line in said.splitlines())
+    assert (fields["SYSLOG_IDENTIFIER"], fields["PRIORITY"], fields["LOGGER"]) == ("owlbox-core", "3", "appliance.x")
+    assert json.loads(fields["MESSAGE"])["message"] == "the key is [hidden]" and "hunter2-canary" not in said
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ QUESTION = "Say hello in one short sentence."
 STEP_S, BUILD_S, READY_S = 7200.0, 1800.0, 120.0
 ANSWER_S, ANSWER_DOCTORS = 600.0, 100  # what a question may take: so long, or on a slow machine so many times what doctor took
 UNITS = "owlbox*"
+SYSTEMD = Path("/usr/lib/python3/dist-packages/systemd")  # systemd-python as Debian packs it, which has no wheel
 # Units that are not to be stopped: ours, and what ends with a call or with its bridge.
 LASTING = ("owlbox-update", "owlbox-tool@", "owlbox-program@")
 
@@ -51,9 +52,10 @@ class UpdateHost:
             raise
         for wheel in wheels:
             _install_wheel(wheel, folder)
-        self._run(
-            [str(folder / "bin/python"), "-I", "-m", "compileall", "-q", "-j", "0", str(_find_packages(folder))], BUILD_S, (0, 1)
-        )
+        packages = _find_packages(folder)
+        if SYSTEMD.is_dir() and not (packages / SYSTEMD.name).exists():
+            (packages / SYSTEMD.name).symlink_to(SYSTEMD)
+        self._run([str(folder / "bin/python"), "-I", "-m", "compileall", "-q", "-j", "0", str(packages)], BUILD_S, (0, 1))
         os.sync()
 
     def remove(self, folder: Path) -> None:
