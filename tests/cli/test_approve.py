@@ -104,7 +104,6 @@ def test_what_was_edited_on_the_disk_since_is_not_accepted(played: Box, tmp_path
     assert played.run("entry", "get", "plan.md").stdout == "his own\n"
 
 
-@pytest.mark.covers("R-092")
 def test_a_question_is_answered_without_a_core_too(played: Box) -> None:
     _, thread, _ = acting(played, "ask me")
     script(played, PLAY.replace("ask me", "asked before", 1))

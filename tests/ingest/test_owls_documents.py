@@ -85,7 +85,6 @@ def test_a_document_that_bars_the_owl_stays_as_it_is(stage: Stage) -> None:
     assert write(stage, "update_goals", content="Mine.").status == 400 and path.read_text() == "---\nnever closed"
 
 
-@pytest.mark.covers("A-010")
 def test_where_several_people_talk_nothing_is_written_into_everybodys_prompt(stage: Stage) -> None:
     mine = stage.ask("[hi] Hello.", CHAT).run
     with stage.core.store.write(durable=True):

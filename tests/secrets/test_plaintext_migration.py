@@ -110,7 +110,6 @@ def test_a_variable_that_the_configuration_needs_elsewhere_stays(home: Home) -> 
     assert plaintext_migration.spare(home, {"OPENAI_API_KEY": KEY}) == []
 
 
-@pytest.mark.covers("A-194")
 def test_the_file_keeps_its_value_until_the_vault_has_it(home: Home) -> None:
     text = f'[providers.openai]\nkey = "{KEY}"\n'
     home.config.write_text(text)

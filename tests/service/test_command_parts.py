@@ -399,7 +399,7 @@ def test_files_of_the_conversation_need_nobodys_word(stage: Stage) -> None:
     assert told.deeds == "use:200 use:200" and told.events("tool_result")[1].content == "kept"
 
 
-@pytest.mark.covers("A-056", "R-097")
+@pytest.mark.covers("R-097")
 def test_a_change_of_the_workspace_waits_and_is_made_when_it_is_accepted(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()

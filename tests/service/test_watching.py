@@ -89,7 +89,7 @@ def test_tools_work_that_was_handed_over_and_memory_are_counted_and_logged(
     store.close()
 
 
-@pytest.mark.covers("A-272", "A-028", "A-270", "A-006")
+@pytest.mark.covers("A-272", "A-270", "A-006")
 def test_a_core_tells_its_figures_and_one_run_is_found_in_every_log(core: tuple[Box, Core, int]) -> None:
     box, _, port = core
     assert box.run("ask", "hi").returncode == 0 and box.run("task", "add", "sweep").returncode == 0

@@ -171,7 +171,7 @@ def read_bytes() -> int:
     return int(next(line for line in lines if line.startswith("rchar")).split()[1])
 
 
-@pytest.mark.covers("S-035", "S-043")
+@pytest.mark.covers("S-035")
 def test_the_last_few_of_a_long_history_are_read_from_its_end_alone(past: Past) -> None:
     piece = "x" * 40_000
     for number in range(LONG // 80_000):

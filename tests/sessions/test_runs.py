@@ -464,7 +464,7 @@ def test_prompts_are_a_queue_with_one_active(store: Store, runs: Runs) -> None:
     assert [loop.status for loop in runs.queue(run)] == [102, 100]
 
 
-@pytest.mark.covers("R-037", "R-042")
+@pytest.mark.covers("R-042")
 def test_prompt_is_begun_although_a_dead_process_left_another_one_open(store: Store, runs: Runs) -> None:
     run = a_run(store)
     begun(Runs(store, "no-such-boot/1/1"), run)

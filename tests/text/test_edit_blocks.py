@@ -63,7 +63,7 @@ def test_search_and_replace_are_one_edit(body: str) -> None:
     assert is_marked(body)
 
 
-@pytest.mark.covers("R-123", "E-049")
+@pytest.mark.covers("E-049")
 def test_several_edits_come_in_order() -> None:
     block = "<<<<<<< SEARCH\nd\n=======\ne\n>>>>>>> REPLACE"
     body = f"<<DELETE a DELETE\n<<SEARCH b SEARCH <<REPLACE c REPLACE\n{block}\n<<APPEND f APPEND"

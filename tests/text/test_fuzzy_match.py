@@ -57,7 +57,6 @@ def test_a_text_with_tabs_gets_tabs() -> None:
     assert edited == EditedText("def f():\n\tif x:\n\t\tif y:\n\t\t\treturn 3\n\t\treturn 1\n\treturn 2\n", INDENTED, 1)
 
 
-@pytest.mark.covers("E-072")
 def test_a_text_with_spaces_gets_spaces() -> None:
     text = "def f():\n  if x:\n    return 1\n"
     assert (

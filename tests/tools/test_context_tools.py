@@ -354,7 +354,6 @@ def test_exact_text_is_replaced_wherever_it_stands(bench: Bench) -> None:
     assert bench.body("agent:/a") == "rum, Tea, rum"
 
 
-@pytest.mark.covers("B-078")
 def test_an_edit_of_a_text_that_changed_meanwhile_is_a_conflict(bench: Bench) -> None:
     bench.data("context_write", path="/a", content="1")
     real = bench.toolbox.tools()

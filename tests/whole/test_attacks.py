@@ -319,7 +319,7 @@ def test_the_core_answers_all_the_while(scene: Scene, inside: dict[str, Any], ex
     assert scene.core.call("core.status")["broker"]["pid"] == scene.world["broker"]
 
 
-@pytest.mark.covers("A-058", "A-280")
+@pytest.mark.covers("A-280")
 @pytest.mark.parametrize("is_inside", [True, False])
 def test_a_process_left_behind_lives_on_only_without_the_sandbox(scene: Scene, is_inside: bool):
     said = scene.run("leave_daemon", "20", is_inside=is_inside)

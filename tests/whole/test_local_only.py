@@ -73,7 +73,6 @@ def test_a_local_broker_cannot_connect_and_an_open_one_can(tmp_path: Path, is_lo
     assert (six == str(errno.EAFNOSUPPORT)) is is_local, "nobody listens there: it may be refused, but not forbidden"
 
 
-@pytest.mark.covers("A-008")
 def test_switching_it_off_and_on_again_restarts_the_broker(box: Box) -> None:
     core = box.serve()
     first = core.broker_pid()

@@ -850,7 +850,6 @@ def test_an_end_that_was_claimed_before_a_change_counts_once_that_is_accepted(st
     assert wrong.said == "Not finished." and [e.status for e in wrong.events("status_change")] == [409]
 
 
-@pytest.mark.covers("R-063")
 def test_a_decision_in_the_very_moment_of_the_proposal_is_not_lost(stage: Stage) -> None:
     told, decided = Told("", 0), False
     inbound = Inbound("local", "ada", "[at-once] Write it.", new_id(), now_ms(), settings=ENTRIES)
