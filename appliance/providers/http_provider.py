@@ -57,6 +57,7 @@ class Hosted(ABC):
         self._guard = threading.Lock()
         self._lines: Lines | None = None
         self._window = self._most = 0
+        self._may_be_thinking = False  # it has ended thoughts that it never opened
         self._marks: OrderedDict[str, Any] = OrderedDict()
         self.refused: frozenset[str] = frozenset()  # parameters that this provider was found not to take
 
@@ -146,10 +147,11 @@ class Hosted(ABC):
                 outcome="model_not_supported",
             )
         names = ToolNames(ask)
-        draft = AnswerDraft(self.remote, ask, names)
+        draft = AnswerDraft(self.remote, ask, names, may_be_thinking=self._may_be_thinking)
         with self._ask_provider(ask, names, cancel) as reply:
             yield from self._read_pieces(reply, draft)
             finish = draft.finish(lambda: self.measure(route, ask).total, tokens.of_chars, self.remember)
+            self._may_be_thinking = draft.has_thought_unmarked
             yield from draft.take()
             yield finish
             if not draft.is_stopped:  # otherwise it is still talking

@@ -49,10 +49,10 @@ class StartedCall:
 class AnswerDraft:
     """One answer as it grows."""
 
-    def __init__(self, remote: Remote, ask: Ask, names: ToolNames) -> None:
+    def __init__(self, remote: Remote, ask: Ask, names: ToolNames, *, may_be_thinking: bool = False) -> None:
         self._remote = remote
         self._names = names
-        self._answer = StreamedAnswer(ask.stop, may_call=False)
+        self._answer = StreamedAnswer(ask.stop, may_call=False, may_be_thinking=may_be_thinking)
         self._pieces: list[Piece] = []
         self._said_chars = 0
         self._thoughts: list[str] = []
@@ -65,6 +65,11 @@ class AnswerDraft:
         self.hidden: tuple[str, ...] = ()  # what no message may show: keys
         self._mask = self._thought_mask = Mask(())
         self.kept: dict[str, Any] = {}  # of one answer: what a format must remember between events
+
+    @property
+    def has_thought_unmarked(self) -> bool:
+        """Whether the model has ended thoughts that it never opened; known once the answer is finished."""
+        return self._answer.has_thought_unmarked
 
     # -- what a format tells ---------------------------------------------------------------------------
 

@@ -16,17 +16,25 @@ class StreamedAnswer:
     """One answer as it grows. With `may_call`, text that begins with { is a call and is held back for good; with `signs`, text of
     which they say so.
 
-    `is_thinking`: the prompt itself ended with the mark of thoughts, so the first words are thoughts.
+    `is_thinking`: the prompt itself ended with the mark of thoughts, so the first words are thoughts. `may_be_thinking`: the model
+    is known to end thoughts that it never opened, so all waits for that end; an answer without one is shown when it is whole.
     """
 
     def __init__(
-        self, stops: Sequence[str], *, may_call: bool = False, is_thinking: bool = False, signs: Signs | None = None
+        self,
+        stops: Sequence[str],
+        *,
+        may_call: bool = False,
+        is_thinking: bool = False,
+        may_be_thinking: bool = False,
+        signs: Signs | None = None,
     ) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stops = [s for s in stops if s]
         self._signs = signs if signs is not None or not may_call else Signs((), (), is_bare=True)
         self._said = ""
         self._may_think = True
+        self._may_be_thinking = self.has_thought_unmarked = may_be_thinking
         self._held = ""
         self._thoughts = ""
         self._has_thought = self._is_blank = False
@@ -75,6 +83,11 @@ class StreamedAnswer:
             self._may_think = False
             if opened := model_marks.THOUGHT_OPEN.match(begun):
                 self.is_thinking, self._held, self.opened = True, begun[opened.end() :], opened[0]
+        if self._may_be_thinking and not self.is_thinking:
+            if model_marks.THOUGHT_CLOSE.search(self._held) is None:
+                return True
+            self.is_thinking = True
+        self._may_be_thinking = False
         if not self.is_thinking:
             return self._is_between()
         self._may_think = False
@@ -99,6 +112,8 @@ class StreamedAnswer:
         rest, self._held = self._held + self._decoder.decode(b"", True), ""
         if self.is_thinking:
             self._thoughts, rest = self._thoughts + rest, ""
+        whole = self._said + rest
+        self.has_thought_unmarked |= bool(model_marks.THOUGHT_CLOSE.search(whole)) and not model_marks.THOUGHT_OPEN.search(whole)
         return "" if self.is_call or self.is_stopped else rest
 
     @property

@@ -627,7 +627,10 @@ def test_exit_codes(box: Box, files: Path):
         return box.run("context", *words).returncode
 
     assert code("add", str(files / "0.md"), str(files / "gone.md")) == 0
+    (files / "0.md").write_text("# Another\n")
     assert code("add", str(files / "0.md")) == 0
+    kept = box.json("context", "read", f"disk:/{files}/0.md")["content"]
+    assert "Another" not in kept, "what is there is skipped, unless something else is asked for"
     assert code("add", str(files / "gone.md")) == 1
     assert code("add", "https://example.org/") == 1
     conflict = box.run("context", "add", "--on-conflict", "error", str(files))

@@ -306,6 +306,19 @@ def test_thoughts_left_in_the_text_come_apart_from_it(kind: str) -> None:
     assert "".join(piece.text for piece in pieces if not piece.is_reasoning) == "Yes."
 
 
+def test_a_model_that_ends_thoughts_it_never_opened_streams_them_only_once(kind: str) -> None:
+    bare = Turn(chunks=("A mou", "se?</th", "ink>\n\nYes."))
+    with wire.playing(bare, bare, Turn(chunks=("No ", "mouse.")), Turn(chunks=("<think>Hm.", "</think>", "No."))) as server:
+        made, route = asking(server, kind, has_reasoning=True)
+        told = []
+        for _ in range(4):
+            *pieces, finish = list(made.generate(route, ask(), CancelToken()))
+            told.append(("".join(piece.text for piece in pieces if not piece.is_reasoning), finish.reasoning))
+        made.close()
+    # The whole of the first answer is known at its end alone; the parser of answers takes its thoughts away.
+    assert told == [("A mouse?</think>\n\nYes.", ""), ("Yes.", "A mouse?"), ("No mouse.", ""), ("No.", "Hm.")]
+
+
 @pytest.mark.parametrize(("end", "reason"), [("stop", "stop"), ("length", "length"), ("refused", "filtered")])
 def test_why_an_answer_ended_is_told(kind: str, end: str, reason: str) -> None:
     with wire.playing(replace(STORY, finish=end)) as server:
