@@ -75,10 +75,11 @@ def said(run: str, content: str = "hi", **more: object) -> Event:
 
 def until(is_true: Callable[[], object], limit_s: float = 60) -> None:
     """Wait for something that happens elsewhere."""
-    end_s = monotonic_s() + limit_s
+    end_s, pause_s = monotonic_s() + limit_s, 0.005
     while not is_true():
         assert monotonic_s() < end_s, "it did not happen in time"
-        sleep_s(0.01)
+        sleep_s(pause_s)
+        pause_s = min(0.05, 1.5 * pause_s)  # what takes long is looked at less often
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from appliance.store.database import Store
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 120.0  # generous: two slow cores may be shared with a compiler
-LEAST_PAUSE_S, MOST_PAUSE_S, TIMES = 0.03, 1.2, 8  # between two looks at what a test waits for: so many times as long as a look
+LEAST_PAUSE_S, MOST_PAUSE_S, TIMES = 0.05, 1.2, 12  # between two looks at what a test waits for: so many times as long as a look
 # What most tests let the model say: "slow" and "stuck" questions take their time, others do not.
 PLAY = """
 [[turns]]

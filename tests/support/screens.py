@@ -134,7 +134,7 @@ class Seen:
         await self.until(is_there, f"a core, and {words} on the screen")
 
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
-        """Wait until something is so; to read the whole screen takes long, so it is done a fifth of the time at most."""
+        """Wait until something is so; to read the whole screen takes long, so it is done a tenth of the time at most."""
         end_s = monotonic_s() + LIMIT_S
         while True:
             began_s = monotonic_s()
@@ -142,7 +142,7 @@ class Seen:
                 return
             now_s = monotonic_s()
             assert now_s < end_s, f"not in {LIMIT_S:g} s: {what}\n{self.text()}"
-            await asyncio.sleep(min(0.5, max(LEAST_PAUSE_S, 4 * (now_s - began_s))))
+            await asyncio.sleep(min(0.5, max(LEAST_PAUSE_S, 9 * (now_s - began_s))))
             self.app.screen._on_timer_update()
 
     async def type(self, text: str) -> None:
