@@ -22,6 +22,7 @@ from appliance.records import (
     CallPreparing,
     Delta,
     Event,
+    Finish,
     LoopEnded,
     Message,
     Outcome,
@@ -38,7 +39,7 @@ from appliance.runtime.crash_points import CrashPoint, Passed, nobody
 from appliance.runtime.events import Events
 from appliance.runtime.subscriptions import Box
 from appliance.sessions.events import as_messages
-from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs, TurnCost
+from appliance.sessions.runs import DONE, FAILED, PROPOSED, RUNNING, WAITING, Loop, Runs
 from appliance.store import visibility
 from appliance.store.database import Store
 
@@ -309,10 +310,8 @@ class Loops:
             turn.id()  # of another route, which did not answer: the row is the same
             return self._begin_turn(loop, step), None
         if isinstance(step, TurnEnded):
-            f = step.finish
             if (turn_id := turn.id()) is not None:
-                cost = TurnCost(**{name: getattr(f, name) for name in TurnCost.__struct_fields__})
-                self.settle(loop.session, partial(self._end_turn, loop, turn_id, cost))
+                self.settle(loop.session, partial(self._end_turn, loop, turn_id, step.finish))
             return turn, None
         if isinstance(step, Delta | Thinking | CallPreparing):
             turn.id()
@@ -359,9 +358,9 @@ class Loops:
         self._agent.hooks.tell(hook_points.RUN_PROGRESS, loop.run, f"turn {step.seq}")
         return turn
 
-    def _end_turn(self, loop: Loop, turn: int, cost: TurnCost) -> None:
+    def _end_turn(self, loop: Loop, turn: int, finish: Finish) -> None:
         """Record what a call of the model took, and that another model answers than before."""
-        self._runs.end_turn(turn, cost)
+        self._runs.end_turn(turn, finish)
         if changed := self._runs.note_model(turn, loop.correlation):
             self.feed.put(loop.id, changed)
 

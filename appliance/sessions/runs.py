@@ -24,12 +24,12 @@ from appliance.records import Event, Image, Inbound, Message, RunSettings, from_
 from appliance.runtime.methods import method
 from appliance.sessions.events import SPOKEN, as_messages, compacted
 from appliance.sessions.sessions import COLUMNS as SESSION_COLUMNS
-from appliance.sessions.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, TurnCost, Turns
+from appliance.sessions.turns import DONE, FAILED, PROPOSED, RUNNING, STOPPED, WAITING, Loop, Turns
 from appliance.store import visibility, wall_clock
 from appliance.store.database import Row
 from appliance.text.fences import is_origin
 
-__all__ = ["DONE", "FAILED", "PROPOSED", "RUNNING", "STOPPED", "WAITING", "Loop", "Run", "Runs", "Start", "TurnCost", "as_messages"]
+__all__ = ["DONE", "FAILED", "PROPOSED", "RUNNING", "STOPPED", "WAITING", "Loop", "Run", "Runs", "Start", "as_messages"]
 
 RUN_COLUMNS = (
     "id, session, parent, kind, task, title, status, outcome, metadata, last_seq, created_ms, updated_ms, ended_ms, "

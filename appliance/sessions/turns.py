@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from appliance.clock import is_alive, now_ms
 from appliance.errors import Busy, Conflict, NotFound
-from appliance.records import Event, Mode
+from appliance.records import Event, Finish, Mode
 from appliance.runtime.events import Events as PartEvents
 from appliance.sessions.events import EventRows
 from appliance.sessions.sessions import ALL_APART, Identities, SessionRules, Sessions
@@ -47,22 +47,6 @@ class Loop(Struct, frozen=True):
     correlation: str
     outcome: str = ""
     mode: Mode = "act"
-
-
-class TurnCost(Struct, frozen=True):
-    """What one call of the model took, in tokens and millionths of a dollar (None: nobody knows), and who answered."""
-
-    provider: str
-    model: str
-    reason: str
-    prompt_tokens: int
-    evaluated_tokens: int
-    output_tokens: int
-    cached_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    is_estimated: bool = False
-    cost_micros: int | None = 0
 
 
 class RunStateChanged(Struct, frozen=True):
@@ -303,11 +287,11 @@ class Turns:
         self._unsynced.discard(loop_id)
         return turn
 
-    def end_turn(self, turn: int, cost: TurnCost) -> None:
-        """The model has answered."""
+    def end_turn(self, turn: int, finish: Finish) -> None:
+        """The model has answered: who, and what it cost."""
         with self._store.write() as execute:
             names = COST_COLUMNS.split(", ")
-            values = (getattr(cost, name) for name in names)
+            values = (getattr(finish, name) for name in names)
             execute(f"UPDATE turns SET {' = ?, '.join(names)} = ?, ended_ms = ? WHERE id = ?", (*values, now_ms(), turn))
 
     def turns(self, run: str) -> list[dict[str, Any]]:

@@ -18,13 +18,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from appliance import __version__
 from appliance.clock import now_ms
@@ -58,28 +58,8 @@ def unheard(step: str, done: int, total: int) -> None:
     """For whom progress means nothing."""
 
 
-@dataclass(frozen=True)
-class Backup:
-    """One archive, as its manifest tells; `digests` are SHA-256 of its files by name."""
-
-    path: Path
-    size_bytes: int
-    made_ms: int
-    home: str
-    version: str
-    database: int
-    counts: dict[str, int]
-    state: str
-    digests: dict[str, str] = field(repr=False)
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON-ready values."""
-        told = {"file": str(self.path), "size_bytes": self.size_bytes, "made_ms": self.made_ms, "version": self.version}
-        return {**told, "database_version": self.database, "rows": self.counts, "files": len(self.digests) - 1}
-
-
 class BackupManifest(Struct, frozen=True):
-    """What an archive says of itself; the same names as in `Backup`, which adds where it lies."""
+    """What an archive says of itself; `digests` are SHA-256 of its files by name."""
 
     home: str
     made_ms: Annotated[int, Meta(ge=0, lt=LATEST_MS)]
@@ -88,6 +68,18 @@ class BackupManifest(Struct, frozen=True):
     counts: dict[str, int]
     state: str
     digests: dict[str, str]
+
+
+class Backup(BackupManifest, frozen=True, kw_only=True):
+    """One archive, as its manifest tells."""
+
+    path: Path
+    size_bytes: int
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        told = {"file": str(self.path), "size_bytes": self.size_bytes, "made_ms": self.made_ms, "version": self.version}
+        return {**told, "database_version": self.database, "rows": self.counts, "files": len(self.digests) - 1}
 
 
 class MadeBackup(Struct, frozen=True):
@@ -182,7 +174,7 @@ def read(path: Path) -> Backup:
         if isinstance(error, OSError) and error.errno in disk_faults.ON_A_DISK:
             raise
         raise StoreError(f"{path} is damaged or no backup: {error}", hint=database_copy.ANOTHER) from None
-    return Backup(path, size, told.made_ms, told.home, told.version, told.database, told.counts, told.state, told.digests)
+    return Backup(**asdict(told), path=path, size_bytes=size)
 
 
 def verify(backup: Backup, progress: Progress, target: Path | None = None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
-from msgspec import field as struct_field
+from msgspec.structs import asdict
 
 from appliance.clock import CancelToken, is_alive, monotonic_s, new_id, now_ms
 from appliance.errors import Conflict, NotFound
@@ -72,25 +72,16 @@ class JobOrder(Struct, frozen=True):
     correlation: str = ""
 
 
-class Job(Struct, frozen=True):
+class Job(JobOrder, frozen=True, kw_only=True):
     """A job as it stands; `run` is where its work is recorded, the newest of its attempts."""
 
     id: str
-    tool: str
-    role: str
-    task: str
-    given: JobTerms = struct_field(default_factory=JobTerms)
-    session: str = ""
-    parent: str = ""
     run: str = ""
-    priority: Priority = "normal"
     status: str = WAITING
     outcome: str = ""
     result: str = ""
-    is_told: bool = False
     attempts: int = 0
     process: str = ""
-    correlation: str = ""
     created_ms: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None
@@ -145,15 +136,7 @@ class Jobs:
 
     def add(self, order: JobOrder) -> Job:
         """Write down what is wanted, durably, and have it begun; returns at once."""
-        made = Job(
-            new_id()[-8:],
-            *(order.tool, order.role, order.task, order.given, order.session, order.parent),
-            priority=order.priority,
-            is_told=order.is_told,
-            process=self.process,
-            correlation=order.correlation,
-            created_ms=now_ms(),
-        )
+        made = Job(**asdict(order), id=new_id()[-8:], process=self.process, created_ms=now_ms())
         with self.store.write(durable=True) as execute:
             execute(
                 "INSERT INTO jobs (id, tool, role, task, given, session, parent, priority, status, is_told, process, correlation, "

@@ -75,11 +75,10 @@ class Notify(Struct, frozen=True):
         )
 
 
-class New(Struct, frozen=True):
-    """A schedule to be added. The same `key` names the same one for ever; `run` is the thread whose undo takes it back.
+class ScheduleOrder(Struct, frozen=True):
+    """What a schedule is. The same `key` names the same one for ever.
 
-    `session` is where a message goes, `source` the thread in which it was asked for, `mode` "" is its type's own, `first_ms`
-    when it is due first whatever its rule says.
+    `session` is where a message goes, `source` the thread in which it was asked for, `mode` "" is its type's own.
     """
 
     name: str
@@ -100,6 +99,11 @@ class New(Struct, frozen=True):
     key: str = ""
     hash: str = ""
     is_enabled: bool = True
+
+
+class New(ScheduleOrder, frozen=True):
+    """A schedule to be added; due first at `first_ms` whatever its rule says. `run` is the thread whose undo takes it back."""
+
     first_ms: int | None = None
     run: str = ""
 
@@ -119,28 +123,10 @@ class ScheduleState(Struct, frozen=True):
     counted_ms: int | None = None
 
 
-class Schedule(Struct, frozen=True):
+class Schedule(ScheduleOrder, frozen=True, kw_only=True):
     """One schedule and its state."""
 
     id: int
-    name: str
-    description: str
-    frequency: str
-    rule: Rule
-    action: Action
-    type: Type
-    mode: Mode
-    is_enabled: bool
-    person: str
-    context: str
-    session: str
-    source: str
-    role: str
-    notify: Notify
-    metadata: dict[str, Any]
-    created_by: str
-    key: str
-    hash: str
     created_ms: int
     updated_ms: int
     state: ScheduleState = ScheduleState()

@@ -12,7 +12,8 @@ from appliance.errors import PROVIDER_CODES, BadInput, ContextTooLong, OwlError,
 from appliance.models.usage import MOST_RECORDS, Accounts
 from appliance.records import Ask, Finish, Route
 from appliance.runtime.jsonrpc import error_frame, raise_error
-from appliance.sessions.runs import Runs, TurnCost
+from appliance.sessions.runs import Runs
+from appliance.sessions.turns import COST_COLUMNS
 from appliance.store.database import Store
 
 FAR = Route("big", "openai", "gpt", 1000, "native", is_remote=True)
@@ -115,8 +116,7 @@ def test_of_each_person_the_newest_thousand_are_kept_and_the_sums_of_all(store: 
 
 @pytest.mark.covers("R-201")
 def test_a_turn_keeps_everything_that_a_finish_says() -> None:
-    kept = {item.name for item in fields(TurnCost)}
-    assert kept == {item.name for item in fields(Finish)} - {"tool_calls", "reasoning", "sureness"}
+    assert set(COST_COLUMNS.split(", ")) == {item.name for item in fields(Finish)} - {"tool_calls", "reasoning", "sureness"}
 
 
 # -- words -------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_tools_work_that_was_handed_over_and_memory_are_counted_and_logged(
 ) -> None:
     store, events = new_store(tmp_path / "owlbox.db"), Events()
     made = figures.Figures(Home(tmp_path), store, events, dict)
-    job = Job("j1", "spawn", "coder", "Go.", status="done", created_ms=1000, ended_ms=3500)
+    job = Job("coder", "Go.", tool="spawn", id="j1", status="done", created_ms=1000, ended_ms=3500)
     with caplog.at_level(logging.INFO, logger="appliance"):
         events.publish(JobEnded(job))
     assert [vars(one)["seconds"] for one in caplog.records if "handed over" in one.getMessage()] == [2.5]

@@ -17,9 +17,9 @@ from appliance.clock import this_process
 from appliance.errors import BadInput, Busy, Conflict, NotFound, OwlError
 from appliance.knowledge.change_log import By
 from appliance.knowledge.entries import Content, Entries
-from appliance.records import Event, Inbound, Message, Outbound, RunSettings, ToolCall, from_plain, to_plain
+from appliance.records import Event, Finish, Inbound, Message, Outbound, RunSettings, ToolCall, from_plain, to_plain
 from appliance.sessions.history import PAGE, History, Owner, Recall, label
-from appliance.sessions.runs import FAILED, STOPPED, Loop, Runs, Start, TurnCost, as_messages
+from appliance.sessions.runs import FAILED, STOPPED, Loop, Runs, Start, as_messages
 from appliance.sessions.turns import NEXT
 from appliance.store.database import Store
 from appliance.store.wall_clock import CLOCKLESS_MS
@@ -320,7 +320,7 @@ def test_turn_keeps_its_cost_and_the_route_that_answered(store: Store, runs: Run
     loop = begun(runs, run)
     first = runs.start_turn(loop.id, 1, "far")
     assert runs.start_turn(loop.id, 1, "local") == first  # the first route did not answer
-    runs.end_turn(first, TurnCost("llama", "owl", "stop", 10, 4, 3))
+    runs.end_turn(first, Finish("stop", provider="llama", model="owl", prompt_tokens=10, evaluated_tokens=4, output_tokens=3))
     [turn] = runs.turns(run)
     assert (turn["route"], turn["model"], turn["prompt_tokens"], turn["evaluated_tokens"], turn["output_tokens"]) == (
         "local",
@@ -490,7 +490,10 @@ def test_every_level_is_a_row_that_points_at_the_one_above(store: Store, runs: R
     for text in ("one", "two"):  # one run holds any number of loops, a loop any number of turns
         loop = begun(runs, run, text)
         for seq in (1, 2):
-            runs.end_turn(runs.start_turn(loop.id, seq, "local"), TurnCost("p", "m", "stop", 1, 1, 1))
+            runs.end_turn(
+                runs.start_turn(loop.id, seq, "local"),
+                Finish("stop", provider="p", model="m", prompt_tokens=1, evaluated_tokens=1, output_tokens=1),
+            )
         runs.end_loop(loop, 200, "ok")
         loops.append(loop)
     rows = store.rows(
@@ -637,7 +640,7 @@ def test_change_of_the_model_is_an_event_and_the_conversation_stays(store: Store
     for model in ("owl", "owl", "lark", "lark"):
         loop = begun(runs, run, f"for {model}")
         turn = runs.start_turn(loop.id, 1, "local")
-        runs.end_turn(turn, TurnCost("llama", model, "stop", 1, 1, 1))
+        runs.end_turn(turn, Finish("stop", provider="llama", model=model, prompt_tokens=1, evaluated_tokens=1, output_tokens=1))
         told.append(runs.note_model(turn))
         runs.append(replace(said(run, "re"), role="assistant", turn=turn))
         runs.end_loop(loop, 200, "ok")

@@ -15,8 +15,8 @@ from test_branches import Wood
 from test_database import a_run
 
 from appliance.agent.taint_gate import typed
-from appliance.records import Event, Inbound, RunSettings
-from appliance.sessions.runs import Start, TurnCost
+from appliance.records import Event, Finish, Inbound, RunSettings
+from appliance.sessions.runs import Start
 from appliance.sessions.transcripts import Restored, Transcripts
 
 
@@ -55,7 +55,7 @@ def begun(wood: Wood) -> str:
     run = wood.runs.begin("local:ann", "chat", title="Owls & co 🦉", start=start).id
     seq = wood.exchange(run, "one", "a", "b")
     turn = wood.runs.turns(run)[-1]["id"]
-    wood.runs.end_turn(turn, TurnCost("llama", "owl", "stop", 10, 4, 3))
+    wood.runs.end_turn(turn, Finish("stop", provider="llama", model="owl", prompt_tokens=10, evaluated_tokens=4, output_tokens=3))
     covered = [e.id for e in wood.runs.events(run)][:2]
     for event in (
         Event(run, "thinking", "assistant", "hm", turn=turn),
