@@ -55,34 +55,17 @@ def without_separators(text: str, words: Mapping[str, str]) -> str:
 
 
 AMOUNT = r"-?\d{1,12}(?:[.,]\d{1,9})?(?:\s+\d{1,3}/\d{1,3})?|\d{1,3}/\d{1,3}"
-# What one of them is in the first unit of its kind, as fractions: these are exact by definition.
-KINDS: Mapping[str, tuple[str, str]] = {
-    "kg": ("weight", "1"),
-    "g": ("weight", "0.001"),
-    "mg": ("weight", "0.000001"),
-    "t": ("weight", "1000"),
-    "lb": ("weight", "0.45359237"),
-    "oz": ("weight", "0.028349523125"),
-    "st": ("weight", "6.35029318"),
-    "m": ("length", "1"),
-    "km": ("length", "1000"),
-    "cm": ("length", "0.01"),
-    "mm": ("length", "0.001"),
-    "mi": ("length", "1609.344"),
-    "yd": ("length", "0.9144"),
-    "ft": ("length", "0.3048"),
-    "in": ("length", "0.0254"),
-    "l": ("volume", "1"),
-    "ml": ("volume", "0.001"),
-    "cl": ("volume", "0.01"),
-    "dl": ("volume", "0.1"),
-    "gal": ("volume", "3.785411784"),
-    "pt": ("volume", "0.56826125"),
-    "km/h": ("speed", "1"),
-    "mph": ("speed", "1.609344"),
-    "°C": ("temperature", "1"),
-    "°F": ("temperature", "1"),
-}
+# What one of them is in the first unit of its line, as fractions: these are exact by definition.
+SIZES: tuple[Mapping[str, str], ...] = tuple(
+    dict(zip(*[iter(line.split())] * 2))
+    for line in (
+        "kg 1 g 0.001 mg 0.000001 t 1000 lb 0.45359237 oz 0.028349523125 st 6.35029318",
+        "m 1 km 1000 cm 0.01 mm 0.001 mi 1609.344 yd 0.9144 ft 0.3048 in 0.0254",
+        "l 1 ml 0.001 cl 0.01 dl 0.1 gal 3.785411784 pt 0.56826125",
+        "km/h 1 mph 1.609344",
+        "°C 1 °F 1",
+    )
+)
 
 
 def converted(text: str, language: Language) -> tuple[str, str]:
@@ -99,10 +82,11 @@ def converted(text: str, language: Language) -> tuple[str, str]:
     if found is None:
         return "", ""
     unit, other = names[found["unit"]], names[found["other"]]
-    if KINDS[unit][0] != KINDS[other][0] or unit == other:
+    sizes = next(one for one in SIZES if unit in one)
+    if other not in sizes or unit == other:
         return "", ""
     number = _number(found["number"])
-    result = _temperature(number, unit) if unit.startswith("°") else number * Fraction(KINDS[unit][1]) / Fraction(KINDS[other][1])
+    result = _temperature(number, unit) if unit.startswith("°") else number * Fraction(sizes[unit]) / Fraction(sizes[other])
     return f"{_written(number)} {unit}", f"{_written(result)} {other}"
 
 

@@ -77,9 +77,7 @@ def _is_deed(text: str, language: Language) -> bool:
 
 
 def _parts(text: str, language: Language) -> list[str]:
-    links = "|".join(sorted(map(re.escape, language.words["links"]), key=len, reverse=True))
-    found = re.split(rf"\s*[,;]\s*(?:(?:{links})\s+)?|\s+(?:{links})\s+" if links else r"\s*[,;]\s*", text.strip(EDGE))
-    return [one.strip(EDGE) for one in found if one.strip(EDGE)]
+    return [one for part in language.parted.split(text.strip(EDGE)) if (one := part.strip(EDGE))]
 
 
 def ordinal(text: str, language: Language, count: int) -> Sequence[int] | None:

@@ -9,6 +9,7 @@ nothing about what is done with a sentence.
 import re
 import tomllib
 import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -146,28 +147,6 @@ LEAST_PLAIN = 3  # letters that a word of a question has more than, which is kno
 FOLDER = "sentences"  # of the home
 UNTYPED = ("aside", "claim", "near")  # sentences of which no typing error is looked for
 FAR = 3  # function words by which another language must lead, so that a text is not in this one
-# Lists that every language has.
-WORDS = (
-    *("common", "own", "question", "verbs", "asks", "again", "you", "tell", "shorter", "now", "theirs"),
-    *("real", "past", "tail", "leading", "definite", "everybody", "work"),
-    *(
-        "lists",
-        "notes",
-        "files",
-        "about",
-        "that",
-        "todo",
-        "tasks",
-        "all",
-        "several",
-        "ordinals",
-        "around",
-        "links",
-        "articles",
-        "diary",
-        "remembering",
-    ),
-)
 ALIKE = "alike.txt"
 TABLES = (
     *("words", "rules", "sentences", "not", "examples", "shots", "phrases", "levels", "signs", "times", "alike", "short", "places"),
@@ -266,7 +245,12 @@ class Language(Struct, frozen=True, dict=True):
     @cached_property
     def linked(self) -> "re.Pattern[str]":
         """A word that links two requests."""
-        return re.compile(rf"\s*,?\s+(?:{'|'.join(map(re.escape, self.words['links'])) or '(?!)'})\s+", re.IGNORECASE)
+        return re.compile(rf"\s*[,;]?\s+(?:{'|'.join(map(re.escape, self.words['links'])) or '(?!)'})\s+", re.IGNORECASE)
+
+    @cached_property
+    def parted(self) -> "re.Pattern[str]":
+        """The same, or a mark alone."""
+        return re.compile(rf"{self.linked.pattern}|\s*[,;]\s*", re.IGNORECASE)
 
     @cached_property
     def opening(self) -> "re.Pattern[str]":
@@ -419,9 +403,9 @@ def _build_language(name: str, shipped: Mapping[str, Any], own: Mapping[str, Any
     def both(table: str) -> list[Mapping[str, Any]]:
         return [given.get(table, {}) for given in (shipped, own)]
 
-    words: dict[str, frozenset[str]] = {key: frozenset() for key in WORDS}
+    words: dict[str, frozenset[str]] = defaultdict(frozenset)
     for rows in both("words"):
-        words |= {key: words.get(key, frozenset()) | frozenset(str(value).lower().split()) for key, value in rows.items()}
+        words |= {key: words[key] | frozenset(str(value).lower().split()) for key, value in rows.items()}
     words |= {key: words[key] | {strip_accents(word) for word in words[key] if len(word) > LEAST_PLAIN} for key in ("question",)}
     levels: dict[str, frozenset[str]] = {}
     for rows in both("levels"):

@@ -95,8 +95,7 @@ def question_in(text: str, language: Language) -> tuple[str, str]:
 
 def two_questions(text: str, language: Language) -> tuple[str, str] | None:
     """The two questions of "who is the vet and what is her number?"; None for one, or for one with two question words."""
-    links = "|".join(map(re.escape, language.words["links"]))
-    for joint in re.finditer(rf"\s*[,;]?\s+(?:{links})\s+", text, re.IGNORECASE):
+    for joint in language.linked.finditer(text):
         halves = [text[: joint.start()].strip(EDGE), text[joint.end() :].strip(f"{EDGE}?")]
         if all(len(words_in(half)) >= LEAST_WORDS and asks(words_in(half), language) for half in halves):
             return f"{halves[0]}?", f"{halves[1]}?"

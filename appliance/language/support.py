@@ -11,11 +11,11 @@ from collections.abc import Collection, Sequence
 
 from appliance.language import sentences
 from appliance.language.languages import alternatives, expression, says, strip_accents
+from appliance.language.word_forms import stem
 
 WORD = re.compile(r"[^\W_]+(?:[-'’.,:@/][^\W_]+)*")
 SHARE = 0.8  # of the words that are neither numbers nor names
 BESIDE = 2  # words before a number, one of which says what it is a number of: "the code of the garage is 4471"
-STEM = 5  # letters by which two forms of a word are told to be the same
 
 
 def is_supported(answer: str, texts: Sequence[str], question: str, ignored: Collection[str]) -> bool:
@@ -159,5 +159,5 @@ def _stem_words(text: str) -> set[str]:
 
 
 def _stem_word(word: str) -> str:
-    plain = strip_accents(word.lower()).replace("’", "'").removesuffix("'s").strip(".,:")
-    return plain if any(c.isdigit() for c in plain) else plain[:STEM]
+    plain = strip_accents(word.lower()).strip(".,:")
+    return stem(plain)

@@ -70,15 +70,17 @@ class Effects:
             return self._add_task(scene, replace(intent, parts={"task": duty}, context=""))
         return do(tool_call("remember", text=text[:1].upper() + text[1:]), intent)
 
-    def _remember_that(self, scene: Scene, intent: Intent) -> Plan | None:
+    def _do_that(self, scene: Scene, intent: Intent) -> Plan | None:
+        """An effect on what is said around the request, or was said just before it; None where nothing was."""
         if not (text := meant_text(scene, intent)):
             return None
-        return self._remember_fact(scene, replace(intent, parts={"fact": intent.language.without_opening(text)}))
-
-    def _note_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := meant_text(scene, intent)):
-            return None
-        return self._write_note(scene, replace(intent, parts={"body": intent.language.without_opening(text)}))
+        part, make = POINTED[intent.name]
+        text, several = intent.language.without_opening(text), {}
+        if part in ("task", "items"):
+            is_several = items.says_several(intent.text, intent.language)
+            text = self._router.duty(text, intent.language, is_whole=is_several).strip(" .!")
+            several = {"several": "yes"} if is_several and part == "task" else {}
+        return make(self, scene, replace(intent, parts={**intent.parts, **several, part: text}, context=""))
 
     def _add_task(self, scene: Scene, intent: Intent) -> Plan:
         if "second" in intent.parts:
@@ -112,14 +114,6 @@ class Effects:
         ones = [replace(intent, parts={**kept, "task": one}, context="") for one in named]
         return all_of([lambda one=one: self._add_task(scene, one) for one in ones])  # type: ignore[misc]
 
-    def _add_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := meant_text(scene, intent)):
-            return None
-        is_several = items.says_several(intent.text, intent.language)
-        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several)
-        several = {"several": "yes"} if is_several else {}
-        return self._add_task(scene, replace(intent, parts={**intent.parts, **several, "task": text}, context=""))
-
     def _append(self, scene: Scene, intent: Intent) -> Plan | None:
         """More for a note; things for a list that is no note are tasks."""
 
@@ -133,13 +127,6 @@ class Effects:
     def _is_of_tasks(self, intent: Intent) -> bool:
         """Whether the list that is named may be that of the tasks, as the shopping list is where no note is called so."""
         return set(words_in(intent.parts["title"])) & intent.language.words["todo"] != set()
-
-    def _append_that(self, scene: Scene, intent: Intent) -> Plan | None:
-        if not (text := meant_text(scene, intent)):
-            return None
-        is_several = items.says_several(intent.text, intent.language)
-        text = self._router.duty(intent.language.without_opening(text), intent.language, is_whole=is_several).strip(" .!")
-        return self._append(scene, replace(intent, parts={**intent.parts, "items": text}, context=""))
 
     def _recurring(self, scene: Scene, intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
@@ -188,7 +175,7 @@ class Effects:
         def told(outcome: Outcome) -> Plan:
             if outcome.is_error:
                 return answer_of(outcome, intent)
-            known = [(one["name"], one["name"]) for one in (outcome.data or {}).get("tasks", ())]
+            known = [(one["name"], one["name"]) for one in _tasks_in(outcome)]
             found = self._find_meant(what, known, least=NAMED)
             return Say(
                 intent.language.say("on_list", text="; ".join(found)) if found else intent.language.say("no_task", text=what)
@@ -205,7 +192,7 @@ class Effects:
             what = intent.parts["what"]
 
         def chosen(outcome: Outcome) -> Plan:
-            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            tasks = _tasks_in(outcome)
             known = [(one["name"], one) for one in tasks]
             found = _in_list(scene, intent, known) or self._find_meant(what, known, least=NAMED)
             if 1 < len(found) <= MOST_ASKED:
@@ -231,7 +218,7 @@ class Effects:
         def chosen(outcome: Outcome) -> Plan:
             if outcome.is_error:
                 return answer_of(outcome, intent)
-            known = [(one["name"], one) for one in (outcome.data or {}).get("tasks", ())]
+            known = [(one["name"], one) for one in _tasks_in(outcome)]
             found = _in_list(scene, intent, known) or self._find_meant(what, known, number="id")
             if not found:
                 return Say(intent.language.say("no_task", text=what))
@@ -279,7 +266,7 @@ class Effects:
         """What was never asked to be remembered may be a task that is open: "forget about the vicar"."""
 
         def told(outcome: Outcome) -> Plan:
-            tasks = [] if outcome.is_error else (outcome.data or {}).get("tasks", ())
+            tasks = _tasks_in(outcome)
             found = self._find_meant(what, [(one["name"], one["name"]) for one in tasks], least=NAMED)
             if len(found) == 1:
                 return ask_back(intent.language, "sure_drop_task", what=found[0])
@@ -302,15 +289,19 @@ class Effects:
 
 
 Maker = Callable[[Effects, Scene, Intent], Plan | None]
+POINTED: Mapping[str, tuple[str, Maker]] = {  # what points, by the part of the request that is meant
+    "task_it": ("task", Effects._add_task),
+    "remember_it": ("fact", Effects._remember_fact),
+    "note_it": ("body", Effects._write_note),
+    "append_it": ("items", Effects._append),
+}
 MAKERS: Mapping[str, Maker] = {
+    **dict.fromkeys(POINTED, Effects._do_that),
     "remember": Effects._remember_fact,
     "task": Effects._add_task,
     **dict.fromkeys(REMINDING, lambda self, scene, intent: self.reminders.set(scene, intent)),
     "remind_when": lambda self, scene, intent: self.reminders.ask_instead(intent),
     **dict.fromkeys(("remind_it", "remind_before"), lambda self, scene, intent: self.reminders.set_that(scene, intent)),
-    "task_it": Effects._add_that,
-    "remember_it": Effects._remember_that,
-    "note_it": Effects._note_that,
     **dict.fromkeys(("done_it", "cancel_it", "priority_it"), Effects._change_that),
     "recurring": Effects._recurring,
     "done": Effects._finish_task,
@@ -321,9 +312,13 @@ MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(("note", "titled_note"), Effects._write_note),
     "append": Effects._append,
     "append_bare": Effects._append,
-    "append_it": Effects._append_that,
     "append_maybe": lambda self, scene, intent: self.additions.append_perhaps(intent),
 }
+
+
+def _tasks_in(outcome: Outcome) -> Sequence[Mapping[str, Any]]:
+    """The tasks that were listed, none where that failed."""
+    return () if outcome.is_error else (outcome.data or {}).get("tasks", ())
 
 
 def _in_list(scene: Scene, intent: Intent, known: Sequence[tuple[str, Any]]) -> list[Any]:

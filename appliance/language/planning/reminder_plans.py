@@ -4,7 +4,6 @@ What has no time in it, or no thing, is asked back in the person's language; a t
 so long before or after something that the notes date, or a day that is said around the request, or was just answered.
 """
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
@@ -124,8 +123,7 @@ class Reminders:
 
     def _several(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
         """Reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
-        links = "|".join(map(re.escape, intent.language.words["links"]))
-        joints = [*re.finditer(rf"\s*[,;]?\s+(?:{links})\s+|\s*[,;]\s*", said, re.IGNORECASE)][:MOST_JOINTS]
+        joints = [*intent.language.parted.finditer(said)][:MOST_JOINTS]
         for count in range(min(len(joints), MOST_SEVERAL - 1), 0, -1):
             found: list[Sequence[TimeExpression]] = []
             for cuts in combinations(joints, count):

@@ -18,6 +18,7 @@ from appliance.language.languages import Language
 from appliance.language.planning.plans import Do, Plan, Say, answer_of, shown_source
 from appliance.language.router import Intent
 from appliance.language.times import dates, recurrence, timezones
+from appliance.language.word_forms import stem
 from appliance.records import Outcome, ToolCall
 
 MOST_LISTED = 30
@@ -117,7 +118,6 @@ def write_todos(text: str, language: Language) -> str:
 
 WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 HEADING = re.compile(r"^#{1,6}\s.*$", re.MULTILINE)
-STEM = 6  # letters by which two forms of a word count as one
 FIRST = 1.3  # what the first sentence counts, which often says what the text is about
 MAX_CHARS = 400
 
@@ -127,7 +127,7 @@ def summary(text: str, ignored: Collection[str], most: int = 3, max_chars: int =
     said = [one for one in dict.fromkeys(sentences.split(HEADING.sub("", text))) if WORD.search(one) and not one.endswith(",")]
     if len(said) <= 1:
         return "".join(said)
-    words = [[w.lower()[:STEM] for w in WORD.findall(one) if w.lower() not in ignored] for one in said]
+    words = [[stem(w.lower()) for w in WORD.findall(one) if w.lower() not in ignored] for one in said]
     counts = Counter(word for line in words for word in set(line))
 
     def weight(place: int) -> float:

@@ -33,12 +33,12 @@ class Moment(Struct, frozen=True):
 WEEKDAYS = frozenset({"weekday", "weekdays"})
 
 
-def read_moment(said: str, lexicon: Lexicon, now: datetime, *, may_be_named: bool = False) -> Moment | None:
+def read(said: str, language: Language, now: datetime, *, may_be_named: bool = False) -> Moment | None:
     """The day or the moment that a text names; None where it names none, several, or anything else as well.
 
     `may_be_named`: what is on that day may stand before it, "our concert on 13 December".
     """
-    found = without_stop(reduced(tokens(" ".join(said.split()), lexicon)))
+    found = without_stop(reduced(tokens(" ".join(said.split()), language.lexicon)))
     if may_be_named:
         first = next((one.start for one in grammar.fragments(found) if not one.is_weak), 0)
         if first and "on" in found[first].kinds or first and "time" not in found[first].kinds:
@@ -76,17 +76,8 @@ def _moment(found: list[Token], now: datetime) -> Moment | None:
 
 def _moment_of(reading: TimeReading) -> Moment | None:
     now = reading.now
-    if (
-        reading.is_open
-        or reading.is_repeated
-        or reading.step
-        or reading.window
-        or reading.shift
-        or reading.start
-        or reading.end
-        or reading.lasting
-        or reading.minute is not None
-    ):
+    more = (reading.is_open, reading.is_repeated, reading.step, reading.window, reading.shift, reading.start, reading.end)
+    if any(more) or reading.lasting or reading.minute is not None:
         return None
     if reading.length is not None:
         seconds, months = reading.length
@@ -146,14 +137,6 @@ def _midnight(day: datetime) -> datetime:
 
 
 REFERENCE = datetime(2024, 1, 1, 12)  # a moment for telling whether a text is a day at all; the year is a leap year
-
-
-def read(text: str, language: Language, now: datetime, *, may_be_named: bool = False) -> Moment | None:
-    """The moment that a text names in the language it is in; None where it names none, or anything else as well.
-
-    `may_be_named`: what is on that day may stand before it, "our concert on 13 December".
-    """
-    return read_moment(text, language.lexicon, now, may_be_named=may_be_named)
 
 
 def is_moment(text: str, language: Language, *, may_be_named: bool = False) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from appliance.language.times import lexicon, reductions, timezones
+from appliance.language.times import lexicon, recurrence, reductions, timezones
 from appliance.language.times.reductions import Time, UnclearTime, Unread
 from appliance.language.times.tokenizer import Match
 
@@ -538,12 +538,7 @@ def next_day(now: datetime, day: int) -> datetime:
 
 def moved(day: datetime, seconds: float, months: int) -> datetime:
     """So much later, months first; the last day of a month that is shorter."""
-    number = day.month - 1 + months
-    year, month = day.year + number // 12, number % 12 + 1
-    if not 1 <= year <= 9998:
-        raise OverflowError
-    last = ((datetime(year, month, 28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)).day
-    return day.replace(year=year, month=month, day=min(day.day, last)) + timedelta(seconds=seconds)
+    return recurrence.months_later(day, months) + timedelta(seconds=seconds)
 
 
 def one_date(reading: TimeReading, date: datetime) -> None:

@@ -49,7 +49,7 @@ BETWEEN = " ; "  # lines of one cron rule
 MAX_LINES = 24
 MAX_INTERVAL_S = 10 * 366 * 86_400
 FORMS = "five fields such as '0 9 * * 1-5', or 'every N' with N seconds"
-FAR_YEAR = 9000
+FAR_YEAR, LAST_YEAR = 9000, 9998
 
 
 class Rule(Struct, frozen=True):
@@ -299,11 +299,14 @@ def _step_numbers(count: int, unit: str, first: datetime, now: datetime) -> Iter
 
 
 def _add_step(first: datetime, count: int, unit: str) -> datetime:
-    if unit != "months":
-        return first + timedelta(**{unit: count})
-    month = first.month - 1 + count
-    year, month = first.year + month // 12, month % 12 + 1
-    if year >= FAR_YEAR:
-        return first.replace(year=FAR_YEAR)
+    return months_later(first, count) if unit == "months" else first + timedelta(**{unit: count})
+
+
+def months_later(day: datetime, months: int) -> datetime:
+    """The same day so many months later, the last one of a month that is shorter."""
+    number = day.month - 1 + months
+    year, month = day.year + number // 12, number % 12 + 1
+    if not 1 <= year <= LAST_YEAR:
+        raise OverflowError(f"year {year}")
     last = ((datetime(year, month, 28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)).day
-    return first.replace(year=year, month=month, day=min(first.day, last))
+    return day.replace(year=year, month=month, day=min(day.day, last))

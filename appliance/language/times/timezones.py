@@ -9,7 +9,6 @@ its own zone.
 
 import os
 import re
-import unicodedata
 import zoneinfo
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -19,6 +18,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from appliance.errors import BadInput
+from appliance.language.languages import strip_accents
 
 LOCAL = "local"
 LOCALTIME = Path("/etc/localtime")
@@ -156,5 +156,4 @@ def _rows(name: str) -> Iterator[list[str]]:
 
 def _plain(text: str) -> str:
     """Letters without accents, in lower case."""
-    letters = unicodedata.normalize("NFKD", text.strip(" .!?"))
-    return "".join(one for one in letters if not unicodedata.combining(one)).lower()
+    return strip_accents(text.strip(" .!?")).lower()
