@@ -214,7 +214,7 @@ class Memories:
         with self._guard:
             moved = [entry for entry in self._owned(owner) if _record(entry, owner).topic == topic_folder(old)]
             if not moved:
-                raise NotFound(f"no topic {topic_folder(old)}")
+                raise NotFound(f"no topic {topic_folder(old)}", hint="owlbox memory topics lists them")
             for entry in moved:
                 record = replace(_record(entry, owner), topic=folder)
                 target = self._free_ref(owner, folder, record.title)

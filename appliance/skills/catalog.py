@@ -26,6 +26,7 @@ from appliance.ingest import watcher
 from appliance.knowledge.entries import MAX_BODY_BYTES, Draft, Entries
 from appliance.records import Part
 from appliance.runtime.methods import method
+from appliance.runtime.signatures import Range
 from appliance.skills import ranking
 from appliance.skills.skill_file import FILE, SCRIPTS, Skill, name_of, parse_skill
 from appliance.skills.skill_records import SkillRecord, SkillRecords
@@ -317,10 +318,16 @@ class SkillCatalog:
         )
 
     @method("skill.list", access="all")
-    def listing(self, owner: Annotated[str, "as this one sees them: user:ID or group:ID; empty for you"] = "") -> list[SkillLine]:
+    def listing(
+        self,
+        owner: Annotated[str, "as this one sees them: user:ID or group:ID; empty for you"] = "",
+        query: Annotated[str, "only what these words find, best first"] = "",
+        limit: Annotated[int, Range(1, 1000), "how many of those"] = 10,
+    ) -> list[SkillLine]:
         """Every skill by name; `missing` says why one cannot be used."""
         with visibility.showing(owner or visibility.current()):
-            return [self.describe(one) for one in self.visible()]
+            found = [self.get(hit.skill.name) for hit in self.search(query, limit)] if query.strip() else self.visible()
+            return [self.describe(one) for one in found]
 
     def is_ours(self, name: str) -> bool:
         """Whether a skill ships or is trusted: any other one, somebody else may have written."""

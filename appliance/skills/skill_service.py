@@ -105,12 +105,6 @@ class SkillService:
         known = hash_skill(one.skill)
         return SkillView(skill=self._skills.describe(one), text=text, files=_files_of(one), usage=usage_of(one.skill), hash=known)
 
-    @method("skill.search", access="all")
-    def search(self, query: str, top_k: int = 10, owner: Whose = "") -> list[SkillLine]:
-        """The skills that some words find, best first."""
-        with _seen_by(owner):
-            return [self._skills.describe(self._skills.get(hit.skill.name)) for hit in self._skills.search(query, top_k)]
-
     @method("skill.offers", access="all")
     def offers(self) -> list[Offered]:
         """The skills that can be called as `/name`, by name."""

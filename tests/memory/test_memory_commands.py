@@ -18,7 +18,9 @@ def test_memory_is_added_listed_found_shown_and_forgotten(box: Box) -> None:
     assert line["record"]["version"] == 2 and line["record"]["tags"] == ["code"]
     shown = box.run("memory", "show", line["record"]["id"]).stdout
     assert shown.startswith("---\nid: ") and "topic: house" in shown
-    assert box.run("memory", "topics").stdout.split() == ["topic", "records", "house", "1"]
+    assert box.run("memory", "move-topic", "house", "home").stdout == "memories moved from house to home: 1\n"
+    assert box.run("memory", "topics").stdout.split() == ["topic", "records", "home", "1"]
+    line = box.json("memory", "list")[0]
     kept = box.run("memory", "forget", line["ref"])
     assert kept.returncode == 2 and "--yes" in kept.stderr
     assert box.run("memory", "forget", line["ref"], "--yes").stdout.startswith("Forgot The garage code")

@@ -121,7 +121,7 @@ OWN = """
 TOLD = """
     backup.list backup.make call.list core.health core.metrics core.shutdown core.status prompt.size
     skill.list skill.skipped skill.review
-    skill.search skill.view sql.query tool.list memory.list memory.search memory.topics memory.view run.stop
+    skill.view sql.query tool.list memory.list memory.search memory.topics memory.view run.stop
     thread.delete thread.end thread.list thread.view history.list history.search run.abort run.path run.state run.tree
     run.view session.archive session.close session.delete session.export session.list session.view thread.export entry.get
     entry.history entry.list entry.view entry.waiting event.follow notice.follow notice.list notice.seen notice.waiting

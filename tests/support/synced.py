@@ -37,7 +37,7 @@ model.plan model.providers model.bench notice.follow notice.list outbox.list
 people.keys people.list people.show
 policy.show policy.test policy.reload prompt.size queue.counts role.list role.view run.copy run.packet run.path run.proposal
 run.state run.tree run.view secret.address secret.list secret.reveal session.export session.list session.view skill.fetch
-skill.list skill.offers skill.review skill.skipped skill.search skill.view sql.query
+skill.list skill.offers skill.review skill.skipped skill.view sql.query
 stream.list thread.export thread.follow thread.list thread.view tool.list usage.requests usage.sums worker.list worker.log
 worker.view
 """.split()

@@ -41,6 +41,8 @@ NOUNS = (
              says=_tell_kept, reads={"file": read_text}, helps={"file": "as `memory show` prints it; - reads a pipe"}),
         Verb("forget", "memory.forget", asks=("memory.view", "Forget {record[title]!r}?"),
              says="Forgot {title}. Conversations and backups keep what they hold."),
+        Verb("move-topic", "memory.move_topic", "old new --merge=is_merging --owner", text="rename a topic, or merge two",
+             says="memories moved from {old} to {new}: {result}", helps={"merge": "into a topic that there is"}),
         Verb("topics", "memory.topics", text="topics, with the number of memories", rows="topic=name records=count", empty=NONE),
     )),
 )

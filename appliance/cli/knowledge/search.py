@@ -11,7 +11,7 @@ from appliance.runtime.paths import Home
 
 WAYS = {"words": "search", "meaning": "search_semantic", "letters": "context_search", "pattern": "context_grep"}
 PLACES = ("threads", "memory", "skills", "tools")
-LIMITS = {"meaning": "top_k", "pattern": "max_results", "threads": "max_results", "skills": "top_k"}
+LIMITS = {"meaning": "top_k", "pattern": "max_results", "threads": "max_results"}
 
 
 def search(args: argparse.Namespace, home: Home) -> int:

@@ -197,7 +197,7 @@ NAMED = {
     "hash": "of what you have read, as `skill show` shows it",
     "query": "words",
 }
-SEARCH = Verb("search", "skill.search", "query+ --limit=top_k", text="search skills, best first", says=_tell_skills,
+SEARCH = Verb("search", "skill.list", "query+ --limit", text="search skills, best first", says=_tell_skills,
               handler=of_owner, helps=NAMED, adds=_add_owner)  # fmt: skip
 # fmt: off
 NOUNS = (
