@@ -66,7 +66,7 @@ class ToolCommand(NamedTuple):
 
 # Commands with which an admin acts for a person or a group.
 ACTING = frozenset(
-    """ask chat tui entry context task schedule remind thread run history memory document search read remember note""".split()
+    """ask chat tui entry context task schedule remind thread history memory document search read remember note""".split()
 )
 
 
