@@ -17,6 +17,7 @@ from appliance.skills.skill_file import Argument, name_of
 from appliance.skills.skill_service import SkillService
 from appliance.text.edits import LinePatch
 
+FOUND, LISTED = 10, 50  # skills of a page
 WRITES = Needs(reach=ToolReach("skill", target="name"))
 Name = Annotated[str, Range(1, 200), "the skill's name"]
 
@@ -47,10 +48,15 @@ class WrittenSkill(TypedDict):
 
 @tool(group="skills", is_read_only=True, menu=())
 def skill_list(
-    limit: Annotated[int, Range(1, 200)] = 50, offset: Annotated[int, Range(0, 100_000)] = 0, *, skills: SkillCatalog
+    query: Annotated[str, Range(0, 1000), "only what these words find, best first"] = "",
+    limit: Annotated[int, Range(0, 200), "how many to show; 0: ten of what is found, fifty of all"] = 0,
+    offset: Annotated[int, Range(0, 100_000)] = 0,
+    *,
+    skills: SkillCatalog,
 ) -> Reply[SkillList]:
-    """List the skills that there are, by name."""
-    found = skills.listing()
+    """List the skills that there are, by name, or find those for some words."""
+    limit = limit or (FOUND if query else LISTED)
+    found = skills.listing(query=query, limit=limit + offset)
     page = [
         ListedSkill(name=one.name, description=_shown_description(one.description, one.is_trusted), missing=one.missing)
         for one in found
@@ -60,7 +66,8 @@ def skill_list(
     rest = len(found) - offset - len(page)
     if rest > 0:
         lines.append(f"and {rest} more: offset={offset + len(page)}")
-    return Reply(SkillList(skills=page, total=len(found)), "\n".join(lines) or "No skills found.")
+    none = f"No skill has {query!r} in it." if query else "No skills found."
+    return Reply(SkillList(skills=page, total=len(found)), "\n".join(lines) or none)
 
 
 @tool(group="skills", is_read_only=True, menu=())
@@ -77,17 +84,6 @@ def skill_read(
     skills.count_use(one)
     rest = f"\n\nFiles beside it: {', '.join(found['files'])}" if found["files"] and not path else ""
     return Reply(SkillText(name=one.skill.name, ref=one.ref, text=found["text"], files=found["files"]), found["text"] + rest)
-
-
-@tool(group="skills", is_read_only=True, menu=())
-def skill_search(query: str, top_k: Annotated[int, Range(1, 50)] = 10, *, skills: SkillCatalog) -> Reply[list[ListedSkill]]:
-    """Find skills by words."""
-    found = [skills.describe(skills.get(hit.skill.name)) for hit in skills.search(query, top_k)]
-    data = [
-        ListedSkill(name=one.name, description=_shown_description(one.description, one.is_trusted), missing=one.missing)
-        for one in found
-    ]
-    return Reply(data, "\n".join(f"{one['name']}: {one['description']}" for one in data) or f"No skill has {query!r} in it.")
 
 
 @tool(group="skills", menu=(), needs=WRITES)

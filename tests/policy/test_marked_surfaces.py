@@ -101,7 +101,7 @@ OTHERS = """
 # Names, numbers and states that no stranger words; what is written there stays in the thread; or what is put down ends it.
 SILENT = """
     context_list_drives context_dir_size context_create_dir context_delete context_reembed rm document_list skill_list
-    skill_search preview_schedule ask_user think update sleep spawn_worker cancel_task complete_task delete_task
+    preview_schedule ask_user think update sleep spawn_worker cancel_task complete_task delete_task
     fail_task finish_task reset_task write_file edit_file
 """.split()
 

@@ -206,7 +206,7 @@ def test_the_tools_of_skills(box: Box) -> None:
     again = call("skill_write", name="tea-time", description="Make tea.", body="Boil more.", on_conflict="overwrite")
     assert again["data"]["created"] is False  # type: ignore[index]
     assert "Boil more." in str(call("skill_read", name="tea-time")["message"])
-    assert call("skill_search", query="tea-time")["data"][0]["name"] == "tea-time"  # type: ignore[index]
+    assert call("skill_search", query="tea-time", top_k=3)["data"]["skills"][0]["name"] == "tea-time"  # type: ignore[index]
     changed = call("skill_edit", name="tea-time", patches=[{"start_line": 5, "end_line": 5, "content": "Steep."}])
     assert changed["status"] == 200 and (box.home.box / "skills/tea-time/SKILL.md").read_text().endswith("Steep.\n")
     broken = call("skill_edit", name="tea-time", patches=[{"start_line": 2, "end_line": 2, "content": "name: other"}])
