@@ -36,6 +36,7 @@ EXCEPTIONS = {  # modules whose expressions read what a program wrote, with word
     "sessions.transcripts": "an error of SQLite",
     "ingest.notes": "a line that the program wrote into the file itself",
     "ingest.card_text": "the properties of vCard and iCalendar",
+    "ingest.extract": "the fields in the head of a mail",
     "providers.error_mapping": "errors of providers",
     "providers.http_provider": "errors of providers",
     "policy.blocked_commands": "commands of a shell and the letters of their options",
