@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from appliance.language import sentences
 from appliance.language.languages import alternatives, expression
-from appliance.text.model_marks import AnswerStart
+from appliance.text.model_marks import OVER, AnswerStart
 
 RUN = 4  # words that count as one piece of repetition
 HELD_WORDS = 8  # repeated within the first sentence before it is given up
@@ -61,6 +61,12 @@ class SentenceStream:
         if not self.said and RAW.match(self._rest):
             self.is_over = len(self._rest) > 40
             return ""
+        over = OVER.search(self._rest)
+        if over is not None and not (over[0] == "</s>" and "<s>" in self.said + self._rest):
+            self._rest = self._rest[: over.start()].rstrip()
+            shown = self._finish_rest(is_cut=False)
+            self.is_over = True
+            return shown
         shown, start = "", 0
         for end in sentences.boundaries(self._rest, is_open=True):
             if not self.is_over:
@@ -119,6 +125,8 @@ class SentenceStream:
             return ""
         begun = self._rest.lstrip()
         end = self._rest.rfind(" ") if " " in begun else len(self._rest)
+        mark = max(self._rest.rfind(first, self._shown) for first in "<[")
+        end = mark if 0 <= mark < end else end  # it may become one of the model's
         words = [word.lower() for word in WORDS.findall(self._rest[:end])]
         begun_words = " ".join(words)
         if words and any(one.startswith(begun_words) for one in self._echoes):

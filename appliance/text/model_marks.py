@@ -87,6 +87,8 @@ BEGUN_MARKS = "<(?=[A-Za-z/|\uff5c])|\\[(?=/?(?i:think|inst|tool_r))|◁"
 OWN_TURN = re.compile(
     rf"(?:{'|'.join(map(re.escape, TURNS))})\s*{OWN_ROLE}|{'|'.join(map(re.escape, OWN_TURNS))}".replace(r"\|", BAR)
 )
+# Where the answer of a model that only talks is over.
+OVER = re.compile("|".join(map(re.escape, (*ENDS, *TURNS, *OWN_TURNS, *OTHERS_TURNS))).replace(r"\|", BAR))
 STARTS = (*OPENS, *CLOSES, *(form.lower() for mark in KINDS for form in {mark, mark.replace("|", "\uff5c")}))
 
 

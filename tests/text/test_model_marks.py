@@ -133,6 +133,17 @@ def test_a_small_model_s_block_before_the_answer_costs_nothing() -> None:
     assert said == "Owls sleep by day. They hunt at night."
 
 
+@pytest.mark.parametrize("size", [1, 4, 99])
+@pytest.mark.parametrize("end", [*ENDS, "<|im_start|>", "\n<start_of_turn>", "[INST]", "<|User|>"])
+def test_a_small_model_s_answer_ends_with_its_mark(end: str, size: int) -> None:
+    for first in ("Owls", "Owls sleep.", "Owls sleep by day. At night they hunt."):
+        sentences, text = SentenceStream(), f"{first}{end}user\nand bats? They do too. I think so."
+        said = "".join(sentences.feed(text[at : at + size]) for at in range(0, len(text), size))
+        assert (said + sentences.finish(is_cut=False)).strip() == first and sentences.is_over
+    struck, text = SentenceStream(), "It was <s>five</s> six euros, or a <b less."
+    assert "".join(map(struck.feed, text)) + struck.finish(is_cut=False) == text
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_behind_the_end_of_an_answer_is_read(end: str) -> None:
     answer = read(f'By day.{end}\nuser: and bats?\n<tool_call>{{"name": "save", "arguments": {{"text": "x"}}}}</tool_call>')
