@@ -155,7 +155,14 @@ class MemoryService:
         return [Topic(name, counts[name]) for name in sorted(counts)]
 
     @method("memory.move_topic", access="all")
-    def move_topic(self, call: Call, old: str, new: str, is_merging: bool = False, owner: Owner = "") -> int:
+    def move_topic(
+        self,
+        call: Call,
+        old: Annotated[str, "the topic, as `memory topics` shows it"],
+        new: Annotated[str, "what it is called from now on"],
+        is_merging: Annotated[bool, "into a topic that there is"] = False,
+        owner: Owner = "",
+    ) -> int:
         """Rename a topic, or merge it into another; how many records moved."""
         chosen = owner or self.default_owner(call)
         self._require_allowed(call, chosen, is_writing=True)

@@ -42,7 +42,7 @@ NOUNS = (
         Verb("forget", "memory.forget", asks=("memory.view", "Forget {record[title]!r}?"),
              says="Forgot {title}. Conversations and backups keep what they hold."),
         Verb("move-topic", "memory.move_topic", "old new --merge=is_merging --owner", text="rename a topic, or merge two",
-             says="memories moved from {old} to {new}: {result}", helps={"merge": "into a topic that there is"}),
+             says="memories moved from {old} to {new}: {result}"),
         Verb("topics", "memory.topics", text="topics, with the number of memories", rows="topic=name records=count", empty=NONE),
     )),
 )
