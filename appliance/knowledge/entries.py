@@ -491,6 +491,8 @@ class Entries:
         self.marks.recognize(after, before, source)
         if by.marks:
             self.marks.take(after, by.marks, before)
+        if by.run and was is not None and is_text:
+            self.marks.added(after, by.run, was.body)
         if self._index is None:
             return after
         return replace(after, indexed_ms=self._index(execute, after))

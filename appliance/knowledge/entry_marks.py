@@ -18,6 +18,7 @@ from appliance.text.references import locator_of, scheme_of
 
 KNOWN_BY_NAME = ("skill", *(scheme for scheme, origin in OUTSIDE.items() if origin not in INSIDE))  # which say what they are
 LEAST_HASH = 16  # digits that a person gives of what they were shown
+FEW_CHARS = 60  # too few for words that are known again by themselves
 ORIGIN, AUTHOR = "origin", "author"  # attributes of a file that says by its kind who wrote it
 
 
@@ -84,9 +85,14 @@ class EntryMarks:
         return made
 
     def written(self, entry: Entry, run: str, before: str) -> None:
-        """Mark an entry whose text a run wrote, and know again what it added to the text before, however little at a time."""
+        """Mark an entry whose text a run wrote; `before` is what stood there."""
         self._marks.inherit(f"entry:{entry.id}", f"run:{run}")
-        self._marks.keep_words(entry.body, self._marks.of(f"run:{run}"), before)
+        self.added(entry, run, before)
+
+    def added(self, entry: Entry, run: str, before: str) -> None:
+        """Know again what a marked run has added to a text a few words at a time; more at once is known by what it called."""
+        if len(entry.body) - len(before) < FEW_CHARS and (marks := self._marks.of(f"run:{run}")):
+            self._marks.keep_words(entry.body, marks, before)
 
     def trust(self, entry: Entry, shown: str) -> tuple[Mark, ...]:
         """Take the marks off an entry and its text, for which a person answers; which ones they were.

@@ -235,13 +235,17 @@ def test_what_everybody_says_is_marked_by_accident_when_it_is_long(border: Borde
 
 def test_words_that_come_a_few_at_a_time_are_known_where_they_stand_together(border: Border, thread: str) -> None:
     """In the note to which they were added, not when a person puts them together from what was said."""
-    parts = [words(3) for _ in range(6)]
+    parts, others = [words(3) for _ in range(6)], [words(3) for _ in range(6)]
     note = border.core.home.box / "notes/grown.md"
     note.write_text("# List\n\n- a ladder for the attic of my aunt\n")
     read_again(border)
-    for part in parts:
+    border.core.entries.set("agent://grown", "Mine.")
+    for part, other in zip(parts, others, strict=True):
         call(border, thread, "append_note", name="notes/grown.md", text=f"- {part}")
+        patch = {"start_line": 1, "end_line": 0, "content": other}
+        assert not call(border, thread, "context_edit", path="/grown", drive="agent", patches=[patch]).is_error
     assert put(border, "copied.md", f"{note.read_text()}- tea\n")
+    assert put(border, "kept.md", f"# Kept\n\n{border.core.entries.get('agent://grown').body}\n")
     assert not put(border, "own.md", "# Mine\n\n- a ladder for the attic of my aunt\n")
     apart = [words(3) for _ in range(6)]
     for part in apart:
@@ -253,3 +257,13 @@ def test_words_that_come_a_few_at_a_time_are_known_where_they_stand_together(bor
 def test_words_of_a_call_that_is_refused_are_known_as_well(border: Border, thread: str, tool: str) -> None:
     done = call(border, thread, tool, no_such_argument=(text := words()))
     assert done.is_error and put(border, "own.md", f"It wanted: {text}")
+
+
+def test_what_a_person_has_a_marked_thread_write_down_stays_theirs(border: Border) -> None:
+    text = words(12)
+    run = border.say(f"[hoot] Please note: {text}.", "ada").run
+    border.core.runs.taint(run, *WEB)
+    (border.core.home.box / "notes/mine.md").write_text("# Mine\n")
+    read_again(border)
+    assert not call(border, run, "append_note", name="notes/mine.md", text=text).is_error
+    assert marks_of(border, "box://notes/mine.md") and not put(border, "own.md", f"Once more: {text}.")
