@@ -153,12 +153,12 @@ def test_a_new_file_in_the_folder_is_a_new_tool_and_a_new_command(tmp_path: Path
         "import appliance, json\nfrom appliance import tools\nfrom appliance.cli import main as cli\n"
         "from appliance.agent.toolbox import read_tool\n"
         "args = cli.parser(['dice']).parse_args(['dice', '--sides', '20'])\n"
-        "print(json.dumps([appliance.__file__, [read_tool(f).mark.name for f in tools.load()], args.tool, args.sides]))"
+        "print(json.dumps([appliance.__file__, [read_tool(f).mark.name for f in tools.load()], args.verb.calls, args.sides]))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=True)
     file, names, name, sides = json.loads(done.stdout)
     assert file.startswith(str(tmp_path))
-    assert "roll" in names and "search" in names and (name, sides) == ("roll", 20)
+    assert "roll" in names and "search" in names and (name, sides) == ("tool roll", 20)
 
 
 # -- dispatch ---------------------------------------------------------------------------------------
