@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from appliance.errors import Cancelled, OwlError, ProviderError, Unavailable
 from appliance.records import ToolCall
 
-SAME_UPDATES = 3
-STALLS = 3
+SAME_UPDATES, STALLS = 3, 3  # identical reports in a row, and turns with nothing in them, that end a run
 GO_ON, DONE, NO_ANSWER, CANNOT = 102, 200, 204, 422  # what an update may say
 OFFLINE = "offline"  # how a loop ends that no provider could be reached for
 KEPT_TURNS = 64  # of marks and targets

@@ -30,7 +30,7 @@ def _read_key(place: str) -> str:
 
 
 def _tell_invite(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
-    where = found["address"] or f"#invite={found['invite']} behind the address of the page (channels.web.enabled is false)"
+    where = found["address"] or f"#invite={found['invite']} goes behind the address of the web page (channels.web.enabled is false)"
     return [where, f"for {found['person']}, once, until {cell(found, 'expires_ms', {})}", *args.new]
 
 
@@ -60,8 +60,8 @@ def _introduce(args: argparse.Namespace, home: Home) -> list[str]:
         args.person = owner
         return []
     return [
-        f"{args.person} is a person beside {owner}, the owner. Where several talk, all see box/, and Owlbox writes no notes there;",
-        "what each has it remember is their own. To let your own browser in: owlbox people invite, without a name",
+        f"{args.person} is not {owner}, the owner, but another person. Once several use the box, all see box/, and Owlbox",
+        "writes no notes there; what each has it remember stays theirs. For your own browser: owlbox people invite, without a name",
     ]
 
 

@@ -123,10 +123,8 @@ def _open_chat(args: argparse.Namespace, home: Home) -> int:
             readline.set_completer(lambda text, state: None)
             readline.parse_and_bind(r'"\e&": self-insert')
         paper = line_talk.Paper(sys.stdout, sys.stderr, args.json, args.plain and not args.json)
-        if args.prompt:
-            args.thread = line_talk.converse(way, args.prompt, args.thread, paper)
         read_line = _read_line if not sys.stdin.isatty() else _read_spoken if paper.is_plain else input
-        return line_talk.chat(way, args.thread, read_line, paper)
+        return line_talk.chat(way, args.thread, read_line, paper, args.prompt)
 
 
 def _read_spoken(prompt: str) -> str:

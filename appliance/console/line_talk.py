@@ -84,11 +84,13 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
         return  # trouble with them keeps nobody from talking
 
 
-def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper) -> int:
-    """Talk until the end of input; errors are said and the talk goes on. In the end its thread is said, and marked as ended."""
+def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper, first: str = "") -> int:
+    """Talk until the end of input, beginning with `first`; errors are said and the talk goes on. Its thread is said at the end."""
     print("Owlbox. /help shows what you can type.", file=paper.aside)
     kept = [thread]
     try:
+        if first:
+            kept[0] = converse(reach, first, thread, paper)
         return _run_talk(reach, kept, read_line, paper)
     finally:
         if kept[0]:

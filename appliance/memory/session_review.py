@@ -28,11 +28,9 @@ from appliance.store import visibility
 MOST_RUNS, MOST_EVENTS = 50, 2000
 REVIEWED = "reviewed_ms"  # in the metadata of a session
 PREFERENCES = ("timezone", "language", "theme")  # of a session, which say something about the person
-SURE = 0.9
-LEAST_CHARS = 10
-MOST = 10
-LEAST_CONFIDENCE = 0.6
-TITLE_CHARS = 50
+SURE = 0.9  # confidence of what was set rather than said
+# Of a message that is read, of memories that one session gives, and of a memory that is kept; a title is cut.
+LEAST_CHARS, MOST, LEAST_CONFIDENCE, TITLE_CHARS = 10, 10, 0.6, 50
 
 
 class PhraseRule(msgspec.Struct, frozen=True):

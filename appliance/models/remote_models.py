@@ -40,8 +40,7 @@ NO_FAILURES = frozenset(
 )
 
 UNSURE = frozenset({"stream_error", "provider_timeout", "invalid_response"})  # a service may well have answered, and count it
-FAILURES = 3
-OPEN_S = 60.0
+FAILURES, OPEN_S = 3, 60.0  # so many in a row leave a service out for so long
 
 
 class Standing(Struct, frozen=True):

@@ -31,7 +31,7 @@ NAME, ARGUMENTS = '{"name": ', ', "arguments": '
 KINDS: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
 KINDS |= {"boolean": bool, "null": type(None)}
 SCALARS = ("string", "integer", "number", "boolean", "null")
-TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05
+TOP_K, TOP_P, MIN_P = 40, 0.95, 0.05  # llama.cpp's own defaults
 # What is left to the model at the end of a known text: models write a space or a common beginning with what follows.
 FRAGMENT = re.compile(rb"[^\x00-\x1f!-/:-@\[-`{-~]+\Z")
 CLOSING = (b'"', b"]", b"}")

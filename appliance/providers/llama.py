@@ -36,9 +36,9 @@ KEPT_GRAMMARS = 8
 PREFIX_MB = 512  # of disk that saved beginnings of prompts may take: a dozen of the bundled model
 PROBES = ("0", "?")  # two questions that share no letter: what their prompts share is the system text
 WORTH_KEEPING = 64  # tokens; fewer are evaluated as quickly as they are read from disk
-WORTH_READING = 32
+WORTH_READING = 32  # tokens more than memory has, likewise
 LONG_FACTORS = "rope_factors_long"
-SAMPLES, SAMPLE_BYTES = 64, 4096
+SAMPLES, SAMPLE_BYTES = 64, 4096  # 256 KB of a model file: all of it would take seconds at each start
 
 
 class Options(Struct, frozen=True):

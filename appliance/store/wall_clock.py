@@ -18,10 +18,10 @@ CLOCKLESS_MS = 50 * 365 * DAY_MS  # about 2020: a time before that is that of a 
 # SQL behind a column of times: up to the time that follows, but for those of a clock that was never set, of unknown age.
 OLD = f"BETWEEN {CLOCKLESS_MS} AND"
 LEAP_MS = 5000  # by less the clock is only trimmed; trims add up to a leap
-STEP_MS = 2 * DAY_MS
+STEP_MS = 2 * DAY_MS  # a day, and one more to catch up with days when the box was off
 AHEAD_MS = 60_000  # a clock set ahead by more is believed after a while
-HOLD_MS = 30_000
-BOOTING_MS = 300_000
+HOLD_MS = 30_000  # in which a time server sets a wrong clock right
+BOOTING_MS = 300_000  # after the machine's start, in which a clock that follows no time server yet is likely to be set
 UNSYNCHRONIZED = 5  # of adjtimex: TIME_ERROR
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-DIVISOR = 2
-CEILING = 0.9
+DIVISOR = 2  # characters per token where no tokenizer counts; most texts have more, so what is estimated fits
+CEILING = 0.9  # of a window that a prompt may fill: an estimate may be short by a tenth
 DENSEST, THINNEST = 0.2, 16.0  # characters per token that a real tokenizer may have; anything else was miscounted
 
 LIGHT = (string.ascii_letters + " ").encode()  # several of them are one token in any vocabulary

@@ -12,6 +12,7 @@ from typing import Protocol, TextIO
 
 from appliance.clock import local_hms
 from appliance.records import CallPreparing, Delta, Event, LoopEnded, Thinking
+from appliance.text.references import begin_of_address, for_people
 
 MAX_BYTES = 5_000_000
 KEEP_FILES = 2
@@ -87,12 +88,13 @@ class PhaseLog:
 
 
 class Screen:
-    """The same for a person who looks on: the answer as it comes, tool calls as marked lines, no phases."""
+    """The same for a person who watches: the answer as it comes, with addresses as people know them, tool calls as marked lines."""
 
     def __init__(self, out: TextIO, shown: Callable[[str], str]) -> None:
         self._out = out
         self._shown = shown
         self._is_open = False
+        self._held = ""  # of the answer, which may go on as an address
 
     def say(self, phase: str, text: str = "") -> None: ...
 
@@ -124,6 +126,9 @@ class Screen:
             self._is_open = False
 
     def _put_text(self, text: str) -> None:
+        text = self._held + text
+        cut = len(text) if text.endswith("\n") else begin_of_address(text)
+        text, self._held = for_people(text[:cut]), text[cut:]
         try:
             self._out.write(self._shown(text))
             self._out.flush()

@@ -138,7 +138,7 @@ def test_the_owner_is_named_and_has_other_names(box: Box) -> None:
         invite = box.run("people", "invite", *filter(None, [name]))
         assert f"for {me}, once" in invite.stdout and "beside" not in invite.stdout
     token = box.run("people", "token", "lamp", "--person", "house")
-    assert "as house" in token.stdout and f"house is a person beside {me}, the owner" in token.stdout
+    assert "as house" in token.stdout and f"house is not {me}, the owner, but another person" in token.stdout
     found = {one["name"]: one for one in box.json("people", "list")}
     assert set(found) == {me, "house"} and (found[me]["is_owner"], found["house"]["is_owner"]) == (True, False)
     assert found[me]["identities"] == ["local/ada"]

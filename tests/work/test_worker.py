@@ -1,5 +1,6 @@
 """Workers as processes: on record while they live, their claims back when they die, stopped in good order."""
 
+import io
 import os
 import re
 import signal
@@ -419,6 +420,15 @@ def test_a_screen_that_nobody_looks_at_any_more_ends_nothing() -> None:
     screen.show(Delta("more"))
     with pytest.raises(OSError):
         gone.close()
+
+
+def test_a_screen_shows_addresses_as_people_type_them_however_they_come() -> None:
+    out = io.StringIO()
+    screen = Screen(out, str)
+    for piece in ("It is in [b", "ox:", "//notes/x.md] an", "d bo"):
+        screen.show(Delta(piece))
+    screen.note("The end, of a box\n")
+    assert out.getvalue() == "It is in [notes/x.md] and bo\nThe end, of a box\n\n"
 
 
 def test_a_bell_may_be_rung_when_nobody_waits_any_more() -> None:

@@ -138,7 +138,8 @@ def _key(home: Home) -> bytes:
         with paths.naming(installed):
             return bundle.read_key(installed.read_text("ascii"))
     except FileNotFoundError:
-        raise Refused(f"no key for updates: neither updates.key nor {installed}", hint="docs/guides/upgrade.md") from None
+        hint = "a checkout is upgraded with git pull: docs/guides/upgrade.md"
+        raise Refused(f"no key for updates in updates.key or {installed}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{installed} cannot be read: {error}", hint="docs/guides/upgrade.md") from None
 

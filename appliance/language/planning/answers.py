@@ -20,6 +20,8 @@ from appliance.language.tables import is_data
 from appliance.language.word_forms import has_stem, has_word, stem
 from appliance.records import ThreadState
 
+# Least score of a sentence that answers, by what the question likely is about: "" is undecided, and small talk and the world need
+# more, since notes seldom answer them.
 LEAST = {"notes": 0.44, "": 0.5, "talk": 0.62, "world": 0.78}
 NEAR = {"notes": 0.2, "": 0.2, "talk": 0.45, "world": 0.45}  # and its least nearness to the question as a whole
 SURE = 0.62  # from which a sentence is said to answer; below it stands as the nearest, from NEAREST on

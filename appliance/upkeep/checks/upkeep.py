@@ -159,9 +159,7 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         return Finding("backups", "warning", what, hint) if rows else Finding("backups", "ok", f"{what}, and nothing to lose yet")
     days = (now - made_ms) / DAY_MS
     said = (
-        f"the last backup reached {keys.target} {days:.1f} days ago"
-        if keys.target
-        else f"the newest of {len(known)} backups is {days:.1f} days old"
+        f"the last backup reached {keys.target} {days:.1f} days ago" if keys.target else f"the newest backup is {days:.1f} days old"
     )
     if days > WARN_DAYS or days < -1:
         return Finding("backups", "warning", said, hint)
