@@ -98,8 +98,10 @@ def main(argv: list[str] | None = None) -> int:
         if fault := _find_fault(error):
             _print_error(fault, is_json)
             return fault.exit_code
-        where = f"{error.filename}: " if error.filename else ""
-        _print_error(OwlError(f"{where}{error.strerror or error}", hint="owlbox doctor checks the home"), is_json)
+        where, hint = f"{error.filename}: " if error.filename else "", "owlbox doctor checks the home"
+        if where and isinstance(error, PermissionError):
+            hint = f"ls -ld {error.filename} shows whose it is, and its mode"
+        _print_error(OwlError(f"{where}{error.strerror or error}", hint=hint), is_json)
         return 1
     except Exception as error:  # the last boundary: a person never sees a traceback
         if os.environ.get("OWLBOX__SYSTEM__DEBUG"):

@@ -343,6 +343,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=64)
     except OSError as error:
+        number = error.errno or 0  # below 0 where a name is not known
         raise BadInput(
-            f"cannot listen at {host} port {port}: {os.strerror(error.errno or 0)}", hint="choose another channels.web.port"
+            f"cannot listen at {host} port {port}: {os.strerror(number) if number > 0 else error.strerror or error}",
+            hint="choose a free one from 1024 on: owlbox config set channels.web.port NUMBER",
         ) from None

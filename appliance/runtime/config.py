@@ -41,10 +41,14 @@ def load(home: Home, environ: Mapping[str, str], *, path: Path | None = None) ->
         raise ConfigError(f"configuration is not used: {why}", key=str(path or home.config))
     raw = _read_toml(path or home.config)
     _expand_variables(raw, "", environ)
-    origins = _apply_overrides(raw, environ)
-    config = _SettingsReader(origins).table(raw, Config(), "")
-    assert isinstance(config, Config)
-    _check_config(config)
+    reader = _SettingsReader(_apply_overrides(raw, environ))
+    try:
+        config: Config = reader.table(raw, Config(), "")
+        _check_config(config)
+    except ConfigError as error:
+        if path is None and not reader.find_variable(error.key):
+            error.message = f"{home.config}: {error.message}"
+        raise
     return config
 
 
@@ -204,7 +208,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}, line 1, column 1: nested too deeply", key=str(path)) from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_where_broken(path, text, str(error)), key=str(path), hint="docs/reference/configuration.md") from None
+        hint = "correct that line; docs/reference/configuration.md shows every key"
+        raise ConfigError(_where_broken(path, text, str(error)), key=str(path), hint=hint) from None
 
 
 def _where_broken(path: Path, text: str, message: str) -> str:
@@ -269,8 +274,7 @@ def _step_down(table: Mapping[str, Any], kind: Any, step: str, key: str, variabl
         if rest and (step == rest.name or step not in found) and _takes_name(rest, step):
             return step, get_args(rest.type)[1]
         if step not in found or (rest and step == rest.name):
-            hint = f"did you mean {_nearest_key(step, kind, key)}?"
-            raise ConfigError(f"{variable}: unknown key {_join_key(key, step)}", key=variable, hint=hint)
+            raise ConfigError(f"{variable}: unknown key {_join_key(key, step)}", key=variable, hint=_nearest_key(step, kind, key))
         return step, found[step]
     if get_origin(kind) is Mapping:
         return next((name for name in table if name.lower() == step), step), get_args(kind)[1]
@@ -327,9 +331,7 @@ class _SettingsReader:
                 others[name] = value
                 continue
             if name not in items or items[name] is rest:
-                raise ConfigError(
-                    f"unknown key {self._name_key(inner)}", key=inner, hint=f"did you mean {_nearest_key(name, type(base), key)}?"
-                )
+                raise ConfigError(f"unknown key {self._name_key(inner)}", key=inner, hint=_nearest_key(name, type(base), key))
             changed[name] = self.value(value, items[name].type, getattr(base, name), inner, about(items[name]))
         if rest and others:
             changed[rest.name] = self.value(others, rest.type, getattr(base, rest.name), key, about(rest))
@@ -382,28 +384,26 @@ class _SettingsReader:
         return raw
 
     def _fail_key(self, key: str, raw: Any, expected: str, known: About, hint: str = "") -> NoReturn:
-        shown = "[hidden]" if known.is_secret else repr(raw)[:80]
-        raise ConfigError(f"{self._name_key(key)} = {shown}: must be {expected}", key=key, hint=hint)
+        what = f"{self._name_key(key)} = {'[hidden]' if known.is_secret else repr(raw)[:80]}"
+        raise ConfigError(f"{what}: must be {expected}", key=key, hint=hint)
 
     def _name_key(self, key: str) -> str:
         """The key, with the variable that it came from."""
-        variable = next((v for k, v in self.origins.items() if key == k or key.startswith((f"{k}.", f"{k}["))), "")
-        return f"{key} (from {variable})" if variable else key
+        return f"{key} (from {variable})" if (variable := self.find_variable(key)) else key
+
+    def find_variable(self, key: str) -> str:
+        """The variable that a key came from, "" for none."""
+        return next((v for k, v in self.origins.items() if key == k or key.startswith((f"{k}.", f"{k}["))), "")
 
 
 def _nearest_key(name: str, cls: Any, key: str) -> str:
-    """The known key that a wrong one most likely means: a sibling, the same name elsewhere, or the closest sibling."""
+    """A hint with the key that a wrong one most likely means: a sibling, or the same name elsewhere; else where all are shown."""
     rest = rest_of(cls)
     siblings = [item.name for item in fields(cls) if item is not rest] + list(about(rest).choices if rest else ())
-    close = get_close_matches(name.lower(), siblings, 1)
-    if not close:
-        same = [
-            path for path, table in _tables_in(Config(), "") for item in fields(table) if item.name == name and item is not rest
-        ]
-        if same:
-            return _join_key(same[0], name)
-        close = get_close_matches(name.lower(), siblings, 1, cutoff=0.0)
-    return _join_key(key, close[0])
+    if close := get_close_matches(name.lower(), siblings, 1):
+        return f"did you mean {_join_key(key, close[0])}?"
+    same = [path for path, table in _tables_in(Config(), "") for one in fields(table) if one.name == name and one is not rest]
+    return f"did you mean {_join_key(same[0], name)}?" if same else "owlbox config list shows every key"
 
 
 # -- checks across keys ---------------------------------------------------------------------------

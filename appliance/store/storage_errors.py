@@ -9,7 +9,6 @@ import apsw
 from appliance.errors import Busy, Cancelled, OwlError, StoreError
 from appliance.store.disk_faults import ON_A_DISK, disk_fault, explain_fault, write_fault
 
-OWN_FAULT = "check owner and mode of the home folder"
 AFTER_DAMAGE = (
     "owlbox backup list shows the backups, owlbox restore FILE restores one; else owlbox doctor --repair saves what it can"
 )
@@ -34,7 +33,7 @@ def explain(error: apsw.Error, path: Path) -> OwlError:
     if isinstance(error, apsw.IOError):
         return disk_fault(errno.EIO, path)
     if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError):
-        return StoreError(f"database {path} cannot be read or written by user {os.getuid()}: {error}", hint=OWN_FAULT)
+        return StoreError(f"database {path} cannot be read or written by user {os.getuid()}: {error}", hint=_owner_hint(path))
     return OwlError(f"database error: {error}")
 
 
@@ -47,7 +46,16 @@ def missing(path: Path) -> StoreError:
 
 
 def host_error(error: OSError, path: Path) -> OwlError:
-    """Our error for the operating system's about the database at `path`."""
+    """Our error for the operating system's about the file or folder at `path`."""
     if error.errno in ON_A_DISK:
         return explain_fault(error, path) or disk_fault(error.errno, path)
-    return StoreError(f"cannot open or make {path} as user {os.getuid()}: {error.strerror}", hint=OWN_FAULT)
+    hint = (
+        _owner_hint(path)
+        if error.errno in (errno.EACCES, errno.EPERM)
+        else f"ls -ld {path} shows what is there; name another place"
+    )
+    return StoreError(f"cannot open or make {path} as user {os.getuid()}: {error.strerror}", hint=hint)
+
+
+def _owner_hint(path: Path) -> str:
+    return f"ls -ld {path.parent} {path} shows whose they are, and their modes"

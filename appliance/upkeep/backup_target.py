@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from appliance.clock import now_ms
-from appliance.errors import OwlError, Unavailable
+from appliance.errors import BadInput, OwlError, Unavailable
 from appliance.runtime import paths
 from appliance.runtime.paths import Home
 from appliance.upkeep import sealed_backups
@@ -22,7 +22,6 @@ from appliance.upkeep import sealed_backups
 RECORD = "target.json"
 ROOT = Path("/")
 MOUNT_PLACES = (Path("/media"), Path("/mnt"), Path("/run/media"))  # where desktops and people mount disks
-ANOTHER = "`owlbox backup --to {place}` takes the one that is there now"
 
 
 class Delivery(Struct, frozen=True):
@@ -35,7 +34,9 @@ class Delivery(Struct, frozen=True):
 
 
 def expand(place: str) -> Path:
-    """The folder of a target that is no server."""
+    """The folder of a target that is no server; BadInput for one that scp would take for a server, such as nas:/backups."""
+    if re.match(r"[^/]+:", place) and not os.path.exists(place):
+        raise BadInput(f"{place} is not a place for backups", hint=sealed_backups.PLACES)
     return Path(place).expanduser().absolute()
 
 
@@ -55,8 +56,8 @@ def require_same_disk(home: Home, place: str) -> None:
     known, disk = read(home, place), find_disk(expand(place))
     if known is not None and known.disk and known.disk != disk:
         raise Unavailable(
-            f"{place} is on another disk than the backups before: {disk}, not {known.disk}",
-            hint=f"connect the disk of before; {ANOTHER.format(place=place)}",
+            f"{place} is not on the disk that took the last backup: that was {known.disk}, this is {disk}",
+            hint=f"connect that disk; or take this one from now on: owlbox backup --to {place}",
         )
 
 

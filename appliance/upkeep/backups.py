@@ -161,7 +161,7 @@ def read(path: Path) -> Backup:
     try:
         with disk_faults.naming(path), zipfile.ZipFile(path) as archive:
             if MANIFEST not in archive.namelist():
-                raise StoreError(f"{path} is a zip file and no backup: it has no {MANIFEST}", hint=database_copy.ANOTHER)
+                raise StoreError(f"{path} is a zip file, but not a backup: it has no {MANIFEST}", hint=database_copy.ANOTHER)
             with archive.open(MANIFEST) as file:
                 data = file.read(LARGEST_MANIFEST + 1)
         if len(data) > LARGEST_MANIFEST:

@@ -158,10 +158,17 @@ def examine(home: Home, environ: Mapping[str, str]) -> list[Finding]:
 def _home(home: Home, is_repairing: bool) -> Finding:
     home.require()
     if closed := home_faults.closed(home):
-        return Finding("home", "problem", "; ".join(closed), f"what it is for does not work until: chmod -R u+rwX {home.root}")
+        return Finding(
+            "home",
+            "problem",
+            "; ".join(closed),
+            f"what it is for does not work until: chmod -R u+rwX {home.root}; what another user owns needs sudo chown first",
+        )
     missing = [name for name in paths.FOLDERS if not (home.root / name).is_dir()]
     if missing:
-        hint = f"owlbox init --force --home {home.root} makes them, and overwrites nothing"
+        hint = (
+            f"what was in them: owlbox backup list, owlbox restore FILE; owlbox init --force --home {home.root} makes them, empty"
+        )
         return Finding("home", "warning", f"missing folders: {', '.join(missing)}", hint)
     if is_repairing and (closed := home_setup.close(home)):
         return Finding("home", "ok", f"closed to others: {', '.join(closed)}")

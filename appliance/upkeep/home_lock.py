@@ -33,7 +33,8 @@ class Lock:
             is_stopped = paths.is_core_stopped(Home(path.parent))
             hint = f"it is stopped: kill -CONT {pid} lets it go on" if is_stopped else "owlbox status shows it"
             raise AlreadyRunning(
-                f"a core (pid {pid}) is already running on {path.parent}", hint=f"{hint}; end it before starting another"
+                f"a core (pid {pid}) is already running on {path.parent}",
+                hint=f"{hint}; end it first: systemctl stop owlbox, or kill {pid}",
             ) from None
         self.tell("")
 

@@ -68,7 +68,7 @@ def find(home: Home, name: str) -> Path:
             return path.absolute()
         if path.is_dir():
             hint = f"owlbox import {path} --home NEW" if (path / backups.MANIFEST).is_file() else "name a file in it"
-            raise NotFound(f"{path} is a folder and no backup", hint=hint)
+            raise NotFound(f"{path} is a folder, not a backup", hint=hint)
     raise NotFound(f"no backup {name}", hint="owlbox backup list shows them")
 
 
@@ -91,7 +91,7 @@ def is_archive(path: Path) -> bool:
             return False
         what = f"is cut off: it has {size} of {wanted} bytes"
     else:
-        what = next((f"is {what}" for begin, what in OTHERS if head.startswith(begin)), "is of another program, and no backup")
+        what = next((f"is {what}" for begin, what in OTHERS if head.startswith(begin)), "is not a backup: another program made it")
     raise StoreError(f"{path} {what}", hint=database_copy.ANOTHER)
 
 

@@ -34,6 +34,7 @@ LIMIT_S = 4 * 3600.0
 BRIEF_S = 8.0  # of a look whether a server lets us in
 SSH_CONFIG = "OWLBOX_SSH_CONFIG"  # names another configuration of ssh than the user's
 SHORTEST = 8  # characters of a passphrase
+PLACES = "a folder, or sftp://user@host/folder with an SSH key"
 
 
 class SealedHead(Struct, frozen=True):
@@ -66,7 +67,7 @@ def parse_place(text: str) -> SftpFolder:
     except ValueError:
         port = 0
     if parts.scheme != "sftp" or not parts.hostname or parts.password or not port:
-        raise BadInput(f"{text} is not a place for backups", hint="a folder, or sftp://user@host/folder with a key of ssh")
+        raise BadInput(f"{text} is not a place for backups", hint=PLACES)
     folder = parts.path.removeprefix("/~/") if parts.path.startswith("/~/") else parts.path
     if re.search(r"[\x00-\x1f\"\\*?\[]", folder) or parts.hostname.startswith("-"):
         raise BadInput(f"{text} has signs in its folder that sftp would take otherwise", hint="use letters, digits, - and /")

@@ -385,12 +385,13 @@ def test_secret_is_not_repeated_in_an_error(refuse):
         ("[system]\nmax_strikes = 1", "system.max_strikes", "runs.max_strikes"),
         ("[agents.coder]\niterations = 1", "agents.coder.iterations", "agents.coder.max_iterations"),
         ('[[sandbox.mounts]]\npth = "/"', "sandbox.mounts[0].pth", "sandbox.mounts[0].path"),
+        ("zzz = 1", "zzz", ""),
     ],
 )
 def test_unknown_key_names_the_nearest(refuse, text, key, nearest):
     error = refuse(text)
     assert error.key == key
-    assert error.hint == f"did you mean {nearest}?"
+    assert error.hint == (f"did you mean {nearest}?" if nearest else "owlbox config list shows every key")
 
 
 @pytest.mark.parametrize(

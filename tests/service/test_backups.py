@@ -546,11 +546,11 @@ FILES: dict[str, tuple[Callable[[Path, bytes, bytes], object], str]] = {
     "zeros": (lambda path, zipped, data: path.write_bytes(bytes(9000)), "holds only zeros"),
     "archive cut off": (lambda path, zipped, data: path.write_bytes(zipped[: len(zipped) // 2]), "is cut off"),
     "database cut off": (lambda path, zipped, data: path.write_bytes(data[: len(data) // 2]), "is cut off: it has"),
-    "a text": (lambda path, zipped, data: path.write_text("Dear diary"), "is of another program, and no backup"),
+    "a text": (lambda path, zipped, data: path.write_text("Dear diary"), "is not a backup: another program made it"),
     "a model": (lambda path, zipped, data: path.write_bytes(b"GGUF" + bytes(90)), "is a model"),
     "a database of another program": (lambda path, zipped, data: database_of_another(path), "database of another program"),
-    "a foreign zip": (lambda path, zipped, data: zipfile.ZipFile(path, "w").close(), "is a zip file and no backup"),
-    "a folder": (lambda path, zipped, data: (path.unlink(), path.mkdir()), "is a folder and no backup"),
+    "a foreign zip": (lambda path, zipped, data: zipfile.ZipFile(path, "w").close(), "is a zip file, but not a backup"),
+    "a folder": (lambda path, zipped, data: (path.unlink(), path.mkdir()), "is a folder, not a backup"),
 }
 
 

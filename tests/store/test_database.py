@@ -221,7 +221,9 @@ def test_unreadable_file_or_home_names_the_user_and_the_next_step(runtime: Path,
                 assert f"user {os.getuid()}" in error.message, error.message
                 print(error.hint)
     """
-    assert finished(child(code, home / "owlbox.db")) == "\n".join(["check owner and mode of the home folder"] * 2)
+    assert finished(child(code, home / "owlbox.db")) == "\n".join(
+        [f"ls -ld {home} {home}/owlbox.db shows whose they are, and their modes"] * 2
+    )
     home.chmod(0o700)
 
 

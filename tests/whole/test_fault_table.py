@@ -70,7 +70,8 @@ class Rig:
         return path
 
     def settings(self, text: str) -> Config:
-        return config.load(self.home, {}, path=self.file("owlbox.toml", text.encode()))
+        self.home.config.write_text(text)
+        return config.load(self.home, {})
 
     def unworkable(self, text: str) -> OwlError:
         """The first value of a configuration that cannot work."""
@@ -122,6 +123,12 @@ def no_inodes(rig: Rig) -> Said:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=1", "tmpfs", str(place)], check=True)
     rig.stack.callback(lambda: subprocess.run(["umount", str(place)], check=True))
     return told((place / "x").write_text, "x")
+
+
+def full_home(rig: Rig) -> Said:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(rig.home.root)], check=True)
+    rig.stack.callback(lambda: subprocess.run(["umount", str(rig.home.root)], check=True))
+    return upkeep.check_disk(rig.home, Config())
 
 
 def damaged(rig: Rig) -> Said:
@@ -354,6 +361,7 @@ THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
 CASES: dict[str, Callable[[Rig], Said]] = {
     "full": fault(errno.ENOSPC, Path("/nowhere/x")),
     "full, no file is known": fault(errno.ENOSPC, None),
+    "full, seen by doctor": full_home,
     "out of inodes": no_inodes,
     "over its quota": fault(errno.EDQUOT),
     "read-only": fault(errno.EROFS),
@@ -377,6 +385,8 @@ CASES: dict[str, Callable[[Rig], Said]] = {
         sealed_backups.require_answer, sealed_backups.parse_place("sftp://owl@127.0.0.1:9/b")
     ),
     "a target that is no place": lambda rig: told(sealed_backups.parse_place, "ftp://nas/b"),
+    "a target as scp names a server": lambda rig: told(backup_target.expand, "nas:/b"),
+    "a target that is a file": lambda rig: told(backups.make, rig.home, Config(), rig.file("stick"), backups.unheard),
     "the last try failed": failed_try,
     "no backup came to the target yet": lambda rig: rig.checked(Backups(target=str(rig.place))),
     "none at all": lambda rig: rig.checked(Backups()),
@@ -449,7 +459,7 @@ CASES: dict[str, Callable[[Rig], Said]] = {
 def rows() -> dict[str, tuple[str, str]]:
     """The table: the words and where they are read, by the fault."""
     found = ROW.findall(PAGE.read_text(encoding="utf-8"))
-    return {name: (words, where) for name, words, where in found if name not in ("fault")}
+    return {name: (words.replace("\\|", "|"), where) for name, words, where in found if name not in ("fault")}
 
 
 def say(said: Said) -> tuple[str, str]:

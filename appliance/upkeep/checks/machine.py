@@ -85,7 +85,10 @@ def describe_clock(now: int, is_synchronized: bool | None) -> Finding:
     """The same for a time, and what the kernel says of it."""
     if now < BUILT_MS:
         return Finding(
-            "clock", "problem", "it has not been set since the machine started", "connect the network, or set it: timedatectl"
+            "clock",
+            "problem",
+            "it has not been set since the machine started",
+            "connect the network, or set it: sudo timedatectl set-time 'YYYY-MM-DD hh:mm'",
         )
     if is_synchronized is None:
         return Finding("clock", "ok", "set; the kernel does not say whether it follows a time server")
@@ -105,7 +108,7 @@ def check_memory(root: Path = ROOT) -> Finding:
         return Finding("memory", "ok", "not reported by this machine")
     ended = int(counts.get("oom_kill", 0))
     said = f"{free} of {total} MB free"
-    smaller = "a smaller model (owlbox model list says what each needs), or models.context lower"
+    smaller = "a smaller model (owlbox model list), or a shorter context (owlbox config set models.context NUMBER)"
     if free < total * FREE_PART:
         return Finding("memory", "warning", f"only {said}", smaller)
     more = f"; {ended} processes were killed for lack of memory since the machine started" if ended else ""

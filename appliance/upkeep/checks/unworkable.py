@@ -217,21 +217,24 @@ def _require_key_file(path: str) -> None:
 
 
 def _require_certificate(home: Home, certificate: str, key: str) -> None:
-    _require_file(home.root, certificate, "name files in PEM")
+    _require_file(home.root, certificate, "name a file in the PEM format")
     if certificate and (not key or (home.root / key).is_file()):
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(home.root / certificate, home.root / (key or certificate))
         except (OSError, ValueError):  # one of TLS is an OSError
-            raise BadInput(f"{certificate} holds no certificate with its private key", hint="name files in PEM") from None
+            raise BadInput(
+                f"{certificate} holds no certificate with its private key", hint="name a file in the PEM format"
+            ) from None
 
 
 def _require_authorities(path: str) -> None:
     if path:
         try:
             ssl.create_default_context(cafile=path)
-        except (OSError, ValueError):
-            hint = "name a file with certificates in PEM, or leave it empty"
-            raise BadInput(f"no certificates can be read from {path}", hint=hint) from None
+        except (OSError, ValueError) as error:
+            why = "it holds none" if isinstance(error, ssl.SSLError | ValueError) else error.strerror
+            hint = "name a file with certificates in the PEM format, or leave it empty"
+            raise BadInput(f"no certificates can be read from {path}: {why}", hint=hint) from None
 
 
 def _require_file(root: Path, path: str, hint: str) -> None:
@@ -259,7 +262,9 @@ def _require_there(path: str) -> None:
 
 def _require_plugin(home: Home, name: str) -> None:
     if problems := plugin_files.check(home.box, [name]):
-        raise NotFound(problems[0], hint=f"fix it in {home.box}, or take it out")
+        raise NotFound(
+            problems[0], hint="" if problems[0].endswith(")") else f"correct it in {home.box}, or take it out of the list"
+        )
 
 
 def _require_model(home: Home, model: str) -> None:

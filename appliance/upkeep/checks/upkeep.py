@@ -33,9 +33,10 @@ def check_disk(home: Home, settings: Config) -> Finding:
     usage, keys = shutil.disk_usage(home.root), settings.orchestrator
     part, free = usage.used / usage.total, usage.free // MB
     text = f"{part:.0%} used, {free} MB free"
+    root = next(one for one in (home.root, *home.root.parents) if one.is_mount())
+    hint = f"largest first: du -xh --max-depth=2 {root} | sort -rh | head; owlbox backup list, owlbox model list"
     if fault := disk_faults.write_fault(home.root):
-        return Finding("disk", "problem", fault.message, fault.hint)
-    hint = "largest first: du -xh --max-depth=2 / | sort -rh | head; owlbox backup list, owlbox model list"
+        return Finding("disk", "problem", fault.message, hint if disk_faults.is_full(home.root) else fault.hint)
     if part >= keys.disk_refuse:
         return Finding("disk", "problem", f"{text}: no new conversations and no tools until there is room", hint)
     return Finding("disk", "warning" if part >= keys.disk_warn else "ok", text, hint if part >= keys.disk_warn else "")
@@ -150,10 +151,11 @@ def check_backups(home: Home, settings: Config, rows: int) -> Finding:
         hint = "the clock was wrong then, or is now: look at it (timedatectl), then make a new one: owlbox backup"
         return Finding("backups", "warning", said, hint)
     sent = backup_target.read(home, keys.target) if keys.target else None
-    hint = "owlbox backup --to /media/STICK; the timer owlbox-backup.timer makes one each night"
+    nightly = "by night the timer should: systemctl status owlbox-backup.timer, elsewhere cron"
+    hint = f"owlbox backup makes one now; {nightly}; on another disk: owlbox config set backups.target /media/STICK"
     what, made_ms = f"no backup in {home.backups}", known[0].made_ms if known else 0
     if keys.target:
-        hint = "owlbox backup makes one there now; the timer owlbox-backup.timer does so each night"
+        hint = f"owlbox backup makes one there now; {nightly}"
         what, made_ms = f"no backup has reached {keys.target} yet", sent.at_ms if sent is not None else 0
     if not made_ms:
         return Finding("backups", "warning", what, hint) if rows else Finding("backups", "ok", f"{what}, and nothing to lose yet")
