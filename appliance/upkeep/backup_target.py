@@ -35,7 +35,7 @@ class Delivery(Struct, frozen=True):
 
 def expand(place: str) -> Path:
     """The folder of a target that is no server; BadInput for one that scp would take for a server, such as nas:/backups."""
-    if re.match(r"[^/]+:", place) and not os.path.exists(place):
+    if re.match(r"[^/]+:(?!//)", place) and not os.path.exists(place):
         raise BadInput(f"{place} is not a place for backups", hint=sealed_backups.PLACES)
     return Path(place).expanduser().absolute()
 

@@ -112,7 +112,7 @@ def test_another_disk_than_before_is_taken_only_when_asked(box: Box) -> None:
     assert known is not None and known.disk and known.at_ms
     backup_target.require_same_disk(box.home, place)
     (box.home.backups / "target.json").write_text(json.dumps({"place": place, "disk": "1234-ABCD", "at_ms": 1}))
-    with pytest.raises(Unavailable, match="another disk than the backups before"):
+    with pytest.raises(Unavailable, match="not on the disk that took the last backup"):
         backup_target.require_same_disk(box.home, place)
     with box.home.config.open("a") as file:
         file.write(f'\n[backups]\ntarget = "{place}"\n')
