@@ -1,1 +1,1 @@
-"""What a model is sent: the packet, its budget, compaction, roles, and copies for people to look at."""
+"""What a model is sent: the packet (its blocks and their order), its budget, compaction, roles, and copies for people."""

@@ -1,1 +1,1 @@
-"""What looks after a home: backups, restoring, exports, updates, checks and repair, the lock that one process holds."""
+"""What looks after a home: backups, restoring, exports, updates, checks (`checks/`) and repair, the lock that one process holds."""
