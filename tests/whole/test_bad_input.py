@@ -159,11 +159,11 @@ def test_no_home(tmp_path: Path, runtime: Path) -> None:
 
 # The checkout may lie where that user cannot look: all is imported and read before.
 AS_NOBODY = f"""
-import os, sys
-from appliance.cli import main as cli, screen, service, session
+import encodings.utf_8_sig, os, sys
+from appliance.cli import backup, main as cli, screen, service, session
 from appliance.console import tool_command
 from appliance.service import core, daemon
-from appliance.upkeep import home_setup
+from appliance.upkeep import backups, home_setup, restore
 tool_command.commands()
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 sys.exit(cli.main())
@@ -183,6 +183,21 @@ def test_a_home_of_another_user(runtime: Path, words: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=box.environ, cwd="/", timeout=180)
     assert_told(done, 2, str(box.home.root), "--home")
     assert tree(box.home.root) == before
+
+
+@needs_root
+def test_a_closed_file_is_named_with_what_shows_whose_it_is(runtime: Path) -> None:
+    runtime.chmod(0o755)
+    box = Box(Home(runtime / "home"), {**os.environ, **clean_environ(runtime, runtime / "run")})
+    new_home(box.home)
+    (runtime / "run").mkdir()
+    (runtime / "closed").mkdir(0o700)
+    for path in (runtime / "run", box.home.root, *box.home.root.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    for words in (["restore", f"{runtime}/closed/x.zip"], ["backup", "--to", f"{runtime}/closed/x"]):
+        command = [sys.executable, "-c", AS_NOBODY, "--home", str(box.home.root), *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=box.environ, cwd="/", timeout=180)
+        assert_told(done, 1, f"{runtime}/closed/x", "Permission denied", "ls -ld ")
 
 
 DATABASES: dict[str, tuple[Callable[[Path], Any], int, list[str]]] = {
