@@ -195,7 +195,7 @@ def test_changes_while_the_core_was_down_are_picked_up_and_nothing_else_is_writt
     assert len([line for line in box.log("core") if line["message"] == "folder read"]) == read
 
 
-def test_idle_writes_nothing_and_hardly_wakes_up(core: Core, notes_dir: Path) -> None:
+def test_idle_writes_nothing_and_wakes_up_once_a_second(core: Core, notes_dir: Path) -> None:
     def written() -> int:
         return int(Path(f"/proc/{core.child.pid}/io").read_text().split("write_bytes: ")[1].split()[0])
 
@@ -210,9 +210,9 @@ def test_idle_writes_nothing_and_hardly_wakes_up(core: Core, notes_dir: Path) ->
         before, woken = written(), switches()
         sleep_s(10)
         cost = (written() - before, switches() - woken)
-        if cost[0] == 0 and cost[1] <= 5:
+        if cost[0] == 0 and cost[1] <= 15:
             return
-    raise AssertionError(f"{cost} bytes and wake-ups in ten seconds; a folder is watched without any")
+    raise AssertionError(f"{cost} bytes and wake-ups in ten seconds; a folder is watched with one a second")
 
 
 def test_a_folder_that_went_missing_is_watched_again(box: Box, core: Core, notes_dir: Path) -> None:
