@@ -17,7 +17,7 @@ from appliance.runtime.settings import Config, Orchestrator
 from appliance.service import maintenance
 from appliance.sessions.runs import Runs
 from appliance.sessions.sessions import SessionRules
-from appliance.store import clearing, disk_room
+from appliance.store import clearing, disk_room, wall_clock
 from appliance.store.migrations import LATEST
 
 
@@ -65,6 +65,9 @@ def test_nothing_is_deleted_while_a_worker_or_a_core_runs(box: Box) -> None:
     assert box.run("nuke", "all", "--yes").returncode == 0 and counts(box)["tasks"] == 0
 
 
+LONG_AGO_MS = wall_clock.CLOCKLESS_MS + 5
+
+
 def test_old_changes_are_forgotten_but_for_the_newest(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     new_home(home)
@@ -73,8 +76,11 @@ def test_old_changes_are_forgotten_but_for_the_newest(tmp_path: Path) -> None:
     for text in ("one", "two", "three"):
         entries.set("memory://notes/a", text)
     with store.write() as execute:
-        execute("INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r1', 1, x'00', 5), ('r2', 1, x'00', ?)", (now_ms(),))
-        execute("UPDATE changes SET at_ms = 5")
+        execute(
+            "INSERT INTO changesets (run, seq, change, at_ms) VALUES ('r1', 1, x'00', ?), ('r2', 1, x'00', ?)",
+            (LONG_AGO_MS, now_ms()),
+        )
+        execute("UPDATE changes SET at_ms = ?", (LONG_AGO_MS,))
     done = maintenance.maintain(home, {"XDG_RUNTIME_DIR": str(tmp_path)}, is_forced=True)
     assert done.changes == 3 and "forgot 3 old changes" in done.lines()
     assert store.value("SELECT COUNT(*) FROM changes WHERE path LIKE '%notes/a'") == 1
