@@ -519,6 +519,9 @@ def test_two_times_for_two_things_are_two_reminders(ask: Any, said: str, texts: 
         ("remind me tomorrow at 9 to call mum and remind me at 10 to call dad", ["call mum 24T09:00", "call dad 24T10:00"]),
         ("remind me tomorrow at 9 to call mum and remind me to call dad at 10", ["call mum 24T09:00", "call dad 24T10:00"]),
         ("wake me tomorrow at 7 and remind me at 8 to leave", ["wake up 24T07:00", "leave 24T08:00"]),
+        ("remind me to call mom tomorrow at noon and to feed the cat at 6", ["call mom 24T12:00", "feed the cat 24T18:00"]),
+        ("remind me tomorrow at 3 pm to call Bea and at 7 to cook", ["call Bea 24T15:00", "cook 24T19:00"]),
+        ("remind me tomorrow at 7 to run and at 6:30 to stretch", ["run 24T07:00", "stretch 24T06:30"]),
         ("remind me tomorrow at 8 to eat, at 9 to call Jo and at 10 to nap", ["eat 24T08:00", "call Jo 24T09:00", "nap 24T10:00"]),
         ("Erinnere mich morgen um 9 an Mama und erinnere mich um 10 an Papa", ["Mama 24T09:00", "Papa 24T10:00"]),
         (

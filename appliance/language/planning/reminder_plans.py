@@ -155,8 +155,13 @@ class Reminders:
         """A time of day that stands behind another with its day means that day; BadInput where the other repeats."""
         if rule.kind != "once":
             raise UnclearTime("once_or_again", said=found.when)
-        day = datetime.fromtimestamp(recurrence.at(rule) / 1000, timezones.find(rule.zone)).date().isoformat()
-        return replace(self._read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
+        before_ms = recurrence.at(rule)
+        day = datetime.fromtimestamp(before_ms / 1000, timezones.find(rule.zone)).date().isoformat()
+        made = replace(self._read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
+        if made.rule is not None and recurrence.at(made.rule) <= before_ms:  # "tomorrow at noon, and at 6": in the evening
+            later = time_expression.changed(found.when, intent.language.lexicon, rule, before_ms, self._now_ms())
+            made = replace(made, rule=later) if recurrence.at(later) > before_ms else made
+        return made
 
     def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
         """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""
