@@ -26,7 +26,7 @@ from appliance.channels.gateway import Admission, ChannelChanged, Gateway
 from appliance.channels.gateway import Parts as GatewayParts
 from appliance.channels.live_answers import LiveAnswers
 from appliance.clock import CancelToken, now_ms
-from appliance.errors import BadInput, Busy, ConfigError, Lost, NotFound, OwlError
+from appliance.errors import BadInput, Busy, ConfigError, Lost, NotFound, OwlError, Unavailable
 from appliance.records import Outbound
 from appliance.runtime import config
 from appliance.runtime.config_keys import about
@@ -343,9 +343,12 @@ class Connections:
         self._events.publish(ChannelChanged(name, None))
 
     def connection(self, name: str) -> Connection:
-        """The channel of this name, while it runs; NotFound when it does not."""
+        """The channel of this name, while it runs; NotFound when it is off, Unavailable while it is not open."""
         runner = self._runners.get(name)
         if runner is None:
+            table = read_tables(self._settings()).get(name)
+            if table is not None and table.enabled:  # who is told 404 may not try again
+                raise Unavailable(f"channel {name} is not open at the moment", hint="try again; owlbox channel list says why")
             raise NotFound(f"channel {name} is not switched on", hint=f"owlbox channel enable {name}")
         return runner.connection
 

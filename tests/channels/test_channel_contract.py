@@ -20,7 +20,7 @@ from appliance.channels.delivery import FINAL, OutboxSender
 from appliance.channels.gateway import Admission, Gateway
 from appliance.channels.live_answers import LiveAnswers, Pace
 from appliance.clock import CancelToken, now_ms
-from appliance.errors import Busy, Lost, OwlError, Refused, Unavailable
+from appliance.errors import Busy, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.records import Delta, Event, LoopEnded, Outbound
 from appliance.runtime.events import Events
 from appliance.runtime.paths import Home
@@ -358,6 +358,10 @@ def test_a_changed_table_begins_anew_and_one_that_is_switched_off_ends(home: Hom
     services = {"secret": str, "data_folder": Path}
     made = Connections(OutboxSender(Outbox(store, "core")), Events(), lambda: tables["now"], services)
     assert made.channel_states()["email"] is True  # on, and nobody serves it
+    with pytest.raises(Unavailable):
+        made.connection("email")  # so far: whoever is told that there is none may not try again
+    with pytest.raises(NotFound):
+        made.connection("matrix")
     made.start()
     until(lambda: made.channel_states()["email"] not in ("connecting", True), "it was tried")
     assert "cannot be reached" in str(made.channel_states()["email"]) and made.channel_states()["matrix"] is False

@@ -87,7 +87,7 @@ def test_it_is_shown_the_note_that_a_question_is_about_with_its_name(stage: Stag
 )
 def test_it_adds_a_task_on_request_and_says_so(stage: Stage, prompt: str, name: str, settings: RunSettings) -> None:
     told = stage.ask(prompt, settings, "act")
-    assert (told.end.status, told.deeds) == (200, "create_task:200") and f": {name} (medium)" in told.said
+    assert (told.end.status, told.deeds) == (200, "create_task:200") and f"On your list: {name}" in told.said
     (made,) = [task for task in stage.core.tasks.list_tasks(limit=10) if task.origin == told.run]
     assert made.name == name and made.status == "pending" and f"Added task {made.id}: {name}" in told.said
     assert len(stage.core.runs.turns(told.run)) == 1  # what the tool says is the answer: asked on, the model would repeat itself
