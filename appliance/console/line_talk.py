@@ -86,11 +86,11 @@ def interview(reach: Reach, read_line: Callable[[str], str], aside: TextIO) -> N
 
 def chat(reach: Reach, thread: str, read_line: Callable[[str], str], paper: Paper, first: str = "") -> int:
     """Talk until the end of input, beginning with `first`; errors are said and the talk goes on. Its thread is said at the end."""
-    print("Owlbox. /help shows what you can type.", file=paper.aside)
     kept = [thread]
     try:
         if first:
             kept[0] = converse(reach, first, thread, paper)
+        print("Owlbox. /help shows what you can type.", file=paper.aside)
         return _run_talk(reach, kept, read_line, paper)
     finally:
         if kept[0]:

@@ -27,6 +27,7 @@ from appliance.runtime.paths import Home
 from appliance.runtime.settings import Channels, Connector, Email, Keys, Matrix, Slack, Workspace
 from appliance.sessions.outbox import Outbox
 from appliance.store.database import Store
+from appliance.store.wall_clock import CLOCKLESS_MS
 
 # The table of each channel, with servers at which nobody listens, and a notification that it could send.
 MAILED = {"mail": {"address": "ann@example.org"}}
@@ -41,6 +42,7 @@ TABLES: dict[str, tuple[Keys, dict[str, Any]]] = {
     "webhook": (Connector(keys={"url": "http://127.0.0.1:1/hook", "key": "k" * 16}), {}),
 }
 TABLES["slack"] = (Slack(bot_token="b", app_token="a", api_url="http://127.0.0.1:1/api"), {"slack": {"channel": "C1"}})
+LONG_AGO_MS = CLOCKLESS_MS + 1
 LISTENING = {"webhook"}  # those that wait for others, and post to one URL whomever it is for
 FILES = sorted(path.stem for path in Path(connectors.__file__ or "").parent.glob("*.py") if not path.stem.startswith("_"))
 
@@ -264,7 +266,7 @@ def test_what_another_process_has_shown_is_replaced_and_what_is_stopped_is_left_
 def test_what_nobody_sends_any_more_is_forgotten_at_the_next_start(home: Home) -> None:
     store = new_store(home.database)
     with store.write() as execute:
-        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', 1), ('a', 'answer:2', 'm2', ?)", (now_ms(),))
+        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', ?), ('a', 'answer:2', 'm2', ?)", (LONG_AGO_MS, now_ms()))
     LiveAnswers("a", Written(), store, Feed())
     assert store.rows("SELECT key FROM live_answers") == [("answer:2",)]
 
@@ -275,7 +277,7 @@ def test_a_core_that_runs_long_keeps_no_more_of_answers_than_it_may(home: Home) 
     for loop in range(MAX_WATCHED + 1):  # none of which ever ends
         live.watch(loop, Outbound("a:x", "", key=f"answer:{loop}"))
     with store.write() as execute:
-        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', 1)")
+        execute("INSERT INTO live_answers VALUES ('a', 'answer:1', 'm1', ?)", (LONG_AGO_MS,))
     feed.put(0, Delta("the oldest"))
     assert channel.calls == []
     feed.put(MAX_WATCHED, Delta("the newest"))

@@ -47,6 +47,7 @@ LATER = ("yaml", "encodings.ascii", "encodings.utf_8_sig")
 EARLY = ("PYTHON", "LD_", "LC_", "FAKETIME", "MALLOC")
 HARMLESS = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
 LANG = "C.UTF-8"
+LOST = -1  # how a process ended that nobody can be asked about
 # Commands that may start processes of ours, a broker most of all.
 HAVE_CHILDREN = {"serve", "ask", "chat", "worker", "tui", "doctor", "heartbeat", "maintain"}
 
@@ -101,8 +102,12 @@ class Popen(subprocess.Popen[Any]):
         ended.register(self._handle, select.POLLIN)
         if not ended.poll(None if timeout_s is None else max(0, timeout_s * 1000)):
             return
-        self._reply.sendall(b".")
-        self.returncode = os.waitstatus_to_exitcode(int(self._reply.recv(16)))
+        try:
+            self._reply.sendall(b".")
+            self.returncode = os.waitstatus_to_exitcode(int(self._reply.recv(16)))
+        except OSError:  # of a process that this one was forked from
+            self.returncode = LOST
+            return
         self._reply.close()
         os.close(self._handle)
 

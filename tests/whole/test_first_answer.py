@@ -65,7 +65,7 @@ def test_the_local_model_answers_through_a_pipe(real: Core) -> None:
 
 @pytest.mark.covers("R-208")
 def test_the_second_turn_evaluates_only_what_is_new(real: Core) -> None:
-    real.box.run("chat", text="I like owls a lot.\nI like other birds as well.\n")
+    real.box.run("chat", text="You are a funny owl.\nYou are a clever bird as well.\n")
     (thread, *_) = real.box.json("thread", "list", "--type", "chat")
     turns = real.call("thread.view", id=thread["id"])["turns"]
     first, last = turns[0], turns[-1]
@@ -76,7 +76,7 @@ def test_the_second_turn_evaluates_only_what_is_new(real: Core) -> None:
 @pytest.mark.covers("R-208")
 def test_the_broker_dies_and_the_real_model_answers_again(real: Core) -> None:
     send(real.broker_pid(), signal.SIGKILL)
-    check_answered(real, real.box.run("ask", "I like owls a lot."))
+    check_answered(real, real.box.run("ask", "You are a funny owl."))
 
 
 def test_a_question_longer_than_the_window_is_refused_in_one_line(real: Core) -> None:
