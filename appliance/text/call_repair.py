@@ -68,11 +68,12 @@ def _edits(text: str, *, is_python: bool) -> Iterator[str]:
             opened.append(token[0])
         elif opened and token[0] == PAIRS[opened[-1]]:
             opened.pop()
-    yield text.rstrip() + "".join(PAIRS[mark] for mark in reversed(opened))
+    if not text[-1:].isalnum():  # a number or a word at the end may have been longer
+        yield text + "".join(PAIRS[mark] for mark in reversed(opened))
     for mark in ("}", "]", "{", "["):
         is_close = mark in "}]"
         for at in range(len(text) + 1):
-            if _is_edge(text, at, is_close=is_close):
+            if _is_edge(text, at, is_close=is_close) and not (at == len(text) and text[-1:].isalnum()):
                 yield f"{text[:at]}{mark}{text[at:]}"
     for quote in "\"'":
         if text.count(quote) % 2:
