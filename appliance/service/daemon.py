@@ -291,7 +291,7 @@ class SocketWatch:
 
     def look(self) -> None:
         """See to it that each name is there; what cannot be made is said once and tried again at the next look."""
-        lost = [path for path in self._servers if _inode_of(path) != self._inodes.get(path, -1)]
+        lost = [path for path in self._servers if not (inode := _inode_of(path)) or inode != self._inodes.get(path)]
         if not lost:
             return
         try:

@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 from process import Box, Core, a_box, send, until
+from stores import new_home
 from test_sd_notify import HAND_OVER
 
 from appliance.clock import monotonic_s
+from appliance.runtime import paths
 from appliance.runtime.paths import Home
+from appliance.service.core import Core as ServiceCore
+from appliance.service.daemon import SocketWatch
 
 __all__ = ["a_box"]
 
@@ -112,3 +116,32 @@ def test_a_home_that_is_moved_under_its_core_is_named(box: Box, tmp_path: Path) 
     core.child.wait()
     core = there.serve()
     assert there.json("status")["faults"] == [] and core.stop() == 0
+
+
+class Listening:
+    """A server that keeps the sockets it is given."""
+
+    def __init__(self) -> None:
+        self.given: list[socket.socket] = []
+
+    def accept_at(self, sock: socket.socket) -> None:
+        self.given.append(sock)
+
+
+def test_a_socket_that_goes_while_it_is_looked_at_is_made_at_the_next_look(tmp_path: Path, runtime: Path) -> None:
+    home = Home(tmp_path / "home")
+    new_home(home)
+    core = ServiceCore(home, {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+    path, server = paths.core_socket(core.runtime), Listening()
+    try:
+        watch = SocketWatch(core, {path: server}, lambda: path.unlink() if len(server.given) == 1 else None)
+        watch.look()
+        assert not path.exists()
+        watch.look()
+        assert path.exists() and len(server.given) == 2
+        watch.look()
+        assert len(server.given) == 2
+    finally:
+        for one in server.given:
+            one.close()
+        core.close("the test is over")
