@@ -36,7 +36,8 @@ count = iter(range(10_000))
 
 
 def said(sender: str = BEN, text: str = "hello", **more: object) -> Received:
-    return Received(f"m{next(count)}", sender, text, int(more.pop("at_ms", now_ms())), **more)  # type: ignore[arg-type]
+    """A message that comes after the rules of this millisecond were set."""
+    return Received(f"m{next(count)}", sender, text, int(more.pop("at_ms", now_ms() + 10)), **more)  # type: ignore[arg-type]
 
 
 ROOM = {"room": "!r:x.org", "room_name": "Tea & cake"}
