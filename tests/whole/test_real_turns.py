@@ -89,7 +89,7 @@ def test_it_adds_a_task_on_request_and_says_so(stage: Stage, prompt: str, name: 
     told = stage.ask(prompt, settings, "act")
     assert (told.end.status, told.deeds) == (200, "create_task:200") and f"On your list: {name}" in told.said
     (made,) = [task for task in stage.core.tasks.list_tasks(limit=10) if task.origin == told.run]
-    assert made.name == name and made.status == "pending" and f"Added task {made.id}: {name}" in told.said
+    assert made.name == name and made.status == "pending"
     assert len(stage.core.runs.turns(told.run)) == 1  # what the tool says is the answer: asked on, the model would repeat itself
 
 
