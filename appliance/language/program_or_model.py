@@ -285,7 +285,7 @@ class MessagePlanner:
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= answers.LEAST["notes"]
         if is_of_subject or answers.is_answer(found, kind, words, language):
-            is_doubtful = answers.is_one_of_several(found, scene.text) or answers.is_in_passing(found)
+            is_doubtful = answers.is_doubtful(found, scene.text)
             is_doubtful = is_doubtful or (points_back and bool(subjects) and not is_of_subject)
             is_sure = (found.certainty >= answers.SURE and not is_doubtful) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)

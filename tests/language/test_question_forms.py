@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from appliance.language.evidence import Evidence, Sentence
 from appliance.language.languages import Languages
-from appliance.language.planning.answers import is_one_of_several, quote, without_equal_numbers
+from appliance.language.planning.answers import is_doubtful, is_one_of_several, quote, without_equal_numbers
 
 DOSE = Sentence("dose: 5 mg", "box://notes/medicine.md", "Medicine", 0.7, missing=("rang",))
 CALL = Sentence("Ada rang at 5.", "box://notes/log.md", "Log", 0.6)
@@ -55,3 +55,12 @@ def test_sentences_of_one_line_are_shown_as_that_line() -> None:
     one, two = (Sentence(text, "box://notes/a.md", "A", score, whole=line) for text, score in zip(line.split(". "), (0.7, 0.6)))
     assert line in quote("nearest", Evidence((one, two)), Languages().english).text
     assert "went" not in quote("nearest", Evidence((one, replace(two, score=0.1))), Languages().english).text
+
+
+READ = Sentence("Titel: Tschick; Gelesen: ja", "box://notes/books.csv", "books", 0.9, is_item=True)
+
+
+@pytest.mark.parametrize("question", ["which book have I not read?", "welches Buch habe ich nicht gelesen?"])
+def test_what_is_not_so_of_a_row_is_told_by_counting_rows_and_not_by_the_nearest(question: str) -> None:
+    assert is_doubtful(Evidence((READ,), ("book", "read")), question)
+    assert not is_doubtful(Evidence((READ,), ("book", "read")), question.replace("not ", "").replace("nicht ", ""))

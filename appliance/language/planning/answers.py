@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from appliance.language import message_parts
+from appliance.language import message_parts, support
 from appliance.language.answer_kinds import holds_clock, kind_of
 from appliance.language.evidence import Evidence
 from appliance.language.languages import Language, all_words, expression, says, words_in
@@ -127,6 +127,12 @@ def without_equal_numbers(found: Evidence, question: str) -> Evidence:
     words = [[word for word in found.words if word not in one.missing] for one in found.best]
     best = [one for one, held in zip(found.best, words) if holds_clock(one.text) or not all(word.isdigit() for word in held)]
     return replace(found, best=tuple(best))
+
+
+def is_doubtful(found: Evidence, question: str) -> bool:
+    """Whether the best sentence, however well it fits, may not answer: what is not so of rows only counting them tells."""
+    is_negated_row = support.denies(question) and is_data(found.best[0].ref)
+    return is_negated_row or is_one_of_several(found, question) or is_in_passing(found)
 
 
 def is_one_of_several(found: Evidence, question: str) -> bool:
