@@ -58,6 +58,7 @@ def main() -> int:
             print(f"## {title}", flush=True)
             lines.append(f"## {title}\n")
             for prompt, text in captured(core, turns):
+                text = text.replace("box://", "")  # as a screen shows addresses
                 print(f"**{prompt}**\n{quoted(text)}\n", flush=True)
                 lines.append(f"**{prompt}**\n\n{quoted(text)}\n")
     if args.write is not None:

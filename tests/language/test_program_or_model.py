@@ -270,6 +270,8 @@ def test_general_knowledge_is_said_where_the_model_is_sure_and_declined_elsewher
     for unsure in (Finish("stop", sureness=0.1), Finish("stop")):  # and where nobody knows how sure it was
         steps, _, _ = ask("Who wrote Romeo and Juliet?", answers=[["Charles Dickens", unsure]], tier=tier)
         assert text_of(steps) == "I find nothing about that in your notes. I looked for: wrote, romeo, juliet."
+    steps, _, _ = ask("Who wrote Romeo and Juliet?", answers=[["I find nothing about that in your notes.", SURE]], tier=tier)
+    assert text_of(steps) == "I find nothing about that in your notes. I looked for: wrote, romeo, juliet."  # it only repeats us
 
 
 @pytest.mark.parametrize("ask", [of_the_world], indirect=True)

@@ -59,7 +59,8 @@ class ModelTalk(Struct, frozen=True):
         if not self.least_sure:
             rest = "" if text else self.instead or no_answer
         else:  # nobody has seen it so far
-            is_sure = bool(text) and sureness >= self.least_sure
+            is_ours = self.instead.startswith(text.strip(" ."))  # it says again what the program said before, or nothing
+            is_sure = not is_ours and sureness >= self.least_sure
             text, rest = "", self.as_general.format(text=closed(text)) if is_sure else self.instead
         rest += self.beside and f"\n\n{self.beside}"
         return text + rest, rest
