@@ -26,11 +26,11 @@ def told(tool: str, arguments: dict[str, Any], data: Any, language: str, name: s
 @pytest.mark.parametrize(
     ("language", "said"),
     [
-        ("en", "I will remind you on Monday, 30 November 2026, 09:00: the bins"),
-        ("de", "Ich erinnere dich am Montag, 30. November 2026, 09:00: the bins"),
-        ("fr", "Je te le rappellerai le lundi 30 novembre 2026, 09:00 : the bins"),
-        ("es", "Te lo recordaré el lunes, 30 de noviembre de 2026, 09:00: the bins"),
-        ("it", "Te lo ricorderò lunedì 30 novembre 2026, 09:00: the bins"),
+        ("en", "I will remind you on Monday, 30 November 2026, 09:00 (UTC): the bins"),
+        ("de", "Ich erinnere dich am Montag, 30. November 2026, 09:00 (UTC): the bins"),
+        ("fr", "Je te le rappellerai le lundi 30 novembre 2026, 09:00 (UTC) : the bins"),
+        ("es", "Te lo recordaré el lunes, 30 de noviembre de 2026, 09:00 (UTC): the bins"),
+        ("it", "Te lo ricorderò lunedì 30 novembre 2026, 09:00 (UTC): the bins"),
     ],
 )
 def test_a_reminder(language: str, said: str) -> None:

@@ -40,9 +40,10 @@ def told(call: ToolCall, outcome: Outcome, intent: Intent, name: str = "") -> Sa
 
 
 def spelled_time(at_ms: int, zone: str, language: Language) -> str:
-    """A moment in words: "Monday, 30 November 2026, 09:00"."""
+    """A moment in words: "Monday, 30 November 2026, 09:00", with its zone where that is not the box's own."""
     at = datetime.fromtimestamp(at_ms / 1000, timezones.find(zone))
-    return f"{dates.spelled(at, language)}, {at:%H:%M:%S}".removesuffix(":00" if not at.second else "")
+    said = f"{dates.spelled(at, language)}, {at:%H:%M:%S}".removesuffix(":00" if not at.second else "")
+    return said if zone == timezones.LOCAL else f"{said} ({zone})"
 
 
 def reminder_lines(schedules: Sequence[Mapping[str, Any]], language: Language) -> list[str]:
