@@ -35,7 +35,7 @@ def test_what_the_box_may_do_is_none(text: str) -> None:
 
 def test_it_is_not_said_again_of_one_more() -> None:
     made = Outcome(200, "ok", f"Added task 1: x (medium)\n{HINT}", data={"has_worker": False})
-    assert with_hint(Say("On your list: x"), made).text == f"On your list: x\n{made.message.splitlines()[-1]}"
+    assert with_hint(Say("On your list: x"), made).text == f"On your list: x\n\n{made.message.splitlines()[-1]}"
     assert with_hint(Say("Added."), Outcome(200, "ok", "Added.", data={"has_worker": True})).text == "Added."
 
 
@@ -44,7 +44,7 @@ def test_it_is_not_said_again_of_one_more() -> None:
     [
         ("Add a task to call the bank", False, "On your list: x"),
         ("Add a task to call the bank", True, "On your list: x"),
-        ("Add a task: collect everything about the garden into a note", False, f"On your list: x\n{HINT}"),
+        ("Add a task: collect everything about the garden into a note", False, f"On your list: x\n\n{HINT}"),
     ],
 )
 def test_that_no_worker_runs_is_said_where_one_would_do_it(ask: Any, text: str, has_worker: bool, said: str) -> None:  # noqa: F811

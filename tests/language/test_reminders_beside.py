@@ -79,7 +79,7 @@ def test_the_answer_shows_from_which_sentence_it_was_counted(planner: MessagePla
     assert isinstance(plan, Do)
     told = plan.then(Outcome(200, "ok", "Reminder 1"))
     assert isinstance(told, Say) and told.quoted == ("box://notes/work.md",), "what it quotes is known, with its marks"
-    assert told.text == "Reminder 1\nThe report is due on 11 December. [box://notes/work.md]"
+    assert told.text == "Reminder 1\n\nThe report is due on 11 December. [box://notes/work.md]"
 
 
 @pytest.mark.parametrize(

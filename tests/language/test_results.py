@@ -38,7 +38,7 @@ def test_a_reminder(language: str, said: str) -> None:
 
 
 def test_what_repeats_shows_its_next_times() -> None:
-    head, times = told("remind", {}, {"schedule": WEEKLY, "verb": "Reminder"}, "de").split("\n")
+    head, times = told("remind", {}, {"schedule": WEEKLY, "verb": "Reminder"}, "de").split("\n\n")
     assert head == "Ich erinnere dich regelmäßig: the bins"
     assert times.startswith("Die nächsten Male: Montag, ") and times.count("Montag") == results.MOST_TIMES and "09:00" in times
 

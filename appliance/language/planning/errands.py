@@ -49,7 +49,7 @@ def is_errand(text: str, router: Router) -> bool:
 def with_hint(said: Say, outcome: Outcome) -> Say:
     """What is said of a new task, with the last line of the tool where that names the worker that would do it."""
     is_alone = (outcome.data or {}).get("has_worker") is False
-    return replace(said, text=f"{said.text}\n{outcome.message.rpartition(chr(10))[2]}") if is_alone else said
+    return replace(said, text=f"{said.text}\n\n{outcome.message.rpartition(chr(10))[2]}") if is_alone else said
 
 
 def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:

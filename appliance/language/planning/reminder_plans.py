@@ -242,7 +242,7 @@ class Reminders:
             said = results.told(call, outcome, intent)
             if outcome.is_error or source is None:
                 return said
-            return Say(f"{said.text}\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
+            return Say(f"{said.text}\n\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
 
         return Do(call, told)
 
