@@ -89,7 +89,7 @@ def info(args: argparse.Namespace, home: Home) -> int:
 
 
 def bench(args: argparse.Namespace, home: Home) -> int:
-    """Measure a model on this device, say how it does, and which other one to try."""
+    """Measure a model on this device, and say how it does."""
     home.require()
     params = {"model": _find_stem(home, args.model), "seconds": args.seconds}
     with connected(home) as way, terminal.Progress() as progress:
@@ -99,9 +99,8 @@ def bench(args: argparse.Namespace, home: Home) -> int:
     if args.json:
         return say_json(found)
     terminal.table(_measured_rows(found), [found["model"], "", ""], sys.stdout, cut=[""])
-    for sentence in (*found["verdict"], found["next"], *(f"Note: {note}." for note in found["notes"])):
-        if sentence:
-            say(sentence)
+    for sentence in (*found["verdict"], *(f"Note: {note}." for note in found["notes"])):
+        say(sentence)
     return 0
 
 
@@ -127,9 +126,8 @@ def _measured_rows(found: dict[str, Any]) -> list[list[str]]:
 
     return [
         ["ready after", of("load_s", "s"), "loading it, if it was not in memory, and one word"],
-        ["first token, cold", of("cold_s", "s"), f"a text never seen: {found['cold_tokens']} tokens read"],
-        ["first token, warm", of("warm_s", "s"), f"the same text, another question: {found['warm_tokens']} tokens read"],
-        ["reading", of("prefill_tokens_per_s", "tokens/s"), "the cold text; its first token and the way are in it"],
+        ["first word", of("read_s", "s"), f"about a text never seen: {found['read_tokens']} tokens read"],
+        ["reading", of("prefill_tokens_per_s", "tokens/s"), "that text; the first token and the way are in it"],
         ["writing", of("decode_tokens_per_s", "tokens/s"), f"median of {found['decodes']}"],
         ["tool calls", f"{calls['expected']} of {calls['asked']}", f"{calls['parseable']} readable, {calls['valid']} valid"],
         ["memory", f"{found['rss_mb']} MB", f"{found['free_mb']} MB of {found['total_mb']} MB are free beside it"],

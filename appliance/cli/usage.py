@@ -3,47 +3,22 @@
 import argparse
 from typing import Any
 
-from appliance.clock import local_time
-from appliance.console.terminal import show
-from appliance.console.tool_command import once
 from appliance.console.verbs import Verb, table
-from appliance.runtime.paths import Home
 
-BY = ("day", "person", "session", "model", "provider")
 MICROS = 1_000_000
 OWN = "(the box itself)"
-LATELY = 500
 
 
-def _add_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument("--by", default="day", choices=BY, help="what to add up by")
-    made.add_argument("--days", type=int, default=31, metavar="N", help="how many days back, today included (31)")
-    made.add_argument("--person", default="", metavar="NAME", help="only this person's")
-    made.add_argument("--session", default="", metavar="NAME", help="only this session's")
-    made.add_argument("--requests", action="store_true", help="the newest requests one by one")
-    made.add_argument("--limit", type=int, default=50, metavar="N", help="how many of those (50)")
-
-
-def usage(args: argparse.Namespace, home: Home) -> int:
-    """Sums, or requests one by one."""
-    if args.requests:
-        return _show_requests(args, home)
-    found = once(home, "usage.sums", {"by": args.by, "days": args.days, "person": args.person, "session": args.session})
+def _tell_sums(args: argparse.Namespace, found: list[dict[str, Any]]) -> Any:
+    """Sums, and where there are several what they are together."""
     total = {"name": "together"} | {name: sum(one[name] for one in found) for name in (found[0] if found else ()) if name != "name"}
     rows = [*found, total] if len(found) > 1 else found
-    return show(args, found, table(rows, f"{args.by}=name requests prompt cached output cost", SUM_CELLS, "no requests"))
+    return table(rows, f"{args.by}=name requests prompt cached output cost", SUM_CELLS, "no requests")
 
 
 def _format_cost(one: dict[str, Any]) -> str:
     unknown = f" and {one['unpriced']} of unknown price" if one["unpriced"] else ""
     return f"{dollars(one['cost_micros'])}{unknown}"
-
-
-def _show_requests(args: argparse.Namespace, home: Home) -> int:
-    found = once(home, "usage.requests", {"person": args.person or None, "limit": max(1, min(args.limit, LATELY * 2))})
-    return show(
-        args, found, table(found, "at=at_ms person~ for=purpose answered_by=model~ tokens cost", REQUEST_CELLS, "no requests")
-    )
 
 
 def _tell_providers(args: argparse.Namespace, found: dict[str, Any]) -> Any:
@@ -93,21 +68,17 @@ def _format_price(usd: float | None) -> str:
 
 
 SUM_CELLS = {"name": lambda one: one["name"] or OWN, "cost": _format_cost}
-REQUEST_CELLS = {
-    "at_ms": lambda one: local_time(one["at_ms"])[:19],
-    "person": lambda one: one["person"] or OWN,
-    "model": lambda one: f"{one['provider']}/{one['model']}",
-    "tokens": lambda one: f"{'~' if one['is_estimated'] else ''}{one['prompt']}+{one['output']}",
-    "cost": lambda one: "?" if one["cost_micros"] is None else dollars(one["cost_micros"]),
-}
 PROVIDER_CELLS = {"state": state, "minute": lambda one: f"{one['minute']} of {one['per_minute']}"}
 MODEL_CELLS = {
     "window": lambda one: str(one["window"] or "?"),
     "input_usd": lambda one: _format_price(one["input_usd"]),
     "output_usd": lambda one: _format_price(one["output_usd"]),
 }
-NOUNS = (Verb("usage", text="tokens and costs of model requests", handler=usage, adds=_add_options),)
 # fmt: off
+NOUNS = (
+    Verb("usage", "usage.sums", text="tokens and costs of model requests", says=_tell_sums,
+         helps={"by": "what to add up by", "days": "how many days back, today included (31)"}),
+)
 OF_MODELS = (
     Verb("providers", "model.providers", text="state and spending of each provider", says=_tell_providers),
     Verb("remote", "model.remote", text="list every model of the configured providers", says=_tell_remote),

@@ -30,9 +30,6 @@ _owlbox() {
     fi
     if [[ $given == @file ]]; then
         _files
-    elif [[ $given == @* ]]; then
-        rows=("${(@f)$(owlbox completion names ${given#@} 2>/dev/null)}")
-        compadd -- ${${rows%%$'\t'*}:#}
     else
         compadd -- ${=given}
     fi

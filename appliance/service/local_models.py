@@ -66,7 +66,7 @@ class LocalModels:
         *,
         call: Call,
     ) -> dict[str, Any]:
-        """Measure a model on this device, judge it, and keep its tier. `next` is a sentence about which other one to try, if any.
+        """Measure a model on this device, judge it, and keep its tier.
 
         Streams `progress` {step, done, steps}. Ends when the caller leaves.
         """
@@ -87,8 +87,7 @@ class LocalModels:
             tier, basis = self.tiers.of_file(path)
             more = {"tier": tier, "basis": BASES[basis]}
             found = replace(found, verdict=(f"It is used as {tier}: {MEANING[tier]}.", *found.verdict))
-        plain = to_plain(found)
-        return {**plain, **more, "next": suggest_next(plain, catalogue.listing(self._home))}
+        return {**to_plain(found), **more}
 
 
 def settle(expected: Tier, calls: Calls) -> Tier:
@@ -96,33 +95,3 @@ def settle(expected: Tier, calls: Calls) -> Tier:
     if expected == "able":
         return "small" if calls.rate < PASSABLE else "able"
     return TIERS[TIERS.index(expected) + 1] if calls.rate >= GOOD else expected
-
-
-def suggest_next(found: dict[str, Any], known: list[catalogue.CatalogueModel]) -> str:
-    """What to try next, by name: models of one family of formats are about as fast as they are small."""
-    mine = next((m for m in known if m.file == f"{found['model']}.gguf"), None)
-    others = [m for m in known if m.kind == "chat" and m.fits == "yes" and not m.problem and m.size_bytes]
-    if mine is None or found["advice"] == "keep":
-        return ""
-    if found["advice"] == "smaller":
-        less = [m for m in others if m.ram_mb < mine.ram_mb]
-        return (
-            _suggest_model(max(less, key=lambda m: m.ram_mb), "is smaller")
-            if less
-            else "There is no smaller model in the catalogue."
-        )
-    room_mb, speed = found["free_mb"] + mine.ram_mb, found["decode_tokens_per_s"]
-    more = [
-        m
-        for m in others
-        if m.size_bytes > mine.size_bytes and m.ram_mb <= room_mb and speed * mine.size_bytes / m.size_bytes >= model_check.TALKS
-    ]
-    if not more:
-        return ""
-    best = max(more, key=lambda m: m.size_bytes)
-    return _suggest_model(best, f"is larger and may still write about {speed * mine.size_bytes / best.size_bytes:.0f} tokens/s")
-
-
-def _suggest_model(model: catalogue.CatalogueModel, why: str) -> str:
-    fetch = "" if model.is_installed else f"owlbox model add {model.name}, then "
-    return f"Next: {model.name} {why}: {fetch}owlbox model bench {model.name}"

@@ -1,4 +1,4 @@
-"""Whether this device and this model fit together: short measured answers, tried tool calls, a verdict in words.
+"""Whether this device and this model fit together: a few measured answers, tried tool calls, a verdict in words.
 
 Everything goes through the model port, as a person's question, so the numbers hold what a person waits for: the
 socket, the queue and the model. Knows nothing about files, catalogues or terminals. Ends in the time it was given:
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from statistics import median
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec import field as struct_field
@@ -22,7 +22,6 @@ from appliance.prompt.packet import CALLING, INSTRUCTIONS, STYLE, tool_line
 from appliance.records import Ask, Cancel, Finish, Message, Model, Part, Route, ToolCall, ToolSpec
 
 Progress = Callable[[str, int, int], None]
-Advice = Literal["smaller", "larger", "keep"]
 
 SECONDS = 180.0
 TEXT_TOKENS = 600
@@ -33,13 +32,11 @@ WRITINGS = 3
 CALL_TOKENS = 200
 ENOUGH_CALLS = 5
 LEFT_S = 1.0  # with less than this no step is begun
-STEPS = ("load", "new text", "known text", "writing", "tool calls")
+STEPS = ("load", "reading", "writing", "tool calls")
 
 # The thresholds of the verdict.
 TALKS, PATIENT = 8.0, 3.0  # tokens/s written: one reads along, one can wait
-AT_ONCE_S, SOON_S = 1.0, 5.0  # to the first word about a known text
 RELIABLE = 0.8  # of the tool calls
-SHORT_MB = 250  # free memory with the model loaded
 
 FACTS = (
     "The garden fence was painted green in April, and two boards at the gate are still loose.",
@@ -68,11 +65,11 @@ class Calls(Struct, frozen=True):
 
 
 class Qualification(Struct, frozen=True):
-    """What was measured; None where nothing could be. `cold` is a text never seen, `warm` the same text with a new question.
+    """What was measured; None where nothing could be.
 
-    `prefill_tokens_per_s` divides the tokens read for the cold question by the time to its first piece: nothing is
-    subtracted, so the first token written and the way through the socket are in it. `rss_mb` is the model process
-    with the part of the model's file it has read.
+    `read_s` is the time to the first piece of an answer about a text never seen, `read_tokens` what was read for it: nothing is
+    subtracted, so the first token written and the way through the socket are in `prefill_tokens_per_s`. `rss_mb` is the model
+    process with the part of the model's file it has read.
     """
 
     model: str
@@ -80,10 +77,8 @@ class Qualification(Struct, frozen=True):
     route: str
     window: int
     load_s: float | None = None
-    cold_s: float | None = None
-    cold_tokens: int = 0
-    warm_s: float | None = None
-    warm_tokens: int = 0
+    read_s: float | None = None
+    read_tokens: int = 0
     prefill_tokens_per_s: float | None = None
     decode_tokens_per_s: float | None = None
     decodes: int = 0
@@ -94,7 +89,6 @@ class Qualification(Struct, frozen=True):
     took_s: float = 0.0
     notes: tuple[str, ...] = ()
     verdict: tuple[str, ...] = ()
-    advice: Advice = "keep"
 
 
 class Bench(Model, Protocol):
@@ -108,7 +102,7 @@ def qualify(model: Bench, route: Route, progress: Progress, cancel: Cancel, *, s
     started_s = monotonic_s()
     trial = Trial(model, route, cancel, seconds)
     found = Qualification(route.model, route.provider, route.name, route.window)
-    work: tuple[Callable[[Qualification], Qualification], ...] = (trial.load, trial.cold, trial.warm, trial.write, trial.call)
+    work: tuple[Callable[[Qualification], Qualification], ...] = (trial.load, trial.read, trial.write, trial.call)
     for done, (step, measure) in enumerate(zip(STEPS, work, strict=True)):
         progress(step, done, len(STEPS))
         found = trial.within(step, measure, found)
@@ -121,7 +115,7 @@ def qualify(model: Bench, route: Route, progress: Progress, cancel: Cancel, *, s
         took_s=round(monotonic_s() - started_s, 1),
         notes=tuple(trial.notes),
     )
-    return replace(found, verdict=judge(found), advice=advise(found))
+    return replace(found, verdict=judge(found))
 
 
 # -- measuring --------------------------------------------------------------------------------------
@@ -179,18 +173,12 @@ class Trial:
             self.notes.append("somebody else was being answered meanwhile: alone it would be faster")
         return replace(found, load_s=_round(timed.total_s))
 
-    def cold(self, found: Qualification) -> Qualification:
+    def read(self, found: Qualification) -> Qualification:
         """The first token about a text that was never read."""
-        timed = self._timed(self._ask(self._text, "What colour is the garden fence?", "cold", 2))
-        read = timed.finish.evaluated_tokens if timed.finish is not None else 0
-        speed = read / timed.first_s if timed.first_s > 0 else 0
-        return replace(found, cold_s=_round(timed.first_s), cold_tokens=read, prefill_tokens_per_s=_round(speed) or None)
-
-    def warm(self, found: Qualification) -> Qualification:
-        """The first token of another conversation about the same text."""
-        timed = self._timed(self._ask(self._text, "When is Anna's birthday?", "warm", 2))
-        read = timed.finish.evaluated_tokens if timed.finish is not None else 0
-        return replace(found, warm_s=_round(timed.first_s), warm_tokens=read)
+        timed = self._timed(self._ask(self._text, "What colour is the garden fence?", "reading", 2))
+        count = timed.finish.evaluated_tokens if timed.finish is not None else 0
+        speed = count / timed.first_s if timed.first_s > 0 else 0
+        return replace(found, read_s=_round(timed.first_s), read_tokens=count, prefill_tokens_per_s=_round(speed) or None)
 
     def write(self, found: Qualification) -> Qualification:
         """The speed of longer answers: the median of three."""
@@ -335,26 +323,14 @@ def counted(calls: Calls, made: Sequence[ToolCall], wanted: str) -> Calls:
 def judge(found: Qualification) -> tuple[str, ...]:
     """The numbers in plain sentences.
 
-    Writing: from 8 tokens/s one reads along, from 3 it takes patience, below it is for work at night. The first
-    word about a known text: up to 1 s is at once, up to 5 s is soon. Tool calls: from 80 % one can count on them,
-    judged from 5 requests. Memory: below 250 MB free with the model loaded is short. A script is not judged.
+    Writing: from 8 tokens/s one reads along, from 3 it takes patience, below it is for work at night. Tool calls: from 80 % one
+    can count on them, judged from 5 requests. A script is not judged.
     """
     if found.provider == "scripted":
         return ("A script answers in place of a model (models.script): these are its numbers, not the device's.",)
-    if found.cold_s is None:
+    if found.read_s is None:
         return ("In the time given it did not begin to answer a question about a page of text: too slow, unless it was busy.",)
-    sentences = [_of_writing(found.decode_tokens_per_s), _of_waiting(found), _of_calls(found.calls), _of_memory(found)]
-    return tuple(s for s in sentences if s)
-
-
-def advise(found: Qualification) -> Advice:
-    """Which way to look for a better model, if any: speed and memory decide first, then room for a cleverer one."""
-    if found.provider == "scripted":
-        return "keep"
-    speed = found.decode_tokens_per_s
-    if found.cold_s is None or (speed is not None and speed < PATIENT) or 0 < found.free_mb < SHORT_MB:
-        return "smaller"
-    return "larger" if speed is not None and speed > TALKS else "keep"
+    return _of_writing(found.decode_tokens_per_s), _of_calls(found.calls)
 
 
 def _of_writing(speed: float | None) -> str:
@@ -367,26 +343,8 @@ def _of_writing(speed: float | None) -> str:
     return f"It writes {speed:.1f} tokens/s: too slow for talking, fine for work at night."
 
 
-def _of_waiting(found: Qualification) -> str:
-    new = f"a new text of {found.cold_tokens} tokens is read once, for {found.cold_s or 0:.1f} s"
-    if found.warm_s is None:
-        return f"Before it answers, {new}."
-    if found.warm_s <= AT_ONCE_S:
-        return f"Answers begin at once ({found.warm_s:.1f} s); {new}."
-    if found.warm_s <= SOON_S:
-        return f"Answers begin after {found.warm_s:.1f} s; {new}."
-    return f"Answers begin only after {found.warm_s:.1f} s, a long silence; {new}."
-
-
 def _of_calls(calls: Calls) -> str:
     said = f"{calls.expected} of {calls.asked} tool calls were right"
     if calls.asked < ENOUGH_CALLS:
         return f"Whether it can call tools is not known: {calls.asked} requests fit into the time."
     return f"{said}: reliable." if calls.rate >= RELIABLE else f"{said}: do not count on tool calls."
-
-
-def _of_memory(found: Qualification) -> str:
-    if not found.total_mb:
-        return ""
-    said = f"{found.free_mb} MB of {found.total_mb} MB are free with the model loaded"
-    return f"{said}: memory is short." if found.free_mb < SHORT_MB else f"{said}: there is room."

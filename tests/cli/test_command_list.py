@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 # What every command line loads. A module more is start-up time of each command: add one only where none will do.
 ALWAYS = """
 __init__ cli.__init__ console.__init__ console.connect console.garbage console.help_pages console.parser
-console.terminal console.tool_command console.watch cli.main cli.talk clock errors
+console.terminal console.tool_command cli.main cli.talk clock errors
 runtime.__init__ runtime.jsonrpc runtime.paths runtime.rpc_client store.__init__ store.durability text.__init__ text.fences
 text.invisible text.references
 """.split()
 # These work without a core, in the process that was started.
-ALONE = {"backup", "restore", "config", "onboard", "model", "usage", "channel"}
+ALONE = {"backup", "restore", "config", "onboard", "model", "channel"}
 ROOMS_OF_THE_CORE = {"agent", "prompt", "knowledge", "sessions", "work", "tools", "service", "web", "mcp", "ingest", "sandbox"}
 HEAVY = {"msgspec", "apsw", "yaml", "asyncio", "urllib.request", "tomlkit", "appliance.runtime.config"}
 PROGRAM = """

@@ -70,7 +70,7 @@ def test_another_provider_answers_and_is_the_one_that_is_written_down(box: Box) 
             "c": (1, 1000, 50),
         }
         assert sums["a"]["cost_micros"] == 600 * 3 + 120 + 50 * 15
-        newest = box.json("usage", "--requests")[0]
+        newest = box.json("call", "usage.requests")[0]
         assert (newest["purpose"], newest["cost_micros"], newest["provider"]) == ("turn", 2670, "a")
         by = {name: box.json("usage", "--by", name) for name in ("person", "session", "day", "model")}
         assert all(sum(one["requests"] for one in found) == 2 for found in by.values())
