@@ -210,6 +210,7 @@ def all_kinds() -> tuple[Kind, ...]:
         make("amount of money", marks=CURRENCY, perhaps=_bare_amount()),
         make("weight"),
         make("height", _fits(rf"\d ?{alternatives('length_unit')}\b")),
+        make("frequency"),
         make("duration or distance", _fits(_duration())),
         make("time", _fits(_when())),
         make("number", _holds_number),

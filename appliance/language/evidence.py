@@ -276,7 +276,7 @@ class Finder:
         words = content_words(query, self._ignored) or content_words(query, self._least)
         found = self._find_candidates(query, (), MOST_NOTES) if words else []
         asked = self._taken_apart(query, words, kind_of(query), found)
-        return [one for one in found if self._measure_coverage(asked, replace(one, whole=""))[0] >= least]
+        return [one for one in found if self._measure_coverage(asked, replace(one, whole="")).coverage >= least]
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class Finder:
 
     def _add_vectors(self, asked: _Question, found: Sequence[Sentence]) -> None:
         """How near the words of the question are to other words of the best sentences, where they do not stand there themselves."""
-        if self._measure_coverage(asked, found[0])[0] >= PLAIN:
+        if self._measure_coverage(asked, found[0]).coverage >= PLAIN:
             return
         near = found[:6]
         # Of somebody a near word is somebody else: "Mum" is no answer about Dad.
@@ -401,16 +401,16 @@ class Finder:
 
     def _rank_roughly(self, asked: _Question, one: Sentence) -> float:
         """Which sentences are worth a vector: those with the words, of these with the kind of thing that is asked for."""
-        return self._measure_coverage(asked, one)[0] + (0.5 if self._fit_with_heading(asked, one) != "missing" else 0.0)
+        return self._measure_coverage(asked, one).coverage + (0.5 if self._fit_with_heading(asked, one) != "missing" else 0.0)
 
     def _means_the_same(self, stemmed: str, text: str) -> bool:
         """Whether a text has a word that speaks of the same as this one."""
         others = self._alike.get(stemmed, frozenset())
         return any(stem(word) in others for word in content_words(text, ()))
 
-    def _measure_coverage(self, asked: _Question, one: Sentence) -> tuple[float, tuple[str, ...], float]:
+    def _measure_coverage(self, asked: _Question, one: Sentence) -> Sentence:
         """How much of what the question names a sentence holds with what stands around it, and which words it does not hold."""
-        total, held, missing, afar = sum(asked.weights.values()), 0.0, [], 0.0
+        total, held, missing, afar, needs_line = sum(asked.weights.values()), 0.0, [], 0.0, False
         names, theirs = one.names, content_words(one.names, ()) if asked.near else []
         for word in asked.words:
             share, stemmed, is_near = 0.0, asked.stems[word], False
@@ -439,7 +439,9 @@ class Finder:
                 missing.append(word)
             if share <= SECTION or is_near:
                 afar += asked.weights[word]
-        return (held / total if total else 0.0), tuple(missing), (afar / total if total else 0.0)
+            needs_line |= share in (LINE, LIKE * LINE)
+        coverage, afar = (held / total, afar / total) if total else (0.0, 0.0)
+        return replace(one, coverage=coverage, missing=tuple(missing), afar=afar, needs_line=needs_line and one.whole != one.text)
 
     def _with_list(self, asked: _Question, best: list[Sentence], found: Sequence[Sentence]) -> list[Sentence]:
         """The best sentences, with a whole list in place of its item that is the best, when the question asks for all of them.
@@ -517,11 +519,7 @@ class Finder:
         return "held" if asked.kind.holds(rest) else "doubtful"
 
     def _weigh_sentence(self, asked: _Question, one: Sentence, nearness: float, subjects: Sequence[str]) -> Sentence:
-        coverage, missing, afar = self._measure_coverage(asked, one)
-        needs_line = one.whole != one.text and any(
-            has_stem(asked.stems[word], one.whole) and not has_stem(asked.stems[word], one.names) for word in asked.words
-        )
-        measured = replace(one, coverage=coverage, nearness=nearness, missing=missing, needs_line=needs_line, afar=afar)
+        measured = replace(self._measure_coverage(asked, one), nearness=nearness)
         score = weigh(self._measure_features(asked, measured, one.ref in subjects))
         return replace(measured, score=score, nearness=max(0.0, nearness))
 

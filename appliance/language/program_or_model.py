@@ -227,6 +227,8 @@ class MessagePlanner:
         other = self._plan_answer(replace(scene, text=second, before=before, tier="tiny"))
         if not isinstance(other, Say):
             other = self._say_nothing(self._finder.find_evidence(second), language)
+        if answers.repeats(one, other):
+            return one
         state = ThreadState(quoted=(*one.quoted, *other.quoted))
         return Say("\n".join(dict.fromkeys((one.text, other.text))), is_near=one.is_near or other.is_near, state=state)
 
@@ -239,9 +241,8 @@ class MessagePlanner:
         words = words_in(scene.text)
         kind = self._router.kind(scene.text, language)
         form = answers.form_of(words, kind, scene, language)
-        is_question = form in ("question", "order")
         asks = form != "talk"
-        if is_question and (worked_out := self._rows.make(scene, language)) is not None:
+        if asks and (worked_out := self._rows.make(scene, language)) is not None:
             return worked_out
         if asks and (of_day := self._notes.read_day(scene.text, language, self._now())) is not None:
             return of_day
@@ -285,8 +286,8 @@ class MessagePlanner:
         points_back = bool(set(words) & language.words["again"] - language.lexicon.leading)
         is_of_subject = bool(subjects and found.best) and found.best[0].ref in subjects and found.score >= answers.LEAST["notes"]
         if is_of_subject or answers.is_answer(found, kind, words, language):
-            is_doubtful = answers.is_doubtful(found, scene.text)
-            is_doubtful = is_doubtful or (points_back and bool(subjects) and not is_of_subject)
+            is_doubtful = answers.is_doubtful(found, scene.text) or (points_back and bool(subjects) and not is_of_subject)
+            is_doubtful = is_doubtful or self._rows.is_unordered(found, scene.text, language)
             is_sure = (found.certainty >= answers.SURE and not is_doubtful) or not found.best[0].ref
             return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
         if follows and (said := self._last_statement(scene)):
@@ -309,7 +310,7 @@ class MessagePlanner:
         nothing = self._say_nothing(found, language)
         if not is_general and (named := found.naming):  # all of it is named there, but not what is asked about it
             return self._quote_nearest(replace(found, best=named), language)
-        if not is_general or not is_question:
+        if not is_general or form not in ("question", "order"):
             return nothing
         has_beside = found.note_score >= answers.NEAREST_WORLD and found.best[0].nearness >= answers.NEAR["world"]
         scene = scene if points_back or scene.tier != "tiny" else replace(scene, before=())  # it leads a tiny model astray

@@ -82,12 +82,16 @@ class RowTable(Struct, frozen=True):
         return [row.cells[place] if place < len(row.cells) else "" for row in self.rows]
 
     def numeric(self) -> list[int]:
-        """The columns whose cells are numbers, those that are years left out."""
+        """The columns whose cells are numbers, but for one that only numbers the rows."""
         return [place for place in range(len(self.columns)) if self._is_numeric(place)]
 
     def _is_numeric(self, place: int) -> bool:
         cells = [cell for cell in self.column(place) if cell]
-        return bool(cells) and all(number_of(cell) is not None and not ISO_DAY.search(cell) for cell in cells)
+        if not cells or any(number_of(cell) is None or ISO_DAY.search(cell) for cell in cells):
+            return False
+        numbers = [number_of(cell) or 0.0 for cell in cells]
+        is_running = len(cells) > LEAST_LISTED and all(two - one == 1 for one, two in zip(numbers, numbers[1:]))
+        return not is_running
 
     def dated(self, month_of: MonthOf) -> list[int]:
         """The columns whose cells are days."""

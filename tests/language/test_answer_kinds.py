@@ -31,6 +31,10 @@ CAR = "The car is a blue Skoda Fabia from 2019, licence plate KL 48 213."
         ("Who keeps the garage code?", "person", "Ada keeps the garage code: 4471.", "Garage code: 4471."),
         ("What did Bill say about the chain?", "statement", "Bill says it creaks.", "customer: Bill; job: chain; price: 64.90"),
         ("Was hat Karl zum Dach gesagt?", "statement", "Karl meint, es hält.", "Karl: Dach, Montag"),
+        ("How often do I take the iron?", "frequency", "Take it every second day.", "Your iron is still low (ferritin 11)."),
+        ("Wie oft kommt die Müllabfuhr?", "frequency", "Sie kommt alle zwei Wochen.", "Müllabfuhr: 3 Tonnen."),
+        ("À quelle fréquence arroser le cactus ?", "frequency", "Une fois par mois.", "Le cactus a 12 ans."),
+        ("¿Con qué frecuencia riego el cactus?", "frequency", "Una vez al mes.", "El cactus tiene 12 años."),
         ("Who has the key?", "person", "The neighbour has it.", "The key is on the hook."),
     ],
 )

@@ -28,6 +28,7 @@ NOTES = {
     "club": "Extractor borrowed from the club in July.\n",
     "theft": "Bicycle stolen at the station!\n",
     "steuer": "# Steuer\n\n- [ ] Spendenquittungen\n- [x] Lohnzettel\n- [ ] Fahrten zur Arbeit\n",
+    "school": "Best friend: Rasmus. His mother is Gerda, 0152 3344.\n",
     "trip": "Paid the ferry. It leaves Harlingen at nine.\n",
 }
 
@@ -47,6 +48,11 @@ def find(tmp_path: Path) -> Callable[..., Evidence]:
 def test_a_surname_is_another_word_beside_the_name(find: Callable[[str], Evidence]) -> None:
     assert find("What is Tom's surname?").score < 0
     assert find("What is Ada's surname?").best[0].text.startswith("Number 12: Ada Lindqvist")
+
+
+def test_the_line_is_quoted_whole_whose_other_sentence_has_a_word_that_means_the_same(find: Callable[[str], Evidence]) -> None:
+    best = find("Who is the mum of the best friend?").best
+    assert all("Gerda" in one.quoted for one in best if one.title == "School") and any(one.title == "School" for one in best)
 
 
 def test_a_place_that_only_the_question_names_is_no_sure_answer(find: Callable[[str], Evidence]) -> None:

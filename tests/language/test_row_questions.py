@@ -123,6 +123,33 @@ def test_a_question_about_something_else_gets_no_rows(question: str) -> None:
     assert ask(question) is None
 
 
+ORDERS = read_tables(
+    "box://notes/orders.csv",
+    "orders.csv",
+    "no,customer,pieces,price,paid\n7,Morgenrot,24,336,yes\n8,Ines Faro,1,78,no\n9,Linde,60,1140,deposit\n10,Ines Faro,6,66,no\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "numbers"),
+    [
+        ("What's still unpaid?", "", ["8", "9", "10"]),
+        ("Who hasn't paid?", "", ["8", "9", "10"]),
+        ("Which orders are paid?", "", ["7"]),
+        ("total of Ines' orders", "144 (price)", ["8", "10"]),
+        ("How many Ines orders are there?", "2", ["8", "10"]),
+        ("cheapest order", "", ["10"]),
+    ],
+)
+def test_orders_are_chosen_by_what_is_paid_and_whose_they_are(question: str, value: str, numbers: list[str]) -> None:
+    request = read_request(question, ALL.english, IGNORED, month_of)
+    assert request is not None
+    near = {("cheapest", "price"): 0.5}
+    found = row_plans.answer(request, ORDERS, TODAY, month_of, lambda a, b: near.get((a, b), 0.0))
+    assert found is not None and found.value == value
+    assert [row.cells[0] for row in found.rows] == numbers
+
+
 def test_two_tables_that_could_both_be_meant_say_nothing() -> None:
     twice = [*TABLES, *read_tables("box://notes/orders-2.md", "Orders", "| item | price |\n|--|--|\n| a | 1 € |\n| b | 2 € |")]
     request = read_request("How many orders do we have?", ALL.english, IGNORED, month_of)

@@ -135,6 +135,12 @@ def is_doubtful(found: Evidence, question: str) -> bool:
     return is_negated_row or is_one_of_several(found, question) or is_in_passing(found)
 
 
+def repeats(one: Say, other: Say) -> bool:
+    """Whether what is only near to one question has been quoted for the one before it."""
+    said, nearest = (say.state.said.split("\n", 1)[0] if say.state is not None else "" for say in (one, other))
+    return other.is_near and bool(said) and bool(nearest) and (nearest in said or said in nearest)
+
+
 def is_one_of_several(found: Evidence, question: str) -> bool:
     """Whether one value is asked for, and several rows say another one each: "the price of the Brompton" of two repairs.
 

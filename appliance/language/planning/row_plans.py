@@ -10,16 +10,17 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime
 from enum import StrEnum
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from appliance.language import word_forms
-from appliance.language.evidence import Finder
-from appliance.language.languages import Language, words_in
+from appliance.language.evidence import Evidence, Finder
+from appliance.language.languages import Language, kind_words, strip_accents, words_in
 from appliance.language.planning.plans import Say, Scene, shown_source
 from appliance.language.support import denies
-from appliance.language.tables import Day, MonthOf, RowTable, TableRow, day_of, number_of, read_tables
+from appliance.language.tables import DATED, Day, MonthOf, RowTable, TableRow, day_of, number_of, read_tables
 from appliance.records import ThreadState
 
 Nearness = Callable[[str, str], float]
@@ -58,6 +59,7 @@ class RowRequest(Struct, frozen=True):
 
     operation: RowOperation
     words: tuple[str, ...]  # the noun first
+    compound: int = 1  # how many of them stand side by side there, of which one may be the noun: "glaze orders"
     month: int = 0
     year: int = 0
     is_yearly: bool = False  # of days that come again each year, such as birthdays
@@ -66,6 +68,10 @@ class RowRequest(Struct, frozen=True):
     answers: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())  # what cells say for yes, and for no
     denying: tuple[str, ...] = ()  # beginnings of words that deny: "unpaid"
     beside: tuple[str, ...] = ()  # the other words of the question, such as its verb
+
+    def bare(self, word: str) -> str:
+        """A word without the beginning that denies: paid for "unpaid"; "" for one without."""
+        return next((word[len(one) :] for one in self.denying if word.startswith(one)), "")
 
 
 class RowAnswer(Struct, frozen=True):
@@ -98,7 +104,7 @@ def read_request(
     named = [word for word in words_in(rest) if month_of(word)]
     years = YEAR.findall(question)
     ours = {*ignored, *named, *years} | language.words["own"] | frozenset(language.rows.get("beside", ()))
-    words = tuple(word for word in word_forms.content_words(rest, ours))
+    words = tuple(word for word in word_forms.content_words(rest, ours) if not denies(word))
     if len(named) > 1 or len(years) > 1:
         return None
     if not words:
@@ -108,12 +114,15 @@ def read_request(
     month, year = month_of(named[0]) if named else 0, int(years[0]) if years else 0
     cells = frozenset(language.rows.get("yes", ())), frozenset(language.rows.get("no", ()))
     told = denies(question), cells, language.rows.get("denying", ()), tuple(words_in(rest))
-    return RowRequest(operation, words, month, year, is_yearly, compared, *told)
+    spoken = [word_forms.without_possessive(strip_accents(word)) for word in words_in(rest)]
+    start = spoken.index(words[0]) if words[0] in spoken else len(spoken)
+    compound = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, spoken[start:])))
+    return RowRequest(operation, words, max(1, compound), month, year, is_yearly, compared, *told)
 
 
 def _find_operation(said: str, language: Language) -> tuple[RowOperation, str, str] | None:
     """The operation that a question names, the phrase that does, and the other words: the longest phrase counts."""
-    first = said.split(" ", 1)[0]
+    first = word_forms.without_possessive(said.split(" ", 1)[0])
     best: tuple[int, RowOperation, str, str] | None = None
     for name, phrases in language.rows.items():
         if name not in OPERATIONS:
@@ -183,35 +192,42 @@ def _answer_from(request: RowRequest, table: RowTable, today: date, month_of: Mo
 def _matching(request: RowRequest, table: RowTable, near: Nearness) -> list[TableRow]:
     """The rows of a table that are what the question names; none when its rows are something else."""
     told = _told_columns(request, table, near)
-    noun, *others = (word for word in request.words if word not in told) if set(request.words) - set(told) else request.words
+    words = [word for word in request.words if word not in told]
     kind = f"{table.title} {' '.join(table.columns)}"
-    filters = [word for word in others if not _is_in(word, kind)]
-    if _is_in(noun, kind):
-        is_kind = True
-    elif request.operation in ADDED and any(_is_in(noun, row.text) for row in table.rows):
-        filters, is_kind = [noun, *filters], True
-    else:
-        is_kind = bool(others) and any(table.columns) and near(noun, f"{table.title}: {', '.join(table.columns)}") >= KIND_NEAR
+    filters = [word for word in words if not _is_in(word, kind)]
+    nouns = [word for word in request.words[: request.compound] if word in words]
+    is_named = any(word not in filters for word in nouns)
+    is_named = is_named or (not words and any(_is_in(request.bare(word) or word, kind) for word in told))
+    if not is_named and nouns and request.operation in ADDED and any(_is_in(nouns[0], row.text) for row in table.rows):
+        is_named = True
+    elif not is_named and len(words) > 1 and any(table.columns):
+        is_named = near(nouns[0] if nouns else words[0], f"{table.title}: {', '.join(table.columns)}") >= KIND_NEAR
+        filters = filters[1:]
     chooses = {RowOperation.WHICH: filters or told, RowOperation.TOLD: told}.get(request.operation, True)
-    if not is_kind or not chooses:
+    if not is_named or not chooses:
         return []
     rows = [row for row in table.rows if all(_is_in(word, row.text) for word in filters)]
-    return [row for row in rows if all(_cell(row, place).lower() in said for place, said in told.values())]
+    return [row for row in rows if all(_says(_cell(row, place), is_yes, request) for place, is_yes in told.values())]
 
 
-def _told_columns(request: RowRequest, table: RowTable, near: Nearness) -> dict[str, tuple[int, frozenset[str]]]:
-    """The words of the question that a column says yes or no to ("paid", "unpaid"), with its place and what its cell must say."""
+def _told_columns(request: RowRequest, table: RowTable, near: Nearness) -> dict[str, tuple[int, bool]]:
+    """The words of the question that a column says yes or no to ("paid", "unpaid"), its place and whether yes is asked for."""
     found = {}
     for place, column in enumerate(table.columns):
-        cells = {cell.lower() for cell in table.column(place) if cell}
-        if not column or not cells or not cells <= frozenset().union(*request.answers):
+        cells = {cell.lower() for cell in table.column(place)}
+        if not column or any(cells.isdisjoint(said) for said in request.answers):
             continue
         for word in dict.fromkeys((*request.words, *request.beside)):
-            bare = next((word[len(one) :] for one in request.denying if word.startswith(one)), "")
+            bare = request.bare(word)
             is_opposite = not _is_in(word, column) and bool(bare) and _is_in(bare, column)
             if is_opposite or _is_in(word, column) or near(word, column) >= FORM_NEAR:
-                found[word] = (place, request.answers[is_opposite != request.is_denied])
+                found[word] = (place, is_opposite == request.is_denied)
     return found
+
+
+def _says(cell: str, is_yes: bool, request: RowRequest) -> bool:
+    """Whether a cell says yes; what says neither, such as "deposit", is not yet so."""
+    return (cell.lower() in request.answers[0]) == is_yes
 
 
 def _within(rows: Sequence[TableRow], request: RowRequest, table: RowTable, month_of: MonthOf, today: date) -> list[TableRow]:
@@ -287,6 +303,9 @@ def _column_of(request: RowRequest, table: RowTable, near: Nearness) -> int:
         return named[0]
     if len(numeric) < 2:
         return numeric[0] if numeric else -1
+    money = [place for place in numeric if not kind_words("amount of money", "beside").isdisjoint(words_in(table.columns[place]))]
+    if request.operation in ADDED and len(money) == 1:
+        return money[0]
     asked = " ".join([*(word for word in request.words if not _is_in(word, table.title)), request.compared])
     first, second = sorted(((near(asked, table.columns[place]), place) for place in numeric), reverse=True)[:2]
     return first[1] if first[0] >= max(COLUMN_NEAR, second[0] + NEARER) else -1
@@ -309,6 +328,12 @@ class RowPlans:
         self._finder = finder
         self._now = now
 
+    def is_unordered(self, found: Evidence, question: str, language: Language) -> bool:
+        """Whether the first or last of several dated lines is asked for, which their days alone tell: "when did it last snow?"."""
+        asked = _find_operation(" ".join(words_in(question)), language)
+        dated = [one for one in found.best if one.ref == found.best[0].ref and DATED.match(one.text)]
+        return asked is not None and asked[0] in IN_TIME and len(dated) > 1 and found.best[0] in dated
+
     def make(self, scene: Scene, language: Language) -> Say | None:
         """What the rows say, with its source; None where they do not answer."""
         month_of = language.lexicon.month_of
@@ -317,6 +342,7 @@ class RowPlans:
         if request is None:
             return None
         before = set(request.words).difference(words_in(scene.text))  # of the question that it follows up
+        before |= {bare for word in request.words if (bare := request.bare(word))}
         notes = self._finder.notes_about(" ".join((scene.text, *sorted(before))))
         tables = [table for ref, note in notes for table in read_tables(ref, note.title or "", note.body)]
         found = answer(request, tables, self._now().date(), month_of, self._finder.nearness)
