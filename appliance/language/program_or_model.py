@@ -272,9 +272,8 @@ class MessagePlanner:
             found = answers.of_same(found, scene, self.ignored)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0])):
             return self._quote_best(scene, replace(found, best=meant), language)
-        is_worded = (
-            answers.is_definite(scene.text) and found.most_covered >= answers.WORDED and found.nearest >= answers.LEAST_NEAR_WORDED
-        )
+        is_worded = found.most_covered >= answers.WORDED and found.nearest >= answers.LEAST_NEAR_WORDED
+        is_worded = is_worded and answers.is_definite(scene.text)
         if kind == "world" and (found.known or is_worded):
             kind = self._router.kind(scene.text, language, 1.0 if not found.known else answers.SURE_WORLD)
         if follows and kind == "world" and answers.is_of_last(found, words, language):

@@ -440,7 +440,9 @@ def of_month(reading: TimeReading, match: Match) -> None:
             reading.dates.add("L" if number == -1 else str(number))
     if match.has("month"):
         reading.months.add(int(match.get("month")))
-    elif match.has("next") or match.has("this"):
+        reading.is_repeated |= match.has("every")
+        return
+    if match.has("next") or match.has("this"):
         next_unit(reading, match) if match.has("next") else this_unit(reading, match)
         return
     reading.is_repeated = True

@@ -192,6 +192,9 @@ def _reduce(tokens: list[Token], level: Sequence[Reduction]) -> list[Token]:
 # -- lengths of time --------------------------------------------------------------------------------
 
 
+AND_PART = frozenset({"and_a_half", "and_half", "and_quarter"})
+
+
 def _length(match: Match) -> Kinds:
     """So many units, and more of smaller ones."""
     seconds, months, amounts = 0.0, 0, []
@@ -210,8 +213,16 @@ def _length(match: Match) -> Kinds:
             count = None
         elif "number" in kinds or "decimal" in kinds:
             count = kinds["number"] if "number" in kinds else kinds["decimal"]
-        elif "and_a_half" in kinds and count is not None:
-            count += 0.5
+        elif AND_PART & kinds.keys():
+            part = 0.25 if "and_quarter" in kinds else 0.5
+            if count is not None:
+                count += part
+            else:  # an hour and a half
+                before, unit = amounts[-1]
+                if unit in MONTHS:
+                    raise Unread
+                seconds += part * SECONDS[unit]
+                amounts[-1] = before + part, unit
         elif "one" in kinds:
             count = 1
     if count is not None:  # 1h30
@@ -234,7 +245,9 @@ def _named_length(match: Match) -> Kinds:
 
 LENGTHS: tuple[Reduction, ...] = (
     ("[one] span", _named_length),
-    ("(number|decimal|one) [and_a_half] unit !weekday", _length),
+    ("(number|decimal|one) (and_a_half|and_quarter) unit !weekday", _length),
+    ("(number|one) unit (and_a_half|and_half|and_quarter)", _length),
+    ("(number|decimal|one) unit !weekday", _length),
     ("(number|decimal|one) unit ([comma] [and] number unit)*", _length),
     ("number unit=hour ~two", _length),
 )
@@ -332,7 +345,10 @@ def _behind(match: Match) -> Kinds:
     later = (
         30 if match.has("and_half") else 15 if match.has("and_quarter") else -15 if match.has("less_quarter") else -int(numbers[1])
     )
-    return {"time": earlier(hour, -later)}
+    made: dict[str, Any] = {"time": earlier(hour, -later)}
+    if match.side("hour_mark", "unit") == "hour" and later > 0:  # in two hours and a half
+        made |= {"length": (numbers[0] * 3600.0 + later * 60, 0), "amount": (numbers[0] + later / 60, "hour")}
+    return made
 
 
 def _spoken(match: Match) -> Kinds:
@@ -347,7 +363,7 @@ TIMES: tuple[Reduction, ...] = (
     ("number hour_mark !number", _hour),
     ("number hour_mark two !unit", _hour),
     ("number ampm", _hour),
-    ("number [hour_mark] (and_half|and_quarter|less_quarter|less number)", _behind),
+    ("number [hour_mark] (and_half|and_quarter|less_quarter|less number) !unit", _behind),
     ("dot_clock (ampm|hour_mark)", _dotted),
     ("at dot_clock [(ampm|hour_mark)]", _dotted),
     ("at hhmm [hour_mark]", _written),

@@ -34,6 +34,9 @@ def build(reading: TimeReading, zone: str, is_frequency: bool) -> Rule:
     if reading.month_day and reading.step == (1, "year"):  # 5 June every year
         month, day = reading.month_day
         reading.date, reading.months, reading.dates = None, {month}, {str(day)}
+    is_single = not (is_frequency or reading.is_repeated or reading.step)
+    if is_single and reading.months and (reading.ordinals or {"L", "LW"} & reading.dates):
+        _place_in_month(reading)
     place_days(reading)
     is_loose = not (reading.is_repeated or reading.length is not None or reading.date or reading.dates or reading.months)
     has_when = bool(reading.times or reading.part)
@@ -156,6 +159,16 @@ def place_days(reading: TimeReading) -> None:
         _set_date(reading, day_in_month(reading.month, next(iter([*reading.dates, *reading.ordinals]), "1")))
         reading.dates, reading.ordinals = set(), set()
     reading.week = reading.month = None
+
+
+def _place_in_month(reading: TimeReading) -> None:
+    """The second Saturday in December is one day, the next one."""
+    which = {*reading.dates, *reading.ordinals}
+    if len(which) > 1 or len(reading.months) > 1 or reading.month is not None:
+        raise Unread
+    first = reading.now.replace(day=1, month=reading.months.pop())
+    is_over = day_in_month(first, *which).date() < reading.now.date()
+    reading.month = first.replace(year=first.year + is_over)
 
 
 def _set_date(reading: TimeReading, day: datetime) -> None:

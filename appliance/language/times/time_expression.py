@@ -357,6 +357,7 @@ class _Sentence:
     def _require_understood(self, rule: Rule) -> None:
         """BadInput where the text still speaks of time, or where what repeats would end."""
         rest = list(self._rest())
+        aside = self._aside(rest)
         said = "".join(self._said_by(self._tokens[a:b]) for a, b in self._when)
         has_hour, is_regular = "T" in said, rule.kind != "once"
         for at in rest:
@@ -379,9 +380,11 @@ class _Sentence:
                 is_regular and is_sure and "until" in kinds and "link" not in kinds,
                 is_regular and {"except", "start"} & kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
                 self._is_torn(at),
+                at == rest[0] and aside and ({"and", "or"} & kinds or not has_hour and "at" in kinds),
+                "ahead" in kinds and word in aside.split(),
             )
             if any(signs):
-                raise UnclearTime("also", said=word)
+                raise UnclearTime("also", said=aside if signs[-1] or signs[-2] else word)
         self._require_whole(rule)
 
     def _is_torn(self, at: int) -> bool:
@@ -398,11 +401,20 @@ class _Sentence:
         is_before = bool(joins & after.keys()) and any(a == at + 2 for a, _ in self._when)
         return is_behind or is_before or bool(joins & before.keys()) and any(b == at - 1 for _, b in self._when)
 
+    def _aside(self, rest: Sequence[int]) -> str:
+        """What a text begins with that is not what the time is linked to: "at close of business on Friday to pay"."""
+        links = [number for number, at in enumerate(rest) if "link" in self._tokens[at].kinds]
+        if not links or not links[0]:
+            return ""
+        last = next((one for one, after in zip(rest, rest[1 : links[0] + 1]) if after != one + 1), rest[links[0] - 1])
+        return self._said[self._tokens[rest[0]].start : self._tokens[last].end]
+
     def _is_behind(self, at: int, wanted: Set[str]) -> bool:
         """Whether a word of these kinds stands before a token, at most "the next" between them."""
         while at and LEADING & self._tokens[at - 1].kinds.keys() - wanted:
             at -= 1
-        return at > 0 and bool(wanted & self._tokens[at - 1].kinds.keys())
+        kinds = self._tokens[at - 1].kinds.keys() if at > 0 else set()
+        return bool(wanted & kinds) and not {"around", "link"} <= kinds  # "about lunch with Tom"
 
     def _stands_beside(self, at: int) -> bool:
         """Whether a token stands right before or behind the time."""

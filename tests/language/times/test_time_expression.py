@@ -3,7 +3,7 @@
 The moment is Sunday 2026-11-22 10:00 in Berlin. A `&` marks a rule whose condition is judged.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -769,11 +769,58 @@ def test_a_huge_text_is_looked_at_in_moments() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("remind me tomorrow about dinner at mum's", "dinner at mum's"),
+        ("remind me to meet Anna on Friday at the station", "meet Anna at the station"),
+        ("remind me at work tomorrow at 5 to print", "at work to print"),
+    ],
+)
+def test_a_place_or_a_meal_that_is_no_time_stays_in_the_text(said: str, text: str) -> None:
+    assert split(said, NOW, ZONE)[0] == text
+
+
+def test_a_day_of_the_week_in_a_named_month_is_one_day_and_each_year_where_that_is_said() -> None:
+    for said, spec in (
+        ("on the second Saturday in December at noon", "2026-12-12T11:00"),
+        ("on the first Monday in September", "2027-09-06T07:00"),
+        ("on the last day of February", "2027-02-28T08:00"),
+        ("on the last working day of March", "2027-03-31T07:00"),
+    ):
+        rule = read(said, NOW, is_frequency=False)
+        assert (rule.kind, datetime.fromtimestamp(recurrence.at(rule) / 1000, UTC).isoformat()[:16]) == ("once", spec)
+    assert read("every first Monday in September", NOW, is_frequency=False).spec == "0 9 * 9 1#1"
+    with pytest.raises(BadInput):
+        read("on the first and third Friday in January", NOW, is_frequency=False)
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "minutes"),
+    [
+        ("en", "in an hour and a quarter", 75),
+        ("en", "in two and a quarter hours", 135),
+        ("en", "in two hours and a half", 150),
+        ("fr", "dans deux heures et quart", 135),
+        ("fr", "dans trois heures et demie", 210),
+        ("es", "en dos horas y media", 150),
+    ],
+)
+def test_a_length_of_hours_and_a_part_of_one_is_no_time_of_day(language: str, said: str, minutes: int) -> None:
+    lexicon = next(one for one in Languages().all if one.name == language).lexicon
+    rule = time_expression.split(said, lexicon, NOW, ZONE).rule
+    assert rule is not None and recurrence.at(rule) - NOW == minutes * 60_000
+
+
+@pytest.mark.parametrize(
     ("said", "word"),
     [
         ("nudge me on the 3rd about the rent, around lunchtime", "lunchtime"),
         ("remind me on Friday to eat before noon", "noon"),
         ("remind me to take my pills tomorrow after breakfast", "after"),
+        ("remind me on Friday at closing time to fish", "at closing time"),
+        ("remind me at the office on Friday to print", "at the office"),
+        ("remind me in two hours or so to print", "or so"),
+        ("remind me at 9 in Tokyo time to call Yuki", "in Tokyo time"),
     ],
 )
 def test_a_part_of_the_day_that_is_not_understood_is_asked_about_where_no_hour_is_said(said: str, word: str) -> None:
