@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from appliance.console.connect import connected, pending_lines, require_owner
 from appliance.console.parser import Command
 from appliance.console.terminal import say_json, say_line, show
 from appliance.console.verbs import Verb
-from appliance.errors import Unavailable
+from appliance.errors import Refused, Unavailable
+from appliance.runtime import paths
 from appliance.runtime.paths import Home
 
 SCOPES = ("context", "tasks", "schedules", "threads", "all")
@@ -203,20 +205,30 @@ def maintain(args: argparse.Namespace, home: Home) -> int:
 
 
 def nuke(args: argparse.Namespace, home: Home) -> int:
-    from appliance.upkeep import nuke as deletion
+    """Delete everything of one kind, which a running worker keeps from happening; only count it without --yes."""
+    from appliance.store import clearing
+    from appliance.store.database import Store
+    from appliance.store.process_registry import Leases, ProcessRegistry
     from appliance.upkeep.home_lock import Lock
 
     require_owner(home)
-    if not args.yes:
-        counts = deletion.count(home, args.scope)
-        text = f"would delete {_describe_rows(counts)}; owlbox nuke {args.scope} --yes does it"
-        show(args, {"deleted": False, "rows": counts}, text)
-        return 1
-    lock = Lock(home.lock)
-    try:
-        counts = deletion.clear(home, os.environ, args.scope)
-    finally:
-        lock.release()
+    with ExitStack() as held:
+        if args.yes:
+            held.callback(Lock(home.lock).release)
+        store = Store.open(home.database)
+        held.callback(store.close)
+        if not args.yes:
+            counts = clearing.count(store, args.scope)
+            text = f"would delete {_describe_rows(counts)}; owlbox nuke {args.scope} --yes does it"
+            show(args, {"deleted": False, "rows": counts}, text)
+            return 1
+        running = ProcessRegistry(store, Leases(store), paths.runtime_folder(home, os.environ) / "workers").running()
+        if running:
+            is_alive = any(worker.is_alive() for worker in running)
+            hint = "owlbox worker stop ID, then again" if is_alive else "owlbox worker reap, then again: it died without saying so"
+            names = ", ".join(worker.id[-8:] for worker in running[:3])
+            raise Refused(f"{len(running)} workers count as running ({names}): nothing was deleted", hint=hint)
+        counts = clearing.clear(store, args.scope)
     kept = "files in box/ stay and are read again at the next start" if args.scope in ("context", "all") else "files stay"
     text = f"deleted {_describe_rows(counts)}; {kept}; backups still hold it: {home.backups}"
     return show(args, {"deleted": True, "rows": counts}, text)

@@ -1,10 +1,9 @@
 """Every configuration key: its name, type, default, range, meaning, and the key of a seed it stands for.
 
 Owns the shape of `owlbox.toml` as a tree of frozen dataclasses; a table of the file is a class, a key
-is a field. What holds tools and skills is in `runtime.tool_settings`, what looks after the
-installation in `runtime.upkeep_settings`, what a key is in `runtime.config_keys`. Knows nothing about files, the
-environment or how a value is checked: `runtime.config` reads and checks, `runtime.config_reference` prints. To add a key, add one
-line here and run `runtime.config_reference` again.
+is a field. What holds tools and skills is in `runtime.tool_settings`, what a key is in `runtime.config_keys`. Knows nothing about
+files, the environment or how a value is checked: `runtime.config` reads and checks, `runtime.config_reference` prints. To add a
+key, add one line here and run `runtime.config_reference` again.
 """
 
 import ipaddress
@@ -16,7 +15,6 @@ from urllib.parse import urlsplit
 from appliance.runtime.config_keys import DAY_MS as DAY_MS
 from appliance.runtime.config_keys import DAY_S, Keys, setting
 from appliance.runtime.tool_settings import Audit, PolicyKeys, SandboxSettings, SkillSettings, ToolSettings
-from appliance.runtime.upkeep_settings import Backups, Metrics, Updates
 
 LOCAL = "local"  # the route and the provider that are always there: the local model
 Pruning = Literal["opening", "recent", "ends", "important"]
@@ -253,7 +251,7 @@ class Email(Keys):
     pins: tuple[str, ...] = setting((), "SHA-256 of the servers' certificates; any, and no other is taken.")
 
 
-class Workspace(Keys):
+class Slack(Keys):
     """A channel through one workspace of Slack."""
 
     enabled: bool = setting(False, "Open it.", seed="A channels.slack.enabled")
@@ -266,12 +264,6 @@ class Workspace(Keys):
     rooms: tuple[str, ...] = setting((), "Only these channels, `C024BE91L`; none means all that it is in.")
     allow_from: tuple[str, ...] = setting((), "Senders read beside linked persons, `T024BE7LD/U061F7AUR`.")
     api_url: str = setting("https://slack.com/api", "Where the API is.")
-
-
-class Slack(Workspace):
-    """A channel through Slack."""
-
-    workspaces: Mapping[str, Workspace] = setting({}, "More workspaces, each a channel `slack-NAME` of its own.")
 
 
 class WebSettings(Keys):
@@ -479,6 +471,30 @@ class ScreenSettings(Keys):
     theme: Literal["auto", "dark", "light", "contrast", "terminal"] = setting(
         "auto", "Its colours; auto goes by the terminal, `terminal` uses the terminal's own. NO_COLOR goes before it."
     )
+
+
+class Backups(Keys):
+    """Copies that `owlbox backup` makes: docs/guides/backup.md."""
+
+    keep: int = setting(14, "Backups kept in one folder; older ones are removed.", within=(1, 10_000))
+
+    target: str = setting("", "Folder that backups go to where none is named; empty means backups/ of the home.")
+    key_file: str = setting("", "File whose content encrypts backups; empty leaves them plain. Keep a copy elsewhere.")
+
+
+class Updates(Keys):
+    """Signed bundles with another version: docs/guides/upgrade.md."""
+
+    enabled: bool = setting(False, "Ask the source for a newer version, at most once a day. Nothing is applied by itself.")
+    source: str = setting("", "Where bundles are: an https address, a folder or a file.")
+    key: str = setting("", "Public key that must have signed a bundle, in base64; empty means the one that was installed.")
+    folder: str = setting("/opt/owlbox", "Where the versions lie, with the link `current`.")
+
+
+class Metrics(Keys):
+    """Figures for Prometheus: docs/guides/watching.md."""
+
+    port: int = setting(0, "Port of 127.0.0.1 that answers /metrics and /health; 0 opens none.", within=(0, 65_535))
 
 
 class Config(Keys):

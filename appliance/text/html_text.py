@@ -1,6 +1,6 @@
 """The text of an HTML page: headings, paragraphs, lists and tables as Markdown, without scripts and menus.
 
-With `trafilatura` (extra `web.web_tools`) the main text of a page is found; without it, or where it finds nothing, every
+With `trafilatura` (extra `web`) the main text of a page is found; without it, or where it finds nothing, every
 visible word is kept. Pure: bytes in, text out, and no network. Not promised: that a page made by scripts has
 any text. Words are found in time linear in the page, whatever its marks leave open; what finds the main text may take long over
 hostile input: `ingest.extract_process` runs this where a deadline can end it.

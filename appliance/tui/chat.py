@@ -20,11 +20,10 @@ from appliance.tui import commands
 from appliance.tui.approvals import Waits
 from appliance.tui.branch_tree import inherited
 from appliance.tui.command_runner import Executor
-from appliance.tui.command_tails import CommandTails
 from appliance.tui.composer import Composer, Menu
 from appliance.tui.follower import Follower, Sight
 from appliance.tui.incoming import Onlooker
-from appliance.tui.message_widgets import OUTCOMES, Note, ToolBox, explained
+from appliance.tui.message_widgets import OUTCOMES, CommandTails, Note, ToolBox, explained
 from appliance.tui.owl.face import OwlPicture
 from appliance.tui.packet_meter import Meter
 from appliance.tui.panel import Host, Panel, named

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from textual import events
@@ -10,6 +11,7 @@ from textual.timer import Timer
 
 from appliance.clock import monotonic_s
 from appliance.text.references import for_people
+from appliance.tui.panel import Panel
 from appliance.tui.shown_text import Shown
 
 MARKS = {"waits": ("?", "$warning bold"), "running": ("⟳", "$secondary"), "ok": ("✔", "$success"), "error": ("✘", "$error bold")}
@@ -21,6 +23,7 @@ RESULT_CHARS = 4000
 BRIEF_CHARS = 200  # of thoughts that are folded
 GROWING_THOUGHT_CHARS = 60  # the last of thoughts that still come
 OUTPUT_CHARS = 120  # of what a call said, below it
+LOOK_S = 2.0  # between looks at what commands have said last
 PAGED = re.compile(r"\[lr_[0-9]+: this result has ([0-9]+) characters(?:, of which the first [0-9]+ are kept)?, in ([0-9]+) pages")
 OUTCOMES = {
     "interrupted": "The answer was interrupted. Ask again to go on.",
@@ -322,3 +325,31 @@ def in_words(content: str) -> str:
 def format_duration(result: dict[str, Any]) -> str:
     """The duration of a call as text."""
     return "" if result["duration_ms"] is None else f" · {result['duration_ms']} ms"
+
+
+class CommandTails:
+    """What commands that run have said last, asked for now and then and shown in their boxes, as long as one runs."""
+
+    def __init__(self, panel: Panel, thread: Callable[[], str], boxes: Callable[[], list[ToolBox]]) -> None:
+        """`thread` is the one on the screen, `boxes` those of its calls."""
+        self._panel = panel
+        self._thread = thread
+        self._boxes = boxes
+        self._timer: Timer | None = None
+
+    def follow(self) -> None:
+        """Look from now on, until none runs any more."""
+        if self._timer is None:
+            self._timer = self._panel.set_interval(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if any(box.is_busy for box in self._boxes()) and self._thread():
+            self._panel.ask("stream.list", {}, self._show)
+        elif self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _show(self, found: list[dict[str, Any]]) -> None:
+        tails = [one["tail"] for one in found if one["run"] == self._thread()]
+        for box, tail in zip([box for box in self._boxes() if box.is_busy], tails):
+            box.grow(tail)

@@ -25,9 +25,8 @@ from appliance.knowledge.entries import Entries
 from appliance.policy.taint import Mark
 from appliance.policy.taint_marks import Marks
 from appliance.runtime.paths import Home
-from appliance.runtime.settings import DAY_MS, Config
+from appliance.runtime.settings import DAY_MS, Backups, Config
 from appliance.runtime.tool_settings import PolicyKeys
-from appliance.runtime.upkeep_settings import Backups
 from appliance.store import database_copy
 from appliance.store.connection_settings import SETTINGS
 from appliance.store.database import Store

@@ -35,13 +35,13 @@ from appliance.runtime.methods import LocalCall
 from appliance.runtime.paths import Home
 from appliance.runtime.tool_settings import ToolSettings, WebSearch
 from appliance.runtime.tool_settings import WebToolSettings as WebKeys
+from appliance.service.parts.web import WebAccess, WebContext
 from appliance.sessions.runs import Runs
 from appliance.store.database import Store
 from appliance.text.answer_parser import read
 from appliance.web.fetch import Fetched
 from appliance.web.page_text import Readable, whole
 from appliance.web.search_engines import Engine
-from appliance.web.web_tools import WebAccess, WebContext
 
 PAGE = """<!doctype html><html><head><title>Owls &amp; mice</title><style>p {color: red}</style></head>
 <body><script>steal()</script><h1>Owls</h1><p>Eat&nbsp;mice &lt;at night&gt; &#8212; caf&eacute;.</p>

@@ -1,1 +1,0 @@
-"""Commands for who looks after an installation: updates, metrics, logs, exports."""
