@@ -23,7 +23,7 @@ from appliance.errors import Cancelled, DeadlineExceeded, NotFound, OwlError, Pr
 from appliance.models.failover import denied
 from appliance.models.prices import FREE, Prices, TokenCounts, cost, dollars
 from appliance.models.rate_limit import Throttle
-from appliance.models.spending import Amount, Reserved, Spend
+from appliance.models.spending import Amount, Reserved, Spend, person_hash
 from appliance.providers import formats
 from appliance.providers.remote_settings import WINDOW, ListedModel, Remote
 from appliance.records import Ask, Cancel, Dialect, Finish, Measure, Pause, Piece, Route
@@ -407,6 +407,7 @@ class Remotes:
             has_tools=settings.tools,
             has_images=settings.images,
             verify=settings.ca_file or True,
+            learnt=self._spend.path.with_name(f"thoughts-{person_hash(f'{service.name}/{target.model}')}"),
         )
 
     def _window_of(self, service: RemoteService, target: RouteTarget) -> int:

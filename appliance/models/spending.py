@@ -70,7 +70,7 @@ class _Book:
 
 
 def person_hash(person: str) -> str:
-    """The name of a person in the file."""
+    """The name of a person in the file, and of a model in a file's name."""
     return hashlib.sha256(person.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -83,7 +83,7 @@ class Spend:
     """The account of one home; several threads may ask, and several brokers."""
 
     def __init__(self, path: Path, limits: Spending = NO_LIMITS, *, day: Callable[[], str] = today) -> None:
-        self._path = path
+        self.path = path
         self._limits = limits
         self._day = day
         self._guard = threading.Lock()
@@ -142,10 +142,10 @@ class Spend:
         """The book as the file has it now, and the file, ours alone until the end."""
         with self._guard:
             try:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                raise _unwritable_error(self._path, error) from None
+                raise _unwritable_error(self.path, error) from None
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # another broker of this home
                 self._refresh_book()
@@ -162,12 +162,12 @@ class Spend:
 
     def _append_to(self) -> int:
         try:
-            is_new = not self._path.exists()
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            is_new = not self.path.exists()
+            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if is_new:
-                paths.flush(self._path.parent)
+                paths.flush(self.path.parent)
         except OSError as error:
-            raise _unwritable_error(self._path, error) from None
+            raise _unwritable_error(self.path, error) from None
         self._seen = self._seen or (0, 0)
         return fd
 
@@ -194,21 +194,21 @@ class Spend:
         Only who has it alone, `is_ours`, may mend it: a line without an end may be one that another broker writes.
         """
         try:
-            info = self._path.stat()
+            info = self.path.stat()
             if self._seen == (info.st_ino, info.st_size):
                 return
-            text = self._path.read_text("utf-8", "replace")
+            text = self.path.read_text("utf-8", "replace")
         except FileNotFoundError:
             self._book, self._seen = _Book(), None
             return
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be read: {error.strerror}", hint="no remote model is asked meanwhile") from None
+            raise StoreError(f"{self.path} cannot be read: {error.strerror}", hint="no remote model is asked meanwhile") from None
         self._book = _Book()
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._take_line(self._book, json.loads(line))
             except (ValueError, TypeError, KeyError, IndexError):
-                LOG.error("%s, line %d is torn and left out", self._path.name, number)
+                LOG.error("%s, line %d is torn and left out", self.path.name, number)
         self._seen = (info.st_ino, info.st_size)
         if text and not text.endswith("\n"):
             self._seen = None
@@ -242,9 +242,9 @@ class Spend:
         lines: list[list[Any]] = [["d", *key, amount.micros, amount.tokens] for key, amount in closed.items()]
         lines += [["r", m.number, m.day, m.who, m.most.micros, m.most.tokens] for m in book.open.values()]
         try:
-            paths.put(self._path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+            paths.put(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
         except OSError as error:
-            LOG.error("%s stays as long as it is: %s", self._path.name, error)
+            LOG.error("%s stays as long as it is: %s", self.path.name, error)
             return
         book.lines, self._seen = len(lines), None  # read again before the next one
 
@@ -256,7 +256,7 @@ class Spend:
             if is_durable:
                 os.fdatasync(fd)
         except OSError as error:
-            raise _unwritable_error(self._path, error) from None
+            raise _unwritable_error(self.path, error) from None
 
 
 def _unwritable_error(path: Path, error: OSError) -> OwlError:

@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ LISTING_S = 30.0
 AFTER_S = 5.0  # how long the usage may come after the end of the answer
 SENT_KEYS = 8  # newest keys of a provider whose answers may still come
 MARKS = 512  # what is remembered of calls for the next request
+# Whose templates open the thoughts for them, so that a server which takes none apart sends their end alone.
+THINKERS = re.compile(r"(?<![a-z])(?:r1|z1|q[wv]q|qwen3\.[5-9]|minimax-m\d|think(?:ing|er)?|reason(?:ing|er)?|nemotron)(?![a-z])", re.I)
 JSON_TYPES = ("application/json", "text/json")
 REJECTED = re.compile(
     r"unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|does not support|deprecated|no longer"
@@ -57,7 +59,7 @@ class Hosted(ABC):
         self._guard = threading.Lock()
         self._lines: Lines | None = None
         self._window = self._most = 0
-        self._may_be_thinking = False  # it has ended thoughts that it never opened
+        self._may_be_thinking = self._read_thinking()
         self._marks: OrderedDict[str, Any] = OrderedDict()
         self.refused: frozenset[str] = frozenset()  # parameters that this provider was found not to take
 
@@ -151,7 +153,7 @@ class Hosted(ABC):
         with self._ask_provider(ask, names, cancel) as reply:
             yield from self._read_pieces(reply, draft)
             finish = draft.finish(lambda: self.measure(route, ask).total, tokens.of_chars, self.remember)
-            self._may_be_thinking = draft.has_thought_unmarked
+            self._learn_thinking(draft.has_thought_unmarked)
             yield from draft.take()
             yield finish
             if not draft.is_stopped:  # otherwise it is still talking
@@ -182,6 +184,23 @@ class Hosted(ABC):
         """The stored details of a call, None when they are not or no longer there."""
         with self._guard:
             return self._marks.get(id)
+
+    def _read_thinking(self) -> bool:
+        """Whether the model may end thoughts that it never opened: as its last answers told, else as its name says."""
+        learnt = self.remote.learnt
+        if learnt is not None and learnt.exists():
+            return learnt.read_bytes() == b"yes"
+        return THINKERS.search(self.model) is not None
+
+    def _learn_thinking(self, found: bool | None) -> None:
+        """Take what an answer told, and keep it for the next process."""
+        if found is None or found == self._may_be_thinking:
+            return
+        self._may_be_thinking = found
+        if self.remote.learnt is not None:
+            with suppress(OSError):  # then it is learnt again
+                self.remote.learnt.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.remote.learnt.write_text("yes" if found else "no")
 
     @contextmanager
     def _ask_provider(self, ask: Ask, names: ToolNames, cancel: Cancel) -> Iterator["HttpReply"]:

@@ -7,6 +7,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ class Remote:
     `base_url` is as its documentation gives it, with a query that every request needs (Azure's api-version), if any.
     A value of `headers` with {key} in it takes the key's place: then the format's own header for it is not sent.
     `window` 0 asks the provider, and takes 100,000 where it does not say. `verify` may name a file of authorities.
+    `learnt` is a file that holds yes or no: whether the model ends thoughts that it never opened.
     """
 
     provider: str
@@ -43,6 +45,7 @@ class Remote:
     has_images: bool = False
     is_caching: bool = True
     verify: str | bool = True
+    learnt: Path | None = None
 
     def __post_init__(self) -> None:
         if self.verify is False:

@@ -67,8 +67,8 @@ class AnswerDraft:
         self.kept: dict[str, Any] = {}  # of one answer: what a format must remember between events
 
     @property
-    def has_thought_unmarked(self) -> bool:
-        """Whether the model has ended thoughts that it never opened; known once the answer is finished."""
+    def has_thought_unmarked(self) -> bool | None:
+        """Whether the model has ended thoughts that it never opened; None where the finished answer does not tell."""
         return self._answer.has_thought_unmarked
 
     # -- what a format tells ---------------------------------------------------------------------------
@@ -86,8 +86,10 @@ class AnswerDraft:
 
     def think(self, text: Any) -> None:
         """Words of its thoughts."""
-        if isinstance(text, str) and text and self._remote.has_reasoning:
-            self._append_thought(self._thought_mask.feed(text))
+        if isinstance(text, str) and text:
+            self._answer.expect_answer()
+            if self._remote.has_reasoning:
+                self._append_thought(self._thought_mask.feed(text))
 
     def call(self, place: Any, *, id: Any = None, name: Any = None, text: Any = None, mark: Any = None) -> StartedCall:
         """A part of the call at a place; parts of one place belong together."""
@@ -152,7 +154,7 @@ class AnswerDraft:
                 outcome="stream_error",
                 kind="network",
             )
-        self._show_text(self._answer.finish())
+        self._show_text(self._answer.finish(is_cut=self.reason == "length"))
         self._append_thought(self._thought_mask.finish())
         self._append_spoken(self._mask.finish())
         if self.is_refused and not self.has_output:

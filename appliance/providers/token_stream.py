@@ -17,7 +17,7 @@ class StreamedAnswer:
     which they say so.
 
     `is_thinking`: the prompt itself ended with the mark of thoughts, so the first words are thoughts. `may_be_thinking`: the model
-    is known to end thoughts that it never opened, so all waits for that end; an answer without one is shown when it is whole.
+    may end thoughts that it never opened, so all waits for that end; an answer without one is shown when it is whole.
     """
 
     def __init__(
@@ -34,7 +34,8 @@ class StreamedAnswer:
         self._signs = signs if signs is not None or not may_call else Signs((), (), is_bare=True)
         self._said = ""
         self._may_think = True
-        self._may_be_thinking = self.has_thought_unmarked = may_be_thinking
+        self._may_be_thinking = may_be_thinking
+        self.has_thought_unmarked: bool | None = None  # whether it ended thoughts that it never opened, as far as this answer tells
         self._held = ""
         self._thoughts = ""
         self._has_thought = self._is_blank = False
@@ -86,7 +87,7 @@ class StreamedAnswer:
         if self._may_be_thinking and not self.is_thinking:
             if model_marks.THOUGHT_CLOSE.search(self._held) is None:
                 return True
-            self.is_thinking = True
+            self.is_thinking = self.has_thought_unmarked = True
         self._may_be_thinking = False
         if not self.is_thinking:
             return self._is_between()
@@ -107,13 +108,20 @@ class StreamedAnswer:
             self._is_blank = not self._held
         return self._is_blank
 
-    def finish(self) -> str:
-        """What was held back and may be shown after all: a stop string that never came."""
+    def expect_answer(self) -> None:
+        """Its thoughts come apart: what comes here is the answer."""
+        self._may_be_thinking = False
+
+    def finish(self, *, is_cut: bool = False) -> str:
+        """What was held back and may be shown after all: a stop string that never came, and what were no thoughts unless `is_cut`."""
         rest, self._held = self._held + self._decoder.decode(b"", True), ""
-        if self.is_thinking:
+        if self.is_thinking or (is_cut and self._may_be_thinking):
             self._thoughts, rest = self._thoughts + rest, ""
         whole = self._said + rest
-        self.has_thought_unmarked |= bool(model_marks.THOUGHT_CLOSE.search(whole)) and not model_marks.THOUGHT_OPEN.search(whole)
+        if model_marks.THOUGHT_CLOSE.search(whole) and not model_marks.THOUGHT_OPEN.search(whole):
+            self.has_thought_unmarked = True
+        elif self._may_be_thinking and not is_cut:
+            self.has_thought_unmarked = False
         return "" if self.is_call or self.is_stopped else rest
 
     @property

@@ -10,7 +10,10 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
-THOUGHT_NAMES = ("think", "thinking", "thought", "thoughts", "reasoning", "reflection", "analysis", "scratchpad", "seed:think")
+THOUGHT_NAMES = (
+    "think thinking thought thoughts reasoning reflection analysis scratchpad seed:think antthinking inner_monologue "
+    "chain_of_thought thought_process thinking_process reasoning_process"
+).split()
 # Thoughts between marks of another form: what opens them, what closes them.
 THOUGHT_PAIRS = {"[think]": "[/think]", "◁think▷": "◁/think▷"}
 NAMES = "|".join(THOUGHT_NAMES)

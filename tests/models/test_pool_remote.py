@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import wire
 from record_tools import replace
 from services import BROKEN, CUT, DENIED, GARBLED, LIMITED, SLOW, Stage, asked, pooled, service
 from test_pool import dropped
@@ -288,6 +289,19 @@ def test_a_malformed_answer_is_asked_for_once_more(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="JSON"):
         ends(pool, "b/m")
     assert stage.heard.count("b/m") == 2
+
+
+def test_a_model_that_ends_thoughts_it_never_opened_is_known_to_the_next_broker(tmp_path: Path) -> None:
+    def said(name: str) -> str:
+        settings = Config(models=OPEN, providers={"a": ProviderSettings(base_url=server.url)})
+        pool = Pool(Home(tmp_path), settings)
+        pieces = list(pool.generate(name, asked("hi"), CancelToken()))
+        pool.close()
+        return "".join(piece.text for piece in pieces if isinstance(piece, Piece))
+
+    bare = wire.Turn(chunks=("A mouse?", "</think>", "Yes."))
+    with wire.playing(bare, bare, bare) as server:
+        assert [said(name) for name in ("a/m", "a/m", "a/other")] == ["A mouse?</think>Yes.", "Yes.", "A mouse?</think>Yes."]
 
 
 def test_a_key_is_looked_up_at_each_request(tmp_path: Path) -> None:

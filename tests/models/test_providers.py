@@ -306,17 +306,47 @@ def test_thoughts_left_in_the_text_come_apart_from_it(kind: str) -> None:
     assert "".join(piece.text for piece in pieces if not piece.is_reasoning) == "Yes."
 
 
-def test_a_model_that_ends_thoughts_it_never_opened_streams_them_only_once(kind: str) -> None:
-    bare = Turn(chunks=("A mou", "se?</th", "ink>\n\nYes."))
-    with wire.playing(bare, bare, Turn(chunks=("No ", "mouse.")), Turn(chunks=("<think>Hm.", "</think>", "No."))) as server:
-        made, route = asking(server, kind, has_reasoning=True)
-        told = []
-        for _ in range(4):
+BARE = Turn(chunks=("A mou", "se?</th", "ink>\n\nYes."))
+CUT = Turn(chunks=("A mou", "se? Or"), finish="length")
+PLAIN = Turn(chunks=("No ", "mouse."))
+
+
+def told(kind: str, *turns: Turn, **settings: Any) -> list[tuple[list[str], str]]:
+    """The pieces and thoughts of each answer, each of an adapter of its own, as after a restart."""
+    found = []
+    with wire.playing(*turns) as server:
+        for _ in turns:
+            made, route = asking(server, kind, has_reasoning=True, **settings)
             *pieces, finish = list(made.generate(route, ask(), CancelToken()))
-            told.append(("".join(piece.text for piece in pieces if not piece.is_reasoning), finish.reasoning))
-        made.close()
-    # The whole of the first answer is known at its end alone; the parser of answers takes its thoughts away.
-    assert told == [("A mouse?</think>\n\nYes.", ""), ("Yes.", "A mouse?"), ("No mouse.", ""), ("No.", "Hm.")]
+            found.append(([piece.text for piece in pieces if not piece.is_reasoning], finish.reasoning))
+            made.close()
+    return found
+
+
+def test_a_model_that_ends_thoughts_it_never_opened_is_known_after_a_restart(kind: str, tmp_path: Path) -> None:
+    turns = (BARE, BARE, CUT, Turn(chunks=("<think>Hm.", "</think>", "No.")), PLAIN, PLAIN, BARE)
+    first, *others = told(kind, *turns, learnt=tmp_path / "spend" / "thoughts")
+    # Of a model that nobody knows the first answer is known at its end alone; the parser of answers takes its thoughts away.
+    assert "".join(first[0]) == "A mouse?</think>\n\nYes."
+    assert others[:3] == [(["Yes."], "A mouse?"), ([], "A mouse? Or"), (["No."], "Hm.")]
+    # It thinks no more: one answer is held back, the next comes as it is written.
+    assert others[3:5] == [(["No mouse."], ""), (["No ", "mouse."], "")]
+
+
+@pytest.mark.parametrize("name", "deepseek-r1:8b Qwen/QwQ-32B qwen3-4b-thinking-2507 MiniMax-M2 qwen3.6:27b glm-z1-9b phi-4-reasoning".split())
+def test_a_model_whose_name_says_that_it_thinks_shows_no_thoughts_from_the_first(kind: str, name: str, tmp_path: Path) -> None:
+    assert told(kind, BARE, model=name) == [(["Yes."], "A mouse?")]
+    assert told(kind, PLAIN, PLAIN, model=name, learnt=tmp_path / "one")[1] == (["No ", "mouse."], "")
+
+
+def test_words_are_not_held_back_behind_thoughts_that_come_apart(kind: str) -> None:
+    ((pieces, thoughts),) = told(kind, Turn(reasoning=("Hm.",), chunks=("No ", "mouse.")), model="deepseek-r1")
+    assert pieces == ["No ", "mouse."] and thoughts == "Hm."
+
+
+@pytest.mark.parametrize("name", "gpt-4o claude-sonnet-4-5 qwen2.5-7b llama-3.1-8b unthinkable mistral-small gemma3:4b bar1".split())
+def test_no_word_waits_for_a_model_that_does_not_think(kind: str, name: str) -> None:
+    assert told(kind, PLAIN, model=name) == [(["No ", "mouse."], "")]
 
 
 @pytest.mark.parametrize(("end", "reason"), [("stop", "stop"), ("length", "length"), ("refused", "filtered")])

@@ -27,6 +27,9 @@ THOUGHTS = [
     ("<analysis>", "</analysis>"),
     ("<Scratchpad>", "</Scratchpad>"),
     ("<reflection>", "</reflection>"),
+    ("<INNER_MONOLOGUE>", "</INNER_MONOLOGUE>"),
+    ("<antThinking>", "</antThinking>"),
+    ("<thought_process>", "</thought_process>"),
 ]
 ENDS = ["</s>", "<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<turn|>"]
 
@@ -60,13 +63,18 @@ def test_thoughts_in_front_come_apart_in_a_stream_of_single_characters(opened: s
     assert (shown, answer.thoughts()) == ("By day.", "Hm, owls?")
 
 
+def test_thoughts_with_elements_in_them_are_thoughts() -> None:
+    text = "<thinking_process>\n<step>Owls?</step>\n<step>By day.</step>\n</thinking_process>\nOwls sleep by day."
+    assert read(text).text == "Owls sleep by day." == "".join(stream(text)).strip()
+
+
 def test_what_only_begins_like_a_mark_is_said() -> None:
     answer = StreamedAnswer(())
     assert "".join(answer.feed(char.encode()) for char in "<thin ice> [THIS] is") + answer.finish() == "<thin ice> [THIS] is"
 
 
 # Blocks in front of an answer under names that stand in no table, and what may look like one and is the answer.
-NAMES = ["plan", "Rationale", "inner_monologue", "chain-of-thought", "step.1", "antml:reason", "thinking_process"]
+NAMES = ["plan", "Rationale", "brainstorm", "chain-of-thought", "step.1", "antml:reason", "self_check"]
 ANSWERS = [
     "<config><size>3. It is large.</size></config>\n\nThis is the file.",
     "<p>Owls sleep by day. They hunt at night.</p>\n\nThis is a paragraph.",
