@@ -19,7 +19,7 @@ WHEN = "when: every weekday at 7am; 0 7 * * 1-5; in 20 minutes"
 def show_reminder(args: argparse.Namespace, home: Home) -> int:
     """Add a reminder."""
     text = " ".join(args.text)
-    said = f"remind {text}" if args.text[0].lower() in ("me", "us") else f"remind me {text}"  # as one says it
+    said = f"remind {text}" if text.lower().startswith(("me ", "us ")) else f"remind me {text}"  # as one says it
     return call(args, home, args.verb, {"text": said, "when": args.when, "timezone": args.timezone})
 
 
@@ -39,12 +39,6 @@ def run(args: argparse.Namespace, home: Home) -> int:
     if left:
         say(f"{left} due that only a running core does, and it stays so: owlbox serve")
     return 0
-
-
-def _next_time(one: dict[str, Any]) -> str:
-    from appliance.work import rules_in_words
-
-    return rules_in_words.moment(one["next_ms"], one["zone"])[4:20] if one["next_ms"] else "-"
 
 
 def _tell_jobs(args: argparse.Namespace, jobs: list[dict[str, Any]]) -> list[str]:
@@ -82,7 +76,7 @@ NOUNS = (
              text="list schedules, oldest first", part="schedules", empty="no schedules",
              helps={"enabled": "only those that are on", "disabled": "only those that are off",
                     "soonest": "next due first"},
-             rows="id state=status next=next_ms name~ when=words~", cells={"next_ms": _next_time}),
+             rows="id state=status next=next_ms name~ when=words~"),
         *(Verb(word, f"tool {tool}", text=text) for word, tool, text in ONE),
         *(Verb(word, "tool enable_schedule", "id", text=text, fixed={"enabled": is_on}) for word, is_on, text in SWITCHES),
         Verb("update", "tool update_schedule", text="change a schedule"),

@@ -94,7 +94,6 @@ class InProcess:
         self._context = environ.get(CONTEXT, "")
         self._core = Core(home, environ, process="cli", is_shared=False)
         self._core.recover()
-        use_zone(self._core.live.current.system.timezone)
         self._check_path = jsonrpc.check_path
         self._has_looked = False
         self._local_call = methods.LocalCall

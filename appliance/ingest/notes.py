@@ -120,6 +120,13 @@ class Folder:
             names = [name for name in sorted(self._problems) if not guess_mime(name, False).startswith(WORDLESS)]
         return [name for name in names if visibility.seen(owner_of(self.root, self.root / name))]
 
+    def why_unread(self, ref: str) -> str:
+        """Why the file of a reference could not be read, "" where it could, is none, or belongs to others."""
+        name = ref.removeprefix(SCHEME)
+        with self._guard:
+            reason = self._problems.get(name, "") if ref.startswith(SCHEME) else ""
+        return reason.removeprefix("cannot be read: ") if visibility.seen(owner_of(self.root, self.root / name)) else ""
+
     def list_files(self) -> list[tuple[str, str]]:
         """The files that the present context may see: path in the folder and title, "" where nothing was read of one."""
         whose = ("", visibility.current())

@@ -8,7 +8,7 @@ tools or files. Not promised: that a tree of more than some hundred lines is sho
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from msgspec import Struct, field
@@ -105,8 +105,18 @@ class _Node(Struct):
 class Drives:
     """Questions about drives and folders; `is_model` hides what the model may not see."""
 
-    def __init__(self, store: Store, entries: Entries, schemes: Schemes, *, scope: str = PROJECT) -> None:
+    def __init__(
+        self,
+        store: Store,
+        entries: Entries,
+        schemes: Schemes,
+        *,
+        scope: str = PROJECT,
+        why_unread: Callable[[str], str] = lambda path: "",
+    ) -> None:
+        """`why_unread` tells why there is no item for a file that is there."""
         self._store = store
+        self._why_unread = why_unread
         self._entries = entries
         self.schemes = schemes
         self._scope = scope
@@ -219,6 +229,8 @@ class Drives:
         if self.is_folder(path):
             inside, _ = self.children(path, NEAR)
             return NotFound(f"{display(path)} is a folder", hint=f"it holds {', '.join(display(child.path) for child in inside)}")
+        if reason := self._why_unread(path):
+            return NotFound(f"{display(path)} could not be read: {reason}", hint="its file is in the folder")
         hint = f"nearby: {', '.join(near)}" if near else "context_list_drives shows what there is"
         return NotFound(f"no {kind} {display(path)}", hint=hint)
 

@@ -25,7 +25,7 @@ from appliance.channels.rpc.sessions import SessionMethods
 from appliance.channels.rpc.sql import SqlMethods
 from appliance.channels.rpc.threads import ThreadMethods
 from appliance.channels.rpc.webhooks import WebhookMethods
-from appliance.clock import now_ms
+from appliance.clock import now_ms, use_zone
 from appliance.errors import Busy, ConfigError, DeadlineExceeded, Lost, OwlError, Refused
 from appliance.http.site import page_address
 from appliance.ingest.document_methods import PromptDocuments
@@ -258,6 +258,7 @@ class Core:
 
     def recover(self) -> None:
         """Mend what a killed process left behind, read the skills; writes nothing when there is nothing to mend."""
+        use_zone(self.live.current.system.timezone)
         if self.store.is_read_only:
             return
         self.hooks.tell(hook_points.PROJECT_STARTING, self.home)
@@ -391,6 +392,7 @@ class Core:
                 raise ConfigError(f"configuration not reloaded, the old one stays: {error}") from None
             self.redactor.add(*config.secrets(settings))
             logging.getLogger(log.ROOT).setLevel(log.LEVELS[settings.system.level])
+            use_zone(settings.system.timezone)
             self.events.publish(ConfigReloaded(settings, keys))
             pending = self.pending()
             waiting = [*pending.broker, *pending.restart]

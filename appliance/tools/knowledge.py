@@ -7,11 +7,13 @@ from appliance.agent.toolbox import Caller, tool
 from appliance.errors import BadInput
 from appliance.knowledge.change_log import By
 from appliance.knowledge.contents import Content
+from appliance.knowledge.drives import Drives
 from appliance.knowledge.entries import Entries
 from appliance.knowledge.search import Hit, Search, words_of
 from appliance.language.word_forms import find_same
 from appliance.runtime.signatures import Range
 from appliance.store import visibility
+from appliance.text.references import parse_ref
 
 READ_LINES = 200
 MOST_COMPARED, COMPARED_CHARS = 1000, 2000  # memories, and the length of those, that a new one may say the same as
@@ -50,9 +52,12 @@ def read(
     limit: Annotated[int, Range(1, 2000), "how many lines"] = READ_LINES,
     *,
     entries: Entries,
+    drives: Drives,
 ) -> str:
     """Read a note by its reference."""
-    lines = entries.get(ref).body.split("\n")
+    if (found := entries.find(ref)) is None:
+        raise drives.missing(parse_ref(ref), "entry")
+    lines = found.body.split("\n")
     if line > len(lines):
         raise BadInput(f"line {line} is past the end of {ref}", hint=f"it has {len(lines)} lines")
     shown: list[str] = []

@@ -6,9 +6,11 @@ returns a finding; one that raises becomes a finding too.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
+
+from msgspec.structs import replace
 
 from appliance.agent import plugin_files
 from appliance.errors import BadInput, OwlError
@@ -89,7 +91,7 @@ class Doctor:
             self._tables.close()
             if (store := vars(self).pop("store", None)) is not None:
                 store.close()
-        return [found[name] for name in wanted]
+        return [_refer(found[name], [found[earlier] for earlier in wanted[:at]]) for at, name in enumerate(wanted)]
 
     def _run(self, name: str) -> Finding:
         try:
@@ -153,6 +155,12 @@ class Doctor:
 def examine(home: Home, environ: Mapping[str, str]) -> list[Finding]:
     """Every finding about a home."""
     return Doctor(home, environ).examine()
+
+
+def _refer(one: Finding, earlier: Sequence[Finding]) -> Finding:
+    """A finding; one that says what an earlier check has said names that check instead."""
+    same = next((other.name for other in earlier if one.state == "problem" and other.message == one.message), "")
+    return replace(one, message=f"not checked: see {same}", hint="") if same else one
 
 
 def _home(home: Home, is_repairing: bool) -> Finding:

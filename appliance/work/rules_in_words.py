@@ -34,7 +34,7 @@ def words(rule: Rule) -> str:
         said = _cron_words(rule.base)
     if rule.end_ms is not None:
         said += f", until {_end(rule.end_ms, rule.zone)}"
-    if rule.zone != LOCAL and rule.kind in ("cron", "cadence"):
+    if rule.zone != LOCAL and rule.kind in ("once", "cron", "cadence"):
         said += f" ({rule.zone})"
     return f"{said}, if a model judges so" if rule.condition else said
 

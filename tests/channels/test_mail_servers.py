@@ -135,6 +135,7 @@ def test_one_who_writes_too_much_waits_and_nobody_else(server: tuple[Dovecot, st
     channel.close()
 
 
+@pytest.mark.covers("S-087")
 def test_a_certificate_is_checked_or_has_to_be_the_pinned_one(server: tuple[Dovecot, str]) -> None:
     with pytest.raises(OwlError, match="certificate|CERTIFICATE"):
         EmailChannel(settings(server[0]), str, Path).check()

@@ -197,6 +197,8 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(
     (problem,) = [one for one in folder.problems if one.startswith(f"unread/{name}: ")]
     assert why in problem and "kept as bytes" not in problem and rows.find(f"box://unread/{name}") is None
     assert (f"unread/{name}" in folder.unread) == is_told
+    assert why.removeprefix("cannot be read: ") in folder.why_unread(f"box://unread/{name}")
+    assert folder.why_unread(f"memory://unread/{name}") == folder.why_unread("box://unread/other") == ""
 
 
 def test_what_could_not_be_read_is_said_in_a_sentence(mirrored: tuple[notes.Folder, Entries]) -> None:

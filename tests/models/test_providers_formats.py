@@ -242,7 +242,7 @@ def test_what_a_provider_declines_is_told(kind: str) -> None:
 # -- openai -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("S-024")
+@pytest.mark.covers("S-024", "S-013")
 @pytest.mark.parametrize("has_reasoning", [False, True])
 def test_reasoning_is_sent_back_where_flagged_also_an_empty_one(has_reasoning: bool) -> None:
     said = (

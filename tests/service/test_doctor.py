@@ -63,6 +63,16 @@ def test_trouble_is_found_and_comes_with_the_next_step(box: Box, case: str) -> N
     assert box.run("doctor").returncode == (1 if state == "problem" else box.run("doctor").returncode)
 
 
+@pytest.mark.parametrize(("name", "file"), [("configuration", "owlbox.toml"), ("database", "owlbox.db")])
+def test_what_is_wrong_with_several_checks_is_said_once(box: Box, name: str, file: str) -> None:
+    (box.home.root / file).write_text("[system\n" * 2000)
+    found = findings(box)
+    said = found[name][1]
+    assert [one for one, (_, message, _) in found.items() if message == said] == [name]
+    assert len([one for one, (state, message, _) in found.items() if (state, message) == ("problem", f"not checked: see {name}")]) > 1
+    assert said in box.run("doctor", "channels").stdout  # asked for alone it says so itself
+
+
 def test_an_index_that_disagrees_is_made_anew_with_repair(box: Box) -> None:
     box.run("remember", "the well is deep", "--title", "well")
     with box.store() as store, store.write() as execute:

@@ -73,6 +73,14 @@ def bench(home: Home) -> Iterator[Bench]:
     store.close()
 
 
+def test_a_file_that_could_not_be_read_is_told_with_the_reason(bench: Bench) -> None:
+    drives = Drives(bench.store, bench.entries, Schemes(), why_unread=lambda ref: "binary" if ref == "box://odd" else "")
+    toolbox = Toolbox(tools.load(), {"entries": bench.entries, "drives": drives}, rules=ToolRules(Policy()), store=bench.store)
+    for name, given in (("read", {"ref": "box:/odd"}), ("context_read", {"path": "odd", "drive": "box"})):
+        assert "box:/odd could not be read: binary" in toolbox.dispatch(ToolCall("c1", name, given), "", CancelToken()).message
+    toolbox.close()
+
+
 def test_what_is_remembered_is_found_and_read(bench: Bench) -> None:
     kept = bench.call("remember", text="The garden faces south.", title="Garden")
     assert kept.message == "Kept as memory://notes/garden"
@@ -128,7 +136,7 @@ def test_a_note_of_long_lines_is_read_in_pages_that_follow_each_other(bench: Ben
         ("search", {"query": ""}, 400, "Invalid input for search: query: Expected `str` of length >= 1"),
         ("search", {"query": '" OR NEAR(* ^'}, 200, "Nothing found"),
         ("search", {"query": "zebra"}, 200, "Nothing found for 'zebra'."),
-        ("read", {"ref": "memory://notes/none"}, 404, "no entry memory://notes/none"),
+        ("read", {"ref": "memory://notes/none"}, 404, "no entry memory:/notes/none"),
         ("read", {"ref": "memory://../x"}, 400, "may not go up"),
         ("remember", {"text": ""}, 400, "Invalid input for remember: text"),
         ("list_threads", {"type": "dream"}, 400, "Invalid enum value 'dream'"),

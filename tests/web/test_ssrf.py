@@ -161,7 +161,7 @@ def test_a_line_break_in_a_path_or_a_header_adds_no_request(inside: Server) -> N
     assert asked.path == "/a%20HTTP/1.1" and "x-evil" not in asked.headers
 
 
-@pytest.mark.covers("S-086", "S-087")
+@pytest.mark.covers("S-086")
 def test_tls_is_asked_for_the_name_at_the_judged_address(names: Names, tmp_path_factory: pytest.TempPathFactory) -> None:
     authority = Authority(tmp_path_factory.mktemp("ca"))
     context = authority.context("pinned.example.org")

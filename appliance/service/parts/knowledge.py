@@ -85,7 +85,7 @@ def build_knowledge(base: BaseParts, policy: PolicyParts, models: ModelParts) ->
     finder = Search(store, passages, KnownNames(store).names, embed=indexer.brief, beside=second)
     skills = skill_parts.build_skills(base.home, settings.skills, store, entries, base.environ)
     folder, schemes = notes.Folder(box, entries, base.environ, skills.is_skill), Schemes()
-    drives = Drives(store, entries, schemes)
+    drives = Drives(store, entries, schemes, why_unread=folder.why_unread)
     return KnowledgeParts(
         *(passages, entries, indexer, finder, Views(store, base.events), schemes, drives, Texts(store, schemes)),
         sources=Sources(store, entries, drives),
