@@ -35,7 +35,9 @@ AFTER_S = 5.0  # how long the usage may come after the end of the answer
 SENT_KEYS = 8  # newest keys of a provider whose answers may still come
 MARKS = 512  # what is remembered of calls for the next request
 # Whose templates open the thoughts for them, so that a server which takes none apart sends their end alone.
-THINKERS = re.compile(r"(?<![a-z])(?:r1|z1|q[wv]q|qwen3\.[5-9]|minimax-m\d|think(?:ing|er)?|reason(?:ing|er)?|nemotron)(?![a-z])", re.I)
+THINKERS = re.compile(
+    r"(?<![a-z])(?:r1|z1|q[wv]q|qwen3\.[5-9]|minimax-m\d|think(?:ing|er)?|reason(?:ing|er)?|nemotron)(?![a-z])", re.I
+)
 JSON_TYPES = ("application/json", "text/json")
 REJECTED = re.compile(
     r"unsupported|not supported|unrecognized|unknown|unexpected|not permitted|not allowed|does not support|deprecated|no longer"

@@ -113,7 +113,7 @@ class StreamedAnswer:
         self._may_be_thinking = False
 
     def finish(self, *, is_cut: bool = False) -> str:
-        """What was held back and may be shown after all: a stop string that never came, and what were no thoughts unless `is_cut`."""
+        """What was held back and may be shown after all: a stop string that never came; what were no thoughts, unless `is_cut`."""
         rest, self._held = self._held + self._decoder.decode(b"", True), ""
         if self.is_thinking or (is_cut and self._may_be_thinking):
             self._thoughts, rest = self._thoughts + rest, ""

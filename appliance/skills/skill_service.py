@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from appliance.errors import BadInput, Conflict, Refused
+from appliance.errors import BadInput, Conflict, NotFound, Refused
 from appliance.ingest.workspace_files import WorkspaceFiles
 from appliance.policy.audit_log import Ledger
 from appliance.runtime import paths
@@ -209,6 +209,7 @@ class SkillService:
     def delete_for_caller(self, call: Call, name: Name, owner: Whose = "") -> str:
         """Remove a skill with its files; those that ship cannot be removed."""
         with _seen_by(owner):
+            self._require_owner(name, owner)
             return self.delete(name, by=caller_name(call))
 
     @method("skill.trust", access="all")
@@ -223,7 +224,7 @@ class SkillService:
         """Trust a skill as you have read it, or end that. Any change of its text or scripts ends it, too."""
         by = caller_name(call)
         with _seen_by(owner):
-            one = self._skills.get(name)
+            one = self._require_owner(name, owner)
             self._require_writable(one.owner)
             one = self._skills.trust(name, by, hash) if is_trusted else self._skills.distrust(name, by)
         self._note("skill_trusted" if is_trusted else "skill_distrusted", one.skill.name, one.owner, by)
@@ -294,6 +295,14 @@ class SkillService:
         context = visibility.current()
         if owner and context and owner != context and contexts is not None:
             raise Refused("a skill of another is not yours to change", hint="make one of your own")
+
+    def _require_owner(self, name: str, owner: str) -> FoundSkill:
+        """The skill that is meant; NotFound where the owner that was named only sees it."""
+        one = self._skills.get(name)
+        if owner and one.owner != owner:
+            whose = one.owner or "everybody's"
+            raise NotFound(f"{owner} has no skill {one.skill.name}; there is one that is {whose}", hint="leave out whose it is")
+        return one
 
     def _own(self, name: str) -> FoundSkill:
         """A skill that can be changed where it lies."""

@@ -333,7 +333,9 @@ def test_a_model_that_ends_thoughts_it_never_opened_is_known_after_a_restart(kin
     assert others[3:5] == [(["No mouse."], ""), (["No ", "mouse."], "")]
 
 
-@pytest.mark.parametrize("name", "deepseek-r1:8b Qwen/QwQ-32B qwen3-4b-thinking-2507 MiniMax-M2 qwen3.6:27b glm-z1-9b phi-4-reasoning".split())
+@pytest.mark.parametrize(
+    "name", "deepseek-r1:8b Qwen/QwQ-32B qwen3-4b-thinking-2507 MiniMax-M2 qwen3.6:27b glm-z1-9b phi-4-reasoning".split()
+)
 def test_a_model_whose_name_says_that_it_thinks_shows_no_thoughts_from_the_first(kind: str, name: str, tmp_path: Path) -> None:
     assert told(kind, BARE, model=name) == [(["Yes."], "A mouse?")]
     assert told(kind, PLAIN, PLAIN, model=name, learnt=tmp_path / "one")[1] == (["No ", "mouse."], "")
@@ -344,7 +346,9 @@ def test_words_are_not_held_back_behind_thoughts_that_come_apart(kind: str) -> N
     assert pieces == ["No ", "mouse."] and thoughts == "Hm."
 
 
-@pytest.mark.parametrize("name", "gpt-4o claude-sonnet-4-5 qwen2.5-7b llama-3.1-8b unthinkable mistral-small gemma3:4b bar1".split())
+@pytest.mark.parametrize(
+    "name", "gpt-4o claude-sonnet-4-5 qwen2.5-7b llama-3.1-8b unthinkable mistral-small gemma3:4b bar1".split()
+)
 def test_no_word_waits_for_a_model_that_does_not_think(kind: str, name: str) -> None:
     assert told(kind, PLAIN, model=name) == [(["No ", "mouse."], "")]
 

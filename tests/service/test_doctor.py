@@ -69,7 +69,9 @@ def test_what_is_wrong_with_several_checks_is_said_once(box: Box, name: str, fil
     found = findings(box)
     said = found[name][1]
     assert [one for one, (_, message, _) in found.items() if message == said] == [name]
-    assert len([one for one, (state, message, _) in found.items() if (state, message) == ("problem", f"not checked: see {name}")]) > 1
+    assert (
+        len([one for one, (state, message, _) in found.items() if (state, message) == ("problem", f"not checked: see {name}")]) > 1
+    )
     assert said in box.run("doctor", "channels").stdout  # asked for alone it says so itself
 
 

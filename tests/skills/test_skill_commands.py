@@ -96,6 +96,24 @@ def test_an_admin_works_on_the_skills_of_others(box: Box, tmp_path: Path) -> Non
 
 
 @pytest.mark.covers("A-166")
+def test_a_skill_of_everybody_s_is_not_changed_for_one_of_them(box: Box, tmp_path: Path) -> None:
+    put(tmp_path / "review/SKILL.md", REVIEW)
+    box.run("people", "add", "ann")
+    assert box.run("skill", "install", str(tmp_path / "review"), "--yes").returncode == 0
+    for words in (["remove", "review"], ["trust", "review", "--no"]):
+        refused = box.run("skill", *words, "--user", "ann")
+        assert (refused.returncode, "user:ann has no skill review" in refused.stderr) == (3, True)
+    assert (box.home.box / "skills/review/SKILL.md").exists()
+    assert (
+        "owlbox skill show review --user ann"
+        in box.run("skill", "install", str(tmp_path / "review"), "--yes", "--user", "ann").stdout
+    )
+    told = box.run("skill", "show", "review", "--user", "ann").stdout.partition("no: owlbox ")[2].partition("\n")[0]
+    assert box.run(*told.split()).returncode == 0 and told.endswith("--user ann")
+    assert [one["is_trusted"] for one in box.json("skill", "list") if one["name"] == "review"] == [False]
+
+
+@pytest.mark.covers("A-166")
 def test_who_is_not_known_has_no_skills_and_the_nearest_name_is_named(box: Box, tmp_path: Path) -> None:
     put(tmp_path / "review/SKILL.md", REVIEW)
     assert box.run("people", "add", "ann").returncode == box.run("people", "group", "choir", "--add", "ann").returncode == 0

@@ -53,7 +53,7 @@ def _tell_skill(args: argparse.Namespace, found: dict[str, Any]) -> str:
         "called": "by name only: this is a command already" if one["is_reserved"] else found["usage"],
         "from": one["source"],
         "needs": one["missing"],
-        "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']} {found['hash'][:16]}",
+        "trusted": "" if one["is_trusted"] else f"no: owlbox skill trust {one['name']} {found['hash'][:16]}{_option(one)}",
         "in place of": ", ".join(one["shadows"]),
         "note": "; ".join(one["notes"]),
         "beside it": ", ".join(found["files"]),
@@ -116,7 +116,7 @@ def install(args: argparse.Namespace, home: Home) -> int:
     one = once(home, "skill.install", given)
     lines = [f"installed {one['path']}"]
     if not one["is_trusted"]:
-        lines.append(f"models see only its name until you trust it: owlbox skill show {one['name']} says how")
+        lines.append(f"models see only its name until you trust it: owlbox skill show {one['name']}{_option(one)} says how")
     lines += _next_steps(one)
     return show(args, {"skill": one, "findings": found["findings"]}, lines)
 
@@ -137,9 +137,19 @@ def _tell_prepared(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
     return lines or [f"{done['name']} declares no packages and no variables."]
 
 
+def _option(one: dict[str, Any]) -> str:
+    """Whose a skill is, as a command is told."""
+    kind, _, owner = one["owner"].partition(":")
+    return f" --{kind} {owner}" if owner else ""
+
+
 def _next_steps(one: dict[str, Any]) -> list[str]:
     """What is still to be done for a trusted skill whose scripts need something."""
-    return [f"its scripts need packages or variables: owlbox skill prepare {one['name']}"] if one["is_to_prepare"] else []
+    return (
+        [f"its scripts need packages or variables: owlbox skill prepare {one['name']}{_option(one)}"]
+        if one["is_to_prepare"]
+        else []
+    )
 
 
 def _tell_skills(args: argparse.Namespace, found: list[dict[str, Any]]) -> list[str]:
