@@ -9,54 +9,55 @@ import re
 
 # By codec of Python: the names under which it is sent. From the Encoding Standard, with UTF-7, which old mails have.
 NAMES = {
-    "utf-8": "utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8 utf-8-mac",
-    "utf-16": "utf-16 utf16 unicode iso-10646-ucs-2 ucs-2",
+    "utf-8": "utf-8 unicode-1-1-utf-8 x-unicode20utf8 utf-8-mac",
+    "utf-16": "utf-16 unicode iso-10646-ucs-2 ucs-2",
     "utf-16-le": "utf-16le",
     "utf-16-be": "utf-16be unicodefffe",
     "utf-7": "utf-7 unicode-1-1-utf-7",
     "": "us-ascii ascii ansi_x3.4-1968 iso646-us",  # what is said where nothing is known
-    "cp1252": "windows-1252 cp1252 cp819 iso-8859-1 iso8859-1 iso_8859-1 iso_8859-1:1987 latin1 latin-1 l1 x-cp1252",
+    "cp1252": "windows-1252 cp1252 cp819 iso-8859-1 iso_8859-1:1987 latin1 l1 x-cp1252",
     "cp1250": "windows-1250 cp1250 x-cp1250",
     "cp1251": "windows-1251 cp1251 x-cp1251",
     "cp1253": "windows-1253 cp1253 x-cp1253",
-    "cp1254": "windows-1254 cp1254 x-cp1254 iso-8859-9 iso8859-9 iso_8859-9 latin5 l5",
+    "cp1254": "windows-1254 cp1254 x-cp1254 iso-8859-9 latin5 l5",
     "cp1255": "windows-1255 cp1255 x-cp1255",
     "cp1256": "windows-1256 cp1256 x-cp1256",
     "cp1257": "windows-1257 cp1257 x-cp1257",
     "cp1258": "windows-1258 cp1258 x-cp1258",
-    "cp874": "windows-874 cp874 dos-874 tis-620 iso-8859-11 iso8859-11",
-    "cp866": "ibm866 cp866 866 csibm866",
+    "cp874": "windows-874 cp874 dos-874 tis-620 iso-8859-11",
+    "cp866": "ibm866 cp866 866",
     "cp850": "ibm850 cp850 850",
     "cp437": "ibm437 cp437 437",
-    "iso8859-2": "iso-8859-2 iso8859-2 iso_8859-2 latin2 l2",
-    "iso8859-3": "iso-8859-3 iso8859-3 iso_8859-3 latin3 l3",
-    "iso8859-4": "iso-8859-4 iso8859-4 iso_8859-4 latin4 l4",
-    "iso8859-5": "iso-8859-5 iso8859-5 iso_8859-5 cyrillic",
-    "iso8859-6": "iso-8859-6 iso8859-6 iso_8859-6 iso-8859-6-e iso-8859-6-i arabic",
-    "iso8859-7": "iso-8859-7 iso8859-7 iso_8859-7 greek",
-    "iso8859-8": "iso-8859-8 iso8859-8 iso_8859-8 iso-8859-8-e iso-8859-8-i hebrew logical visual",
-    "iso8859-10": "iso-8859-10 iso8859-10 latin6 l6",
-    "iso8859-13": "iso-8859-13 iso8859-13",
-    "iso8859-14": "iso-8859-14 iso8859-14",
-    "iso8859-15": "iso-8859-15 iso8859-15 iso_8859-15 latin9 l9",
-    "iso8859-16": "iso-8859-16 iso8859-16",
-    "koi8-r": "koi8-r koi8_r koi8 koi",
+    "iso8859-2": "iso-8859-2 latin2 l2",
+    "iso8859-3": "iso-8859-3 latin3 l3",
+    "iso8859-4": "iso-8859-4 latin4 l4",
+    "iso8859-5": "iso-8859-5 cyrillic",
+    "iso8859-6": "iso-8859-6 iso-8859-6-e iso-8859-6-i arabic",
+    "iso8859-7": "iso-8859-7 greek",
+    "iso8859-8": "iso-8859-8 iso-8859-8-e iso-8859-8-i hebrew logical visual",
+    "iso8859-10": "iso-8859-10 latin6 l6",
+    "iso8859-13": "iso-8859-13",
+    "iso8859-14": "iso-8859-14",
+    "iso8859-15": "iso-8859-15 latin9 l9",
+    "iso8859-16": "iso-8859-16",
+    "koi8-r": "koi8-r koi8 koi",
     "koi8-u": "koi8-u koi8-ru",
     "mac-roman": "macintosh mac x-mac-roman",
     "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
-    "gb18030": "gb18030 gbk x-gbk gb2312 gb_2312-80 gb_2312 chinese csgb2312 cp936 windows-936 euc-cn",
+    "gb18030": "gb18030 gbk x-gbk gb2312 gb_2312-80 chinese cp936 windows-936 euc-cn",
     "hz": "hz-gb-2312 hz",
-    "big5hkscs": "big5 big5-hkscs cn-big5 x-x-big5 csbig5 cp950",
-    "cp932": "shift_jis shift-jis sjis x-sjis ms_kanji ms932 windows-31j cp932",
-    "cp949": "euc-kr ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 korean iso-ir-149 windows-949 cp949 uhc",
-    "iso2022_kr": "iso-2022-kr csiso2022kr",
+    "big5hkscs": "big5 big5-hkscs cn-big5 x-x-big5 cp950",
+    "cp932": "shift_jis sjis x-sjis ms_kanji ms932 windows-31j cp932",
+    "cp949": "euc-kr ks_c_5601-1987 ks_c_5601-1989 ksc5601 korean iso-ir-149 windows-949 cp949 uhc",
+    "iso2022_kr": "iso-2022-kr",
     "euc_jp": "euc-jp x-euc-jp",
     "euc_jis_2004": "euc-jis-2004 euc-jisx0213",
     "shift_jis_2004": "shift-jis-2004 shift-jisx0213",
     "iso2022_jp": "iso-2022-jp iso-2022-jp-1 iso-2022-jp-2 iso-2022-jp-3 iso-2022-jp-2004 iso-2022-jp-ext iso-2022-jp-ms "
-    "csiso2022jp cp50220 cp50221",
+    "cp50220 cp50221",
 }
-CODECS = {name.replace("_", "-"): codec for codec, names in NAMES.items() for name in names.split()}
+MARKS = re.compile(r":\d{4}\Z|[\W_]+")  # names are written with and without marks: latin-9, iso_8859-2:1987, iso88591
+CODECS = {MARKS.sub("", name): codec for codec, names in NAMES.items() for name in names.split()}
 # The 27 signs of Windows-1252 between 0x80 and 0x9f; the other bytes there stand for themselves, as in browsers.
 WINDOWS = {byte: sign for byte in range(0x80, 0xA0) if (sign := bytes([byte]).decode("cp1252", "ignore"))}
 ESCAPE = re.compile(rb"\x1b(\([BJI]|\$[@AB]|\$\([@ABCDOPQ])")
@@ -76,7 +77,8 @@ LOST = "\ufffd"
 
 def codec_of(name: str) -> str:
     """The codec for a charset by its name, "" for one that is unknown or says nothing."""
-    return CODECS.get(name.strip().strip("\"'").casefold().replace("_", "-"), "")
+    plain = MARKS.sub("", name.strip().strip("\"'").casefold())
+    return CODECS.get(plain) or CODECS.get(re.sub(r"\Acs(?:iso(?=latin))?", "", plain), "")
 
 
 def decode(data: bytes, charset: str = "") -> str:
