@@ -381,7 +381,7 @@ class _Sentence:
                 is_regular and {"except", "start"} & kinds and at > 0 and "comma" in self._tokens[at - 1].kinds,
                 self._is_torn(at),
                 at == rest[0] and aside and ({"and", "or"} & kinds or not has_hour and "at" in kinds),
-                "ahead" in kinds and word in aside.split(),
+                word in aside.split() and (word.isdigit() or "ahead" in kinds),
             )
             if any(signs):
                 raise UnclearTime("also", said=aside if signs[-1] or signs[-2] else word)

@@ -821,6 +821,7 @@ def test_a_length_of_hours_and_a_part_of_one_is_no_time_of_day(language: str, sa
         ("remind me at the office on Friday to print", "at the office"),
         ("remind me in two hours or so to print", "or so"),
         ("remind me at 9 in Tokyo time to call Yuki", "in Tokyo time"),
+        ("remind me at 10 not 11 to call Ann", "not 11"),
     ],
 )
 def test_a_part_of_the_day_that_is_not_understood_is_asked_about_where_no_hour_is_said(said: str, word: str) -> None:
