@@ -313,6 +313,7 @@ class Terms(Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     sandbox: str = ""
     is_child: bool = False
+    is_planned: bool = False  # the program does what its person asked for in so many words: no model wrote the call
     approved: Mapping[str, str] = {}  # files that a command may run with, by name: their hashes
 
     @property

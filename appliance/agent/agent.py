@@ -550,7 +550,8 @@ class Agent:
         """Call a tool on the program's own account, recorded and checked like a model's call."""
         yield from self._turn_of_program(talk)
         talk.messages.append(Message("assistant", "", tool_calls=(call,)))
-        done = yield from self._dispatch.run(talk.commands, (call,))
+        commands = talk.commands
+        done = yield from self._dispatch.run(replace(commands, terms=replace(commands.terms, is_planned=not talk.is_work)), (call,))
         turn = self._build_turn(talk, "", done, "")
         self.hooks.tell(hook_points.DISPATCHED, talk.run, done.done)
         talk.past = talk.past.after(turn)

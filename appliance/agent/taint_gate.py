@@ -176,7 +176,7 @@ class Checkpoint:
         if caller.is_vouched and reach.kind == "document":
             texts = _texts_of(call)
             self._runs.marks.forget_words("\n".join(texts), *texts)
-        if caller.is_cleared:
+        if caller.is_cleared or (caller.terms.is_planned and reach.kind == "schedule" and self._is_asked_for(caller.run)):
             return None
         return self._decide(toolbox, reach, replace(call, arguments=taint.canonical(reach, call.arguments)), caller, since)
 
@@ -192,6 +192,13 @@ class Checkpoint:
         if caller.terms.is_attended and caller.terms.has_proposals and caller.terms.has_interaction:
             return self._held_calls.propose(held, call, caller)
         return self._held_calls.refuse(held, call, caller)
+
+    def _is_asked_for(self, run_id: str) -> bool:
+        """Whether the newest message of a run is its own person's, and no document is piped in behind it."""
+        run = self._runs.any(run_id)
+        events = self._runs.record.path(run.head, kinds=SPOKEN, limit=MAX_EVENTS)
+        last = next((event for event in reversed(events) if event.kind == "message" and event.role == "user"), None)
+        return last is not None and _is_own(last, run, self._person_of(run)) and typed(last) == last.content
 
     def answered(self, text: str, run: str) -> str:
         """A filter that changes nothing: what a marked run says or is about to write is known again, whoever saves it where."""

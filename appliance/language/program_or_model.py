@@ -17,7 +17,7 @@ from appliance.language.evidence import Evidence, Finder, Sentence
 from appliance.language.languages import Language, all_words, expression, says, words_in
 from appliance.language.planning import answers, computed, conversation, errands, note_plans, results, rewriting
 from appliance.language.planning.effect_plans import Effects
-from appliance.language.planning.effect_references import Effect, References, again, last_effect, pointing, thing_of
+from appliance.language.planning.effect_references import Effect, References, again, last_effect, last_thing, pointing, thing_of
 from appliance.language.planning.note_plans import Files, Names, NotePlans
 from appliance.language.planning.plans import (
     SAMPLING,
@@ -91,7 +91,7 @@ class MessagePlanner:
                 return said
         effect = last_effect(scene.before, scene.sender)
         last = pointing(effect)
-        scene = replace(scene, named=thing_of(effect.arguments)) if effect is not None and last else scene
+        scene = replace(scene, named=last_thing(effect, scene.before)) if effect is not None and last else scene
         fact = conversation.meant_fact(scene, effect)
         intent = self._router.cue(text, ("correct",)) if fact else None
         if intent is not None and (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
@@ -191,6 +191,7 @@ class MessagePlanner:
     def _plan_question(self, scene: Scene) -> Plan:
         """A message that asks for nothing to be done: a question may stand beside what explains it."""
         language = self._router.languages.detect(scene.text)[0]
+        scene = conversation.with_names(scene, language, self.ignored)
         if (both := message_parts.two_questions(scene.text, language)) and (plan := self._answer_two(scene, *both, language)):
             return plan
         question, rest = message_parts.question_in(scene.text, language)
@@ -252,7 +253,7 @@ class MessagePlanner:
         subjects = scene.subjects if follows else ()
         found = self._finder.find_evidence(
             scene.text,
-            about=scene.last_question if follows else "",
+            about=(scene.named or scene.last_question) if follows else "",
             subjects=subjects,
             # What was asked for is done, and may be undone since: it is no statement.
             said=conversation.told(scene, self._cue) if asks else (),
@@ -456,11 +457,8 @@ class MessagePlanner:
         return None
 
     def _list_reminders(self, scene: Scene, intent: Intent) -> Plan:
-        def told(outcome: Outcome) -> Plan:
-            lines = results.reminder_lines((outcome.data or {}).get("schedules", ()), intent.language)
-            return Say("\n".join(lines)) if lines else answer_of(outcome, intent)
-
-        return Do(tool_call("list_schedules", status="active", soonest=True, limit=results.MOST_LISTED), told)
+        call = tool_call("list_schedules", status="active", soonest=True, limit=results.MOST_LISTED)
+        return Do(call, partial(results.say_reminders, intent=intent))
 
     def _list_memories(self, scene: Scene, intent: Intent) -> Plan:
         known = self.effects.stored_memories()

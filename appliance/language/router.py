@@ -202,7 +202,7 @@ class Router:
             return None
         named = possible if can_point else [one for one in possible if one[0] not in POINTING]
         whole = self._cue_intent(Reading(bare), said, language, named)
-        if len(said) > MAX_CHARS or (whole is not None and (whole.name in SPANNING or not _has_sentence_end(whole.parts))):
+        if len(said) > MAX_CHARS or (whole is not None and (whole.name in SPANNING or _is_one(whole))):
             return whole
         for reading in message_parts.readings(bare, language):
             found = self._cue_intent(reading, reading.request, language, possible)
@@ -337,7 +337,7 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
     if name == "timer":
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else
-        return dates.is_moment(parts["moment"], language)
+        return dates.is_time(parts["moment"], language)
     if name in ("change_it", "more_it", "also_it"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
@@ -403,6 +403,19 @@ def is_question(text: str, language: Language) -> bool:
 
 def _has_sentence_end(parts: Mapping[str, str]) -> bool:
     return any(len(sentences.boundaries(part)) > 1 for part in parts.values())
+
+
+def _is_one(intent: Intent) -> bool:
+    """Whether the parts of a request are not what was said behind it: "cancel that, I have spoken to him"."""
+    what = intent.parts.get("what", "")
+    is_behind = bool(what) and intent.text[: intent.text.find(what)].rstrip().endswith((",", ";", "-", "–", "—"))
+    return not (is_behind and is_reason(what, intent.language)) and not _has_sentence_end(intent.parts)
+
+
+def is_reason(text: str, language: Language) -> bool:
+    """Whether a text says of somebody who is not named here what they did: "I've just spoken to him"."""
+    first = {word.partition("'")[0] for word in words_in(text)[:1]}
+    return bool(first) and first <= language.words["own"] | language.words["theirs"]
 
 
 def _is_clause(text: str, language: Language) -> bool:

@@ -44,6 +44,9 @@ MADE = {
 }
 
 
+TALK = ("Who wrote Hamlet?", "Shakespeare.")
+
+
 @pytest.fixture(scope="module")
 def guide(tmp_path_factory: pytest.TempPathFactory) -> MessagePlanner:
     store = new_store(Path(tmp_path_factory.mktemp("home")) / "owlbox.db")
@@ -82,6 +85,8 @@ def calls_of(plan: Plan) -> list[tuple[str, Any]]:
         ("remind", "make it 9 instead", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
         ("remind", "make it an hour later", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
         ("remind", "better on friday", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-27T08:00:00.000+00:00"})),
+        ("remind", "every day at 9 please", ("update_schedule", {"id": "ab12cd34", "frequency": "0 9 * * *"})),
+        ("remind", "cancel that reminder, I've just done it", ("delete_schedule", {"id": "ab12cd34"})),
         ("remind", "Lösch das wieder.", ("delete_schedule", {"id": "ab12cd34"})),
         ("remember", "no that was wrong, please forget it again", ("context_delete", {"path": "memory:/notes/cat-called-figaro"})),
     ],
@@ -97,12 +102,14 @@ def test_nothing_is_taken_back_once_the_talk_went_on(guide: MessagePlanner) -> N
     assert last_effect(talk) is None and calls_of(guide.plan("tiny", [*talk, Message("user", "cancel that")])) == []
 
 
+def test_the_one_reminder_is_cancelled_with_a_reason_though_the_talk_went_on(guide: MessagePlanner) -> None:
+    said = "cancel that reminder, I've just spoken to him"
+    assert calls_of(guide.plan("tiny", after("remind", *TALK, said))) == [("delete_schedule", {"id": "ab12cd34"})]
+
+
 def test_a_note_that_is_to_be_taken_back_stays_and_the_answer_names_its_file(guide: MessagePlanner) -> None:
     plan = guide.plan("tiny", after("write_note", "undo that"))
     assert isinstance(plan, Say) and "delete the file box/notes/spare-key.md" in plan.text
-
-
-TALK = ("Who wrote Hamlet?", "Shakespeare.")
 
 
 @pytest.mark.parametrize(

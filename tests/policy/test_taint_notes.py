@@ -20,6 +20,7 @@ from appliance.knowledge.entries import PROJECT
 from appliance.policy.audit_log import AuditQuery
 from appliance.policy.taint import Mark
 from appliance.records import ToolCall
+from appliance.runtime import config_edit
 from appliance.runtime.methods import LocalCall, find_methods
 from appliance.sessions.outbox import Notification
 
@@ -359,3 +360,20 @@ def test_a_document_that_nobody_saw_before_it_was_written_marks_whoever_is_shown
         path.unlink() if before is None else path.write_bytes(before)
         read_again(border)
     assert core.runs.get(border.say("[hoot] Hello.", "ada").run).origins == ()
+
+
+def test_what_a_person_asks_for_in_so_many_words_is_done_in_a_marked_thread_too(border: Border) -> None:
+    """No model wrote the call; one that a model writes is held."""
+    home, core = border.core.base.home, border.core
+    config_edit.set_text(home, {}, "models", "tier", "tiny")
+    core.reload()
+    try:
+        run = border.say("remind me tomorrow at 9 to water the fern", "ada").run
+        core.runs.marks.add(f"run:{run}", "mail", "from mallory@evil.example", 1)
+        call = ToolCall("c", "delete_schedule", {"id": "water the fern"})
+        held = core.toolbox.dispatch(call, run, CancelToken(), "local:ada")
+        assert held.outcome == "proposed"
+        assert "will not remind you" in border.say("cancel that reminder, I watered it", "ada", thread=run).said
+    finally:
+        config_edit.set_text(home, {}, "models", "tier", "auto")
+        core.reload()

@@ -6,8 +6,10 @@ asking to keep it. Pure but for looking the fact up.
 
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec.structs import replace
+
 from appliance.language import message_parts, word_forms
-from appliance.language.languages import all_words, words_in
+from appliance.language.languages import Language, all_words, words_in
 from appliance.language.planning.effect_references import Effect
 from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, own_words, tool_call
 from appliance.language.ports import Notes
@@ -110,6 +112,13 @@ def told_again(scene: Scene, cue: Cue, intent: Intent) -> Say | None:
     words = intent.language.words
     found = meant(scene.text, told(scene, cue), words["question"] | words["own"] | words["verbs"])
     return Say(intent.language.say("said", text=found[-1])) if found else None
+
+
+def with_names(scene: Scene, language: Language, ignored: Collection[str]) -> Scene:
+    """A question about "him" behind a request with the name that stood there: "what's his number again?"."""
+    said = scene.named.split() if not set(words_in(scene.text)).isdisjoint(language.words["theirs"]) else []
+    names = [word for word in said if word[0].isupper() and not {*words_in(word)} & {*ignored, *language.lexicon.naming}]
+    return replace(scene, text=f"{scene.text.rstrip(' .!?')} {' '.join(names)}?") if names else scene
 
 
 LOOKED_AT = 8  # messages: a tiny model is shown fewer, and each of the person's is compared with all sentences

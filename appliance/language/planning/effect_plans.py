@@ -23,7 +23,7 @@ from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answ
 from appliance.language.planning.reminder_plans import Reminders, meant_text, read_time
 from appliance.language.planning.results import do
 from appliance.language.ports import Notes
-from appliance.language.router import REMINDING, Intent, Router
+from appliance.language.router import REMINDING, Intent, Router, is_reason
 from appliance.language.times import recurrence
 from appliance.records import Outcome, ToolCall
 from appliance.text.references import display
@@ -236,7 +236,9 @@ class Effects:
             if outcome.is_error:
                 return answer_of(outcome, intent)
             known = [(f"{one['name']} {one['text']} {one['words']}", one) for one in (outcome.data or {}).get("schedules", ())]
-            found = self._find_meant(what, known) if what else [one for _, one in known]
+            found = self._find_meant(what, known) if what else []
+            if not what or is_reason(intent.context, intent.language):
+                found = found or [one for _, one in known]
             if not found:
                 return Say(intent.language.say("no_reminder", text=what or "…"))
             if len(found) > 1:

@@ -79,6 +79,12 @@ def thing_of(parts: Mapping[str, Any]) -> str:
     return next((str(parts[key]) for key in THINGS if parts.get(key)), "")
 
 
+def last_thing(effect: Effect, messages: Sequence[Message]) -> str:
+    """What an effect is about; of one that changed something, what that was made with."""
+    calls = (call for message in reversed(messages) for call in reversed(message.tool_calls) if call.name in MADE)
+    return thing_of(effect.arguments) or next((thing_of(call.arguments) for call in calls), "")
+
+
 def again(intent: Intent, effect: Effect) -> Intent:
     """The same for another thing, where the last effect ended or removed one: "the screws too"."""
     name = ENDED.get(effect.tool, "")

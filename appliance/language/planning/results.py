@@ -54,6 +54,14 @@ def reminder_lines(schedules: Sequence[Mapping[str, Any]], language: Language) -
     ]
 
 
+def say_reminders(outcome: Outcome, intent: Intent) -> Say:
+    """What is set, soonest first."""
+    lines = reminder_lines((outcome.data or {}).get("schedules", ()), intent.language)
+    if outcome.is_error:
+        return answer_of(outcome, intent)
+    return Say("\n".join(lines) or intent.language.say("no_reminders"))
+
+
 # -- inside -----------------------------------------------------------------------------------------
 
 

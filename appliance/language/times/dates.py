@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language.languages import Language
 from appliance.language.times import grammar, readings, rules
-from appliance.language.times.frequencies import without_stop
+from appliance.language.times.frequencies import is_rule, without_stop
 from appliance.language.times.lexicon import Lexicon
 from appliance.language.times.readings import TimeReading
 from appliance.language.times.reductions import Unread, reduced
@@ -142,6 +142,11 @@ REFERENCE = datetime(2024, 1, 1, 12)  # a moment for telling whether a text is a
 def is_moment(text: str, language: Language, *, may_be_named: bool = False) -> bool:
     """Whether a text names a day or a time, whichever."""
     return read(text, language, REFERENCE, may_be_named=may_be_named) is not None
+
+
+def is_time(text: str, language: Language) -> bool:
+    """The same, or how often something is."""
+    return is_moment(text, language) or is_rule(text, language.lexicon, int(REFERENCE.timestamp() * 1000))
 
 
 class NamedDay(Struct, frozen=True):

@@ -59,14 +59,14 @@ def read(said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, *, is_freq
     if (rule := compile_condition(found, said, now_ms, zone, is_frequency)) is not None:
         return rule
     meant = mended(said, lexicon)
-    if meant != said and _is_rule(meant, lexicon, now_ms, zone, is_frequency):
+    if meant != said and is_rule(meant, lexicon, now_ms, zone, is_frequency):
         raise UnclearTime("mistyped", said=said, meant=meant)
     if all(grammar.is_glue(token) or "number" in token.kinds or "every" in token.kinds for token in found):
         raise UnclearTime("none", said=said)
     raise UnclearTime("unruled" if is_frequency else "unread", said=said)
 
 
-def _is_rule(said: str, lexicon: Lexicon, now_ms: int, zone: str, is_frequency: bool) -> bool:
+def is_rule(said: str, lexicon: Lexicon, now_ms: int, zone: str = LOCAL, is_frequency: bool = True) -> bool:
     """Whether a text is a rule, if only one whose moment has passed."""
     found = without_stop(reduced(tokens(said, lexicon)))
     try:

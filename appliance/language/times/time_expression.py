@@ -183,7 +183,8 @@ class _Sentence:
         while at < len(self._tokens) and {"for", "colon"} & self._tokens[at].kinds.keys():
             self._gone.add(at)
             at += 1
-        if at + 1 < len(self._tokens) and "at" in self._tokens[at].kinds and "length" in self._tokens[at + 1].kinds:
+        behind = self._tokens[at + 1].kinds if at + 1 < len(self._tokens) else {}
+        if "length" in behind and "at" in self._tokens[at].kinds and not (self._is_early and "time" in behind):
             self._gone.add(at)
 
     def _find_runs(self) -> None:
@@ -245,7 +246,8 @@ class _Sentence:
             if at in self._gone or grammar.is_glue(token):
                 continue
             kinds, before = token.kinds, self._tokens[at - 1].kinds if at else {}
-            if self._is_ahead and "length" in kinds and not {"in", "after", "every"} & before.keys():
+            is_time = self._is_early and "time" in kinds
+            if self._is_ahead and "length" in kinds and not is_time and not {"in", "after", "every"} & before.keys():
                 self._tokens[at] = Token(token.start, token.end, {"from_now": kinds["length"]})
             elif self._is_early and "number" in kinds and (not at or at - 1 in self._gone or "at" in before):
                 self._tokens[at] = Token(token.start, token.end, {"time": Time(int(kinds["number"]), 0, "24")})
@@ -496,14 +498,22 @@ def _replaced(reading: TimeReading, rule: Rule, at: datetime) -> Rule:
     is_regular = rule.kind in ("cron", "cadence", "interval")
     if reading.length is not None or reading.window or (reading.step or (0, "day"))[1] in ("second", "minute", "hour"):
         return rules.build(reading, rule.zone, False)
-    days = reading.days or reading.dates or reading.date or reading.month or reading.week or reading.step or reading.ordinals
-    if has_clock and not (days or reading.months or reading.is_repeated):
+    days = reading.days or reading.dates or reading.date or reading.month or reading.week or reading.ordinals
+    is_same_step = reading.step is None or rule.kind == "cron" and reading.step == (1, _step_of(rule))
+    if has_clock and is_same_step and not (days or reading.months or (reading.is_repeated and reading.step is None)):
         return _with_clock(reading, rule, at)
     if not has_clock:
         reading.times = [Time(at.hour, at.minute, "24", second=at.second if rule.kind == "once" else 0)]
-    if is_regular and reading.days and not (reading.date or reading.step):
+    is_of_month = bool(reading.dates) and not reading.months and rule.kind == "cron" and _step_of(rule) == "month"
+    if is_regular and (reading.days or is_of_month) and not (reading.date or reading.step):
         reading.is_repeated = True
     return rules.build(reading, rule.zone, False)
+
+
+def _step_of(rule: Rule) -> str:
+    """The unit of time that a line of cron repeats in."""
+    _, _, day, month, weekday = rule.base.split(" ")
+    return "year" if month != "*" else "month" if day != "*" or "#" in weekday else "week" if weekday != "*" else "day"
 
 
 def _with_clock(reading: TimeReading, rule: Rule, at: datetime) -> Rule:
