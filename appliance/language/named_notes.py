@@ -7,11 +7,9 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
-from msgspec import Struct
-
 from appliance.language import word_forms
 from appliance.language.languages import Language, strip_accents, words_in
-from appliance.language.ports import Notes
+from appliance.language.ports import ListedNote, Notes
 
 LEAST_BEFORE = 4  # letters of a word that a compound begins with: "Garten" in "Gartennotiz"
 EDGE = " .,:!?\"'“”„«»"
@@ -76,14 +74,6 @@ LEAST_NEAR = 0.5  # of the words that name a note, for one to be asked about
 COMPOUND = 4  # letters of a word that may be part of a compound
 
 
-class NamedNote(Struct, frozen=True):
-    """A note that may be meant."""
-
-    ref: str
-    title: str
-    updated_ms: int = 0
-
-
 class NamedNotes:
     """Finds them; `ignored` are words that name nothing."""
 
@@ -91,21 +81,18 @@ class NamedNotes:
         self._entries = entries
         self._ignored = ignored
 
-    def all(self) -> list[NamedNote]:
+    def all(self) -> list[ListedNote]:
         """All notes, by their references."""
-        return [
-            NamedNote(line.ref, line.title, line.updated_ms)
-            for line in self._entries.list_lines(BOX, limit=MOST_NOTES)
-            if line.ref.endswith(".md") and not NO_NOTES.search(line.ref)
-        ]
+        lines = self._entries.list_lines(BOX, limit=MOST_NOTES)
+        return [line for line in lines if line.ref.endswith(".md") and not NO_NOTES.search(line.ref)]
 
-    def named(self, said: str, language: Language) -> tuple[list[NamedNote], list[NamedNote]]:
+    def named(self, said: str, language: Language) -> tuple[list[ListedNote], list[ListedNote]]:
         """The notes whose titles hold every word, those named most closely alone; and where there is none, those that come near."""
         title = bare_title(said, language)
         notes = self.all()
         if same := [one for one in notes if _plain(one.title) in (_plain(said), _plain(title))]:
             return same, same
-        near: list[NamedNote] = []
+        near: list[ListedNote] = []
         for text in dict.fromkeys((title, without_compound(title, language))):
             full, some = self._scored(text, notes)
             if full:
@@ -129,7 +116,7 @@ class NamedNotes:
                 return same if len(same) == 1 else found
         return []
 
-    def _scored(self, title: str, notes: Sequence[NamedNote]) -> tuple[list[NamedNote], list[NamedNote]]:
+    def _scored(self, title: str, notes: Sequence[ListedNote]) -> tuple[list[ListedNote], list[ListedNote]]:
         words = word_forms.content_words(title, self._ignored) or word_forms.content_words(title, ())
         if not words:
             return [], []

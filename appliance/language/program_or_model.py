@@ -34,7 +34,6 @@ from appliance.language.planning.plans import (
     both,
     closed,
     nothing_done,
-    place_of,
     shown_source,
     tool_call,
 )
@@ -79,25 +78,29 @@ class MessagePlanner:
 
     def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
         """What to do about the newest prompt of a conversation. `extra` is what the person put into the system text."""
-        prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
+        at = max((n for n, message in enumerate(messages) if message.role == "user"), default=len(messages))
+        prompt = messages[at] if at < len(messages) else Message("user", "")
         text = strip_notes(prompt.content).strip()
-        own = text if prompt.own_chars is None else text[: max(0, prompt.own_chars)].strip()
-        scene = Scene(tier, text, messages[: place_of(messages, prompt)], extra, prompt.sender_id)
-        if own != text:
+        return self._plan_scene(Scene(tier, text, messages[:at], extra, prompt.sender_id), prompt)
+
+    def _plan_scene(self, scene: Scene, prompt: Message) -> Plan:
+        text, last = scene.text, tuple[str, ...]()
+        if prompt.own_chars is not None and text[: max(0, prompt.own_chars)].strip() != text:
             return self._build_chat(scene, is_text=True)
-        if (answer := errands.answered(scene, self._router)) is not None:
-            said = Say(answer.language.say("left")) if answer.name == "no" else self._make_all(scene, answer)
-            if said is not None:
-                return said
-        effect = last_effect(scene.before, scene.sender)
-        last = pointing(effect)
-        scene = replace(scene, named=last_thing(effect, scene.before)) if effect is not None and last else scene
-        fact = conversation.meant_fact(scene, effect)
-        intent = self._router.cue(text, ("correct",)) if fact else None
-        if intent is not None and (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
-            return plan
-        if not fact and (mended := conversation.mended(scene, self._cue)) is not None:
-            return mended
+        if scene.before:
+            if (answer := errands.answered(scene, self._router)) is not None:
+                said = Say(answer.language.say("left")) if answer.name == "no" else self._make_all(scene, answer)
+                if said is not None:
+                    return said
+            effect = last_effect(scene.before, scene.sender)
+            last = pointing(effect)
+            scene = replace(scene, named=last_thing(effect, scene.before)) if effect is not None and last else scene
+            fact = conversation.meant_fact(scene, effect)
+            intent = self._router.cue(text, ("correct",)) if fact else None
+            if intent is not None and (plan := conversation.make_plan(intent, fact, self._entries)) is not None:
+                return plan
+            if not fact and (mended := conversation.mended(scene, self._cue)) is not None:
+                return mended
         intent = self._router.cue(text, (*COURTESIES, *last, *ORDER, *(MORE if last else ())), can_point=True)
         if intent is not None and (plan := self._make_all(scene, intent)) is not None:
             return plan
@@ -124,7 +127,7 @@ class MessagePlanner:
         """The plan of an intent, and of what its message asks for beside it."""
         if intent.is_guess and intent.name in ("drop_task", "cancel", "forget") and "what" in intent.parts:
             return ask_back(intent.language, f"sure_{intent.name}", **intent.parts)
-        if len(intent.each) > 1 and all(one.name in REMINDING for one in intent.each):
+        if intent.also is not None and all(one.name in REMINDING for one in intent.each):
             return self.effects.reminders.set_each(intent.each)
         plan, also = self.make(scene, intent), intent.also
         if plan is None or also is None:
@@ -138,8 +141,6 @@ class MessagePlanner:
             intent = again(intent, effect)
             if self._means_last(scene, intent, effect) and (plan := self._references.make(scene, intent, effect)) is not None:
                 return plan
-        if (said := computed.answer(intent, self._now())) is not None:
-            return said
         make = MAKERS.get(intent.name)
         return self.effects.make(scene, intent) if make is None else make(self, scene, intent)
 
@@ -289,7 +290,7 @@ class MessagePlanner:
             is_doubtful = answers.is_doubtful(found, scene.text) or (points_back and bool(subjects) and not is_of_subject)
             is_doubtful = is_doubtful or self._rows.is_unordered(found, scene.text, language)
             is_sure = (found.certainty >= answers.SURE and not is_doubtful) or not found.best[0].ref
-            return self._quote_best(scene, found, language) if is_sure else self._quote_nearest(found, language)
+            return self._quote_best(scene, found, language) if is_sure else answers.quote("nearest", found, language)
         if follows and (said := self._last_statement(scene)):
             return Say(language.say("said", text=said))
         is_spoken = kind == "talk" and (is_you or form != "question") and not own
@@ -304,12 +305,12 @@ class MessagePlanner:
             )
             is_near = bool(own or found.known or is_thing)
         if is_near:
-            return self._quote_nearest(found, language)
+            return answers.quote("nearest", found, language)
         if subjects and (meant := self._of_subject(scene.text, found, subjects[0], unknown=1)):
-            return self._quote_nearest(replace(found, best=meant), language)
+            return answers.quote("nearest", replace(found, best=meant), language)
         nothing = self._say_nothing(found, language)
         if not is_general and (named := found.naming):  # all of it is named there, but not what is asked about it
-            return self._quote_nearest(replace(found, best=named), language)
+            return answers.quote("nearest", replace(found, best=named), language)
         if not is_general or form not in ("question", "order"):
             return nothing
         has_beside = found.note_score >= answers.NEAREST_WORLD and found.best[0].nearness >= answers.NEAR["world"]
@@ -358,10 +359,6 @@ class MessagePlanner:
     def _say_nothing(self, found: Evidence, language: Language) -> Say:
         said = language.say("nothing", words=", ".join(found.words[:6])) if found.words else language.say("nothing_plain")
         return Say("\n\n".join(filter(None, (said, self._notes.describe_unread(language)))))
-
-    def _quote_nearest(self, found: Evidence, language: Language) -> Say:
-        """The sentence that comes nearest to a question, and others about as near: they may answer it or not."""
-        return answers.quote("nearest", found, language)
 
     def _quote_best(self, scene: Scene, found: Evidence, language: Language) -> Plan:
         """The best sentence with its source; a small model may put it into words, as long as it adds nothing."""
@@ -566,6 +563,7 @@ class MessagePlanner:
 
 MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "help": lambda self, scene, intent: Say(intent.language.say("help")),
+    **dict.fromkeys(computed.MAKERS, lambda self, scene, intent: computed.answer(intent, self._now())),
     **dict.fromkeys(COURTESIES, MessagePlanner._say_courtesy),
     "list_note": MessagePlanner._list_note,
     "tasks": MessagePlanner._list_tasks,

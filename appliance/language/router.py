@@ -41,10 +41,10 @@ BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
 # Looked at in this order: the first that fits is taken.
 ORDER = (
-    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "units", "sum", "spell", "help"),
+    *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "spell", "help"),
     *("my_name", "recurring", "list_note", "tasks", "reminders", "memories"),
     *POINTING,
-    *("remind_when", "remind_late", "alarm", "wake", "remind_at", "remind", "timer", "remember_to", "remember"),
+    *("remind_when", "remind_late", "alarm", "wake", "remind_at", "remind", "timer", "units", "sum", "remember_to", "remember"),
     *("delete_note", "priority", "priority_up", "priority_down", "append", "task", "done", "cancel", "drop_task", "forget"),
     *("note", "append_bare", "all_notes", "send_file", "read_note", "search"),
     *("done_maybe", "beyond_web", "asking", "list_of", "tell_of", "polite", "spelling", "summary", "translation", "text"),
@@ -274,8 +274,8 @@ class Router:
                 if any(one.match(text, plain) for one in language.refusals.get(name, ())):
                     break
                 parts = {key: value.strip(" ,\"'“”„«»") for key, value in found.groupdict().items() if value is not None}
-                if name not in TEXTS and not all(_says_anything(part) for part in parts.values()):
-                    continue
+                if name not in TEXTS and not all(any(map(str.isalnum, part)) for part in parts.values()):
+                    continue  # a part is no more than its full stop
                 if _is_meant(name, parts, language, text):
                     return Intent(name, language, parts, text)
         return None
@@ -377,11 +377,6 @@ def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> boo
     if name == "append" and words <= language.words["several"] | language.words["again"]:
         return False  # "add them to ..." points
     return len(title.split()) <= MOST_TITLE + 2 and named_notes.is_meant(title, language)
-
-
-def _says_anything(text: str) -> bool:
-    """Whether a part of a sentence is more than its full stop."""
-    return any(letter.isalnum() for letter in text)
 
 
 def _is_nearly(text: str, examples: Sequence[str]) -> bool:

@@ -9,7 +9,7 @@ and more than one space between words.
 
 import re
 from collections.abc import Collection, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -29,24 +29,6 @@ APOSTROPHES = re.compile(r"(?<=\w)['’‘](?=\w)")
 DASHES = str.maketrans({"’": "'", "‘": "'", "–": "-", "—": "-"})
 
 
-@lru_cache(maxsize=4096)
-def _compile_expression(expression: str) -> "re.Pattern[str]":
-    return re.compile(expression, re.IGNORECASE | re.DOTALL)
-
-
-def compiled(template: str, rules: Mapping[str, str], before: str = "", after: str = "") -> "re.Pattern[str]":
-    """The pattern of a template for whole messages, with those that may stand before and after; BadInput says what is wrong."""
-    return _compile_expression(whole_expression(template, rules, before, after))
-
-
-def whole_expression(
-    template: str, rules: Mapping[str, str], before: str = "", after: str = "", known: dict[str, str] | None = None
-) -> str:
-    """That of a template for whole messages; `known` is that of `expression`."""
-    parts = [expression(part, rules, known=known) for part in (before, template, after)]
-    return rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z"
-
-
 class SentenceTemplate(Struct, frozen=True, dict=True):
     """A template with what may stand before and after it, made into a regular expression at its first use: most are never tried.
 
@@ -63,7 +45,8 @@ class SentenceTemplate(Struct, frozen=True, dict=True):
     @property
     def expression(self) -> str:
         """Its regular expression; BadInput says what is wrong with the template."""
-        return whole_expression(self.template, self.rules, self.before, self.after, self.known)
+        parts = [expression(part, self.rules, known=self.known) for part in (self.before, self.template, self.after)]
+        return rf"[\s¿¡]*{GAP.join(part for part in parts if part)}[\s.!?…]*\Z"
 
     @cached_property
     def pattern(self) -> "re.Pattern[str]":

@@ -124,11 +124,6 @@ class Line(Struct, frozen=True):
     is_item: bool = False
     is_done: bool | None = None  # whether the box before an item is ticked, None without a box
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is all of its line."""
-        return self.whole == self.text
-
 
 def read(text: str, title: str = "") -> list[Line]:
     """The fields and sentences of a note; a heading that is its title says nothing more."""

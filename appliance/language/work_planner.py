@@ -26,11 +26,9 @@ from appliance.language.planning.plans import (
     answer_of,
     closed,
     own_words,
-    place_of,
     tool_call,
 )
 from appliance.language.program_or_model import MessagePlanner
-from appliance.language.request_texts import strip_notes
 from appliance.language.router import EFFECTS, Intent
 from appliance.records import Message, Outcome, ShortForm, ThreadState, Tier
 
@@ -73,18 +71,15 @@ LEAST_TEXT = 60  # characters of a text that can be summarised
 class WorkPlanner(MessagePlanner):
     """Makes plans for work, and those for conversations that work on notes."""
 
-    def plan(self, tier: Tier, messages: Sequence[Message], extra: str = "") -> Plan:
+    def _plan_scene(self, scene: Scene, prompt: Message) -> Plan:
         """As for any message; "collect everything about ... into a note" and "summarise the note about ..." come first."""
-        prompt = next((m for m in reversed(messages) if m.role == "user"), Message("user", ""))
-        text = strip_notes(prompt.content).strip()
-        before = messages[: place_of(messages, prompt)]
         if prompt.short_form is not None:
-            return self._follow_skill(Scene(tier, text, before, extra), prompt.short_form)
-        if prompt.own_chars is None and (intent := self._router.cue(text, (*OF_NOTES, *REPORTS))) is not None:
-            plan = self._plan_intent(Scene(tier, text, before), intent, "")
+            return self._follow_skill(scene, prompt.short_form)
+        if prompt.own_chars is None and (intent := self._router.cue(scene.text, (*OF_NOTES, *REPORTS))) is not None:
+            plan = self._plan_intent(scene, intent, "")
             if not (isinstance(plan, Say) and plan.outcome):
                 return plan
-        return super().plan(tier, messages, extra)
+        return super()._plan_scene(scene, prompt)
 
     def plan_work(self, tier: Tier, text: str, *, is_list: bool = False) -> Plan:
         """What to do about a piece of work that nobody watches; `is_list`: it is the list that is looked after at intervals."""

@@ -10,7 +10,7 @@ from appliance.language import arithmetic
 from appliance.language.languages import Languages
 from appliance.language.planning.errands import task_arguments
 from appliance.language.router import COURTESIES, EFFECTS, LAST, ORDER, Router
-from appliance.language.sentence_templates import compiled, whole_expression
+from appliance.language.sentence_templates import make_sentence
 
 LANGUAGES = Languages()
 ROUTER = Router(LANGUAGES, lambda texts: ())
@@ -264,13 +264,13 @@ def test_a_rule_stands_for_the_same_wherever_it_is_used() -> None:
     made = [one for found in LANGUAGES.english.patterns.values() for one in found]
     assert len(made) > 400
     for one in made:
-        assert one.expression == whole_expression(one.template, one.rules, one.before, one.after)
+        assert one.expression == make_sentence(one.template, one.rules, one.before, one.after, {}).expression
 
 
 def test_a_template_says_what_is_wrong_with_it() -> None:
     for wrong in ("(a|b", "a]", "<nobody>"):
         with pytest.raises(BadInput):
-            compiled(wrong, {})
+            _ = make_sentence(wrong, {}, "", "", {}).expression
 
 
 def test_nearest_examples_tell_kinds_apart() -> None:

@@ -20,12 +20,12 @@ from appliance.language.planning import conversation, errands, results
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, ask_which, both, tool_call
-from appliance.language.planning.reminder_plans import Reminders, meant_text, read_time
-from appliance.language.planning.results import do
+from appliance.language.planning.reminder_plans import Reminders, meant_text
+from appliance.language.planning.results import do, set_priority
 from appliance.language.ports import Notes
 from appliance.language.router import REMINDING, Intent, Router, is_reason
 from appliance.language.times import recurrence
-from appliance.records import Outcome, ToolCall
+from appliance.records import Outcome
 from appliance.text.references import display
 
 # What may be asked again at its times.
@@ -43,7 +43,6 @@ class Effects:
         self, router: Router, entries: Notes, now: Callable[[], datetime], collect: Callable[[str], Sequence[Sentence]]
     ) -> None:
         self._router = router
-        self._now = now
         self._entries = entries
         self._ignored = router.languages.function_words()
         self.notes = NamedNotes(entries, self._ignored)
@@ -131,7 +130,7 @@ class Effects:
     def _recurring(self, scene: Scene, intent: Intent) -> Plan:
         """A request that is put again at its times; only one that the program itself answers then."""
         try:
-            found = read_time(intent.text, intent.language, self._now())
+            found = self.reminders.read(intent.text, intent)
         except BadInput:
             return Say(intent.language.say("no_recurring"))
         query = intent.parts["query"] if "query" in intent.parts and intent.language.name == "en" else found.text
@@ -144,22 +143,17 @@ class Effects:
         return do(call, intent)
 
     def _finish_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(scene, intent, lambda task: tool_call("finish_task", id=task["id"]))
+        return self._with_task(scene, intent, lambda task: do(tool_call("finish_task", id=task["id"]), intent, task["name"]))
 
     def _drop_task(self, scene: Scene, intent: Intent) -> Plan:
-        return self._with_task(scene, intent, lambda task: tool_call("delete_task", id=task["id"]))
+        return self._with_task(scene, intent, lambda task: do(tool_call("delete_task", id=task["id"]), intent, task["name"]))
 
     def _set_priority(self, scene: Scene, intent: Intent) -> Plan:
         level = RAISED.get(intent.name) or intent.language.level(intent.parts["level"])
         what = intent.parts["what"]
         if intent.context and not word_forms.content_words(what, self._ignored | intent.language.words["tasks"]):  # "that task"
             intent = replace(intent, parts={**intent.parts, "what": intent.context})
-        return self._with_task(
-            scene,
-            intent,
-            lambda task: tool_call("update_task", id=task["id"], priority=level),
-            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
-        )
+        return self._with_task(scene, intent, lambda task: set_priority(task, level, intent))
 
     def _change_that(self, scene: Scene, intent: Intent) -> Plan | None:
         """What a request points to with what is said around it: "the ferry is booked, mark that as done"."""
@@ -205,13 +199,7 @@ class Effects:
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 
-    def _with_task(
-        self,
-        scene: Scene,
-        intent: Intent,
-        make: Callable[[Mapping[str, Any]], ToolCall],
-        said: Callable[[Mapping[str, Any]], Plan] | None = None,
-    ) -> Plan:
+    def _with_task(self, scene: Scene, intent: Intent, then: Callable[[Mapping[str, Any]], Plan]) -> Plan:
         """The one open task that is meant, by its words or its place in the list that was just shown, looked up first."""
         what = intent.parts["what"]
 
@@ -222,10 +210,7 @@ class Effects:
             found = _in_list(scene, intent, known) or self._find_meant(what, known, number="id")
             if not found:
                 return Say(intent.language.say("no_task", text=what))
-            if len(found) > 1:
-                return _ask_which(intent, found)
-            task = found[0]
-            return do(make(task), intent, task["name"], said and said(task))
+            return _ask_which(intent, found) if len(found) > 1 else then(found[0])
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
 

@@ -7,6 +7,7 @@ before, or of a few turns before when it is asked for in so many words.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -19,18 +20,19 @@ from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
 from appliance.language.planning.reminder_plans import Reminders, refused
-from appliance.language.planning.results import do
+from appliance.language.planning.results import do, set_priority
 from appliance.language.router import LAST, Intent
 from appliance.language.times import recurrence, time_expression
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
 from appliance.language.times.timezones import LOCAL
-from appliance.records import Message, Outcome, ToolCall
+from appliance.records import Message, Outcome
 from appliance.text.references import display
 
 MADE = ("create_task", "remind", "create_schedule", "remember", "write_note", "append_note")
 CHANGED = ("finish_task", "update_task", "update_schedule", "delete_task", "delete_schedule", "context_delete", "reset_task")
 THINGS = ("items", "task", "what", "fact", "body", "text", "content", "name")  # parts of requests, and arguments of calls
+SCHEDULES = ("remind", "create_schedule", "update_schedule")
 MOST_TURNS = 3  # of the person since the effect
 ENDED = {"finish_task": "done", "delete_task": "drop_task", "delete_schedule": "cancel"}
 
@@ -120,11 +122,11 @@ class References:
 
     def _undo_one(self, intent: Intent, effect: Effect) -> Plan:
         if effect.tool == "create_task":
-            return self._with_task(intent, effect, lambda task: tool_call("delete_task", id=task["id"]))
-        if effect.tool in ("remind", "create_schedule", "update_schedule"):
-            return self._with_schedule(intent, effect, lambda one: tool_call("delete_schedule", id=one["id"]))
+            return _with_made(intent, effect, lambda task: do(tool_call("delete_task", id=task["id"]), intent, task["name"]))
+        if effect.tool in SCHEDULES:
+            return _with_made(intent, effect, lambda one: do(tool_call("delete_schedule", id=one["id"]), intent))
         if effect.tool == "finish_task":
-            return self._call(intent, tool_call("reset_task", id=effect.arguments.get("id", 0)))
+            return do(tool_call("reset_task", id=effect.arguments.get("id", 0)), intent)
         if effect.tool == "remember" and effect.made:
             text = str(effect.arguments.get("text", ""))
             gone = tool_call("context_delete", path=display(effect.made))
@@ -133,7 +135,7 @@ class References:
             )
         if effect.tool == "append_note":
             gone = tool_call("shorten_note", name=effect.arguments.get("name", ""), text=effect.arguments.get("text", ""))
-            return self._call(intent, gone)
+            return do(gone, intent)
         if effect.tool == "write_note" and effect.made:
             file = effect.made.replace("://", "/")  # what mirrors a file no tool of a model may delete
             return Say(intent.language.say("note_stays", file=file))
@@ -141,7 +143,7 @@ class References:
 
     def _finish(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         if effect.tool in ("create_task", "update_task", "reset_task"):
-            return self._with_task(intent, effect, lambda task: tool_call("finish_task", id=task["id"]))
+            return _with_made(intent, effect, lambda task: do(tool_call("finish_task", id=task["id"]), intent, task["name"]))
         if effect.tool in ("remind", "update_schedule"):
             return self._undo(scene, intent, effect)
         return None
@@ -150,52 +152,43 @@ class References:
         level = intent.language.level(intent.parts.get("level", intent.parts.get("change", "")))
         if effect.tool not in ("create_task", "update_task") or not level:
             return None
-        return self._with_task(
-            intent,
-            effect,
-            lambda task: tool_call("update_task", id=task["id"], priority=level),
-            lambda task: Say(intent.language.say("priority_set", text=task["name"], level=level)),
-        )
+        return _with_made(intent, effect, lambda task: set_priority(task, level, intent))
 
     def _change(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         change = (intent.parts.get("change") or intent.parts["moment"]).strip(" .!?")
         if effect.tool in ("create_task", "update_task"):
             return self._set_priority(scene, intent, effect)
-        if effect.tool not in ("remind", "create_schedule", "update_schedule") or intent.language.level(change):
+        if effect.tool not in SCHEDULES or intent.language.level(change):
             return None
 
-        def moved(one: Mapping[str, Any]) -> ToolCall:
-            return tool_call("update_schedule", id=one["id"], frequency=recurrence.written(self._changed(one, change, intent)))
+        def moved(one: Mapping[str, Any]) -> Plan:
+            """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
+            now_ms = int(self._now().timestamp() * 1000)
+            try:
+                rule = time_expression.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
+            except BadInput as error:  # the change is no time that is understood
+                return refused(error, intent)
+            return do(tool_call("update_schedule", id=one["id"], frequency=recurrence.written(rule)), intent)
 
-        return self._with_schedule(intent, effect, moved)
-
-    def _changed(self, one: Mapping[str, Any], change: str, intent: Intent) -> Rule:
-        """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
-        now_ms = int(self._now().timestamp() * 1000)
-        return time_expression.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
+        return _with_made(intent, effect, moved)
 
     def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Another of the same kind: the same thing at another time, or another thing."""
         more = intent.parts["more"].strip(" .!?")
         if effect.tool in ("append_note", "write_note"):
-            return self._add_to_note(intent, effect, more)
+            is_there = self._additions.is_there(effect.made)
+            return self._additions.add_to(effect.made, more, intent) if is_there else Say(intent.language.say("not_there"))
         if effect.tool == "create_task" and not set(words_in(more)) & intent.language.lexicon.naming:
             ones = items.tasks(items.without_article(more, intent.language), intent.language)
-            return all_of([lambda one=one: self._add_task(intent, one) for one in ones])  # type: ignore[misc]
+            return all_of([partial(do, tool_call("create_task", **task_arguments(one)), intent) for one in ones])
         if effect.tool not in ("remind", "update_schedule"):
             return None
 
-        def asked(outcome: Outcome) -> Plan:
-            one = next(
-                (s for s in (outcome.data or {}).get("schedules", ()) if s["id"] == (effect.made or effect.arguments.get("id"))),
-                None,
-            )
-            if one is None:
-                return Say(intent.language.say("not_there"))
+        def asked(one: Mapping[str, Any]) -> Plan:
             known = TimeExpression(one["text"] or one["name"], "", _rule_of(one))
             return self._reminders.again(more, intent, known, one.get("next_ms") or 0)
 
-        return Do(tool_call("list_schedules", status="active", limit=1000), asked)
+        return _with_made(intent, effect, asked)
 
     def _add(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Something is added to what was just written down: "add that Hugh turns pages", "eggs too"."""
@@ -209,54 +202,17 @@ class References:
             return None
         return ask_back(intent.language, "sure_remember", fact=intent.parts["clause"])
 
-    def _add_to_note(self, intent: Intent, effect: Effect, more: str) -> Plan | None:
-        note = self._additions.note_of(effect.made)
-        return Say(intent.language.say("not_there")) if note is None else self._additions.add_to(note, more, intent)
 
-    # -- what was made ----------------------------------------------------------------------------
+def _with_made(intent: Intent, effect: Effect, then: Callable[[Mapping[str, Any]], Plan]) -> Plan:
+    """What is done with the task or the reminder that an effect made or changed, which must still be there."""
+    rows = "schedules" if effect.tool in SCHEDULES else "tasks"
+    number = effect.made or str(effect.arguments.get("id", ""))  # never by its name, which another may have too
 
-    @staticmethod
-    def _add_task(intent: Intent, text: str) -> Do:
-        call = tool_call("create_task", **task_arguments(text))
-        return do(call, intent)
+    def chosen(outcome: Outcome) -> Plan:
+        one = next((one for one in (outcome.data or {}).get(rows, ()) if str(one["id"]) == number), None)
+        return Say(intent.language.say("not_there")) if one is None else then(one)
 
-    def _call(self, intent: Intent, call: ToolCall) -> Do:
-        return do(call, intent)
-
-    def _with_task(
-        self,
-        intent: Intent,
-        effect: Effect,
-        make: Callable[[Mapping[str, Any]], ToolCall],
-        said: Callable[[Mapping[str, Any]], Plan] | None = None,
-    ) -> Plan:
-        """The task that an effect made or changed, which must still be open."""
-
-        def chosen(outcome: Outcome) -> Plan:
-            number = effect.made or str(effect.arguments.get("id", ""))  # never by its name, which another task may have too
-            task = next((one for one in (outcome.data or {}).get("tasks", ()) if str(one["id"]) == number), None)
-            if task is None:
-                return Say(intent.language.say("not_there"))
-            return do(make(task), intent, task["name"], said and said(task))
-
-        return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
-
-    def _with_schedule(self, intent: Intent, effect: Effect, make: Callable[[Mapping[str, Any]], ToolCall]) -> Plan:
-        """The reminder that an effect made or changed, which must still be active."""
-
-        def chosen(outcome: Outcome) -> Plan:
-            one = next(
-                (s for s in (outcome.data or {}).get("schedules", ()) if s["id"] == (effect.made or effect.arguments.get("id"))),
-                None,
-            )
-            if one is None:
-                return Say(intent.language.say("not_there"))
-            try:
-                return self._call(intent, make(one))
-            except BadInput as error:  # the change is no time that is understood
-                return refused(error, intent)
-
-        return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+    return Do(tool_call(f"list_{rows}", status="active" if rows == "schedules" else "open", limit=1000), chosen)
 
 
 Maker = Callable[[References, Scene, Intent, Effect], Plan | None]

@@ -12,7 +12,7 @@ from datetime import datetime
 from appliance.language import items, word_forms
 from appliance.language.evidence import Finder
 from appliance.language.languages import Language, words_in
-from appliance.language.named_notes import BOX, NamedNote, NamedNotes, bare_title, names_list, without_link
+from appliance.language.named_notes import BOX, NamedNotes, bare_title, names_list, without_link
 from appliance.language.planning.plans import Do, Plan, Say, Scene, answer_of, ask_back, ask_which, tool_call
 from appliance.language.planning.results import do
 from appliance.language.ports import Notes
@@ -127,7 +127,7 @@ class Additions:
         text, title = intent.parts["items"], bare_title(intent.parts["title"], intent.language)
         sure, near = self._notes.named(intent.parts["title"], intent.language)
         if len(sure) == 1:
-            return self.add_to(sure[0], text, intent)
+            return self.add_to(sure[0].ref, text, intent)
         if sure or near:
             return ask_which(intent, {one.title: f"- {one.title}" for one in (sure or near)[:MOST_SHOWN]})
         if names_list(intent.parts["title"], intent.language) and (plan := otherwise()) is not None:
@@ -140,16 +140,16 @@ class Additions:
         sure, _ = self._notes.named(intent.parts["title"], intent.language)
         if len(sure) != 1:
             return None
-        if self.is_list(sure[0]) and len(words_in(title)) >= len(words_in(sure[0].title)):
-            return self.add_to(sure[0], intent.parts["items"], intent)
+        if self._is_list(sure[0].ref) and len(words_in(title)) >= len(words_in(sure[0].title)):
+            return self.add_to(sure[0].ref, intent.parts["items"], intent)
         return ask_back(intent.language, "sure_append", items=intent.parts["items"], title=sure[0].title)
 
-    def add_to(self, note: NamedNote, text: str, intent: Intent) -> Plan:
+    def add_to(self, ref: str, text: str, intent: Intent) -> Plan:
         """One call that adds a text to a note, as items where it is a list."""
         text = without_link(text, intent.language)
         is_quoted = re.search(rf"[\"'“„«‘]\s*{re.escape(text)}\s*[\"'”“»’]", intent.text) is not None
-        lines = items.listed(text, intent.language) if self.is_list(note) and not is_quoted else [text.strip(' ,;"“”„«»')]
-        call = tool_call("append_note", name=note.ref.removeprefix(BOX), text="\n".join(lines))
+        lines = items.listed(text, intent.language) if self._is_list(ref) and not is_quoted else [text.strip(' ,;"“”„«»')]
+        call = tool_call("append_note", name=ref.removeprefix(BOX), text="\n".join(lines))
         return do(call, intent)
 
     def read_list(self, title: str, language: Language) -> Say | None:
@@ -161,15 +161,14 @@ class Additions:
         body = re.sub(r"\A\s*# .*\n+", "", markdown.fields(entry.body)[1]).strip()
         return Say(f"{body}\n[{entry.path}]", state=ThreadState(quoted=(entry.path,), said=body)) if body else None
 
-    def is_list(self, note: NamedNote) -> bool:
-        """Whether a note ends in a list."""
-        entry = self._entries.find(note.ref)
-        return entry is not None and items.is_list(entry.body)
+    def is_there(self, ref: str) -> bool:
+        """Whether there still is a note of this reference, `box://notes/garden.md`."""
+        return self._entries.find(ref) is not None
 
-    def note_of(self, ref: str) -> NamedNote | None:
-        """The note of a reference, `box://notes/garden.md`."""
+    def _is_list(self, ref: str) -> bool:
+        """Whether a note ends in a list."""
         entry = self._entries.find(ref)
-        return None if entry is None else NamedNote(entry.path, entry.title)
+        return entry is not None and items.is_list(entry.body)
 
 
 PRODUCT = "Owlbox"

@@ -194,11 +194,6 @@ class Scene(Struct, frozen=True):
         return last.state.listed if last is not None and last.state is not None else ()
 
 
-def place_of(messages: Sequence[Message], prompt: Message) -> int:
-    """Where a prompt stands in a conversation."""
-    return next((n for n in range(len(messages) - 1, -1, -1) if messages[n] is prompt), len(messages))
-
-
 def shown_source(ref: str) -> str:
     """The reference under a quoted sentence, as it is shown."""
     return ref if ref.startswith("box://") else display(ref)

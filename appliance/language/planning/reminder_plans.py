@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language import word_forms
 from appliance.language.evidence import Sentence
-from appliance.language.languages import Language, words_in
+from appliance.language.languages import words_in
 from appliance.language.planning import results
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, shown_source, tool_call
 from appliance.language.router import Intent, Router
@@ -53,7 +53,7 @@ class Reminders:
             texts = [self._with_thing(one.text, beside, intent) for one, beside in zip(several, scenes)]
             return all_of([partial(self._call, text, one.when, one.rule, intent) for text, one in zip(texts, several)])
         try:
-            found = self._read(said, intent)
+            found = self.read(said, intent)
             if intent.name == "remind_late" and "what" not in intent.parts:
                 found = replace(found, text=self._router.duty(found.text, intent.language))
             if found.rule is None and found.shift is None and intent.context:
@@ -97,7 +97,7 @@ class Reminders:
     def again(self, said: str, intent: Intent, known: TimeExpression, next_ms: int) -> Plan:
         """Another reminder: of another thing, or of the same at another time."""
         try:
-            found = self._read(said, intent)
+            found = self.read(said, intent)
         except BadInput:
             found = TimeExpression("")
         if found.text and found.rule is not None and words_in(found.text):
@@ -117,9 +117,11 @@ class Reminders:
     def _zone(self) -> str:
         return timezones.name_of(self._now().tzinfo)
 
-    def _read(self, said: str, intent: Intent) -> TimeExpression:
+    def read(self, said: str, intent: Intent) -> TimeExpression:
+        """The time in a text."""
         is_ahead, is_early = intent.name in ("timer", "alarm"), intent.name in EARLY
-        return read_time(said, intent.language, self._now(), is_ahead=is_ahead, is_early=is_early)
+        lexicon = intent.language.lexicon
+        return time_expression.split(said, lexicon, self._now_ms(), self._zone(), is_ahead=is_ahead, is_early=is_early)
 
     def _several(self, said: str, intent: Intent) -> Sequence[TimeExpression]:
         """Reminders in one sentence, each with a time of its own at the same end: "at 5 to call Bea and at 6 to eat"."""
@@ -144,7 +146,7 @@ class Reminders:
         """The times of reminders that are said in one breath: a time of day alone is on the day of the one before it."""
         found: list[TimeExpression] = []
         for piece in pieces:
-            one = self._read(piece, intent)
+            one = self.read(piece, intent)
             before = found[-1] if found else None
             if before is not None and before.rule is not None and one.is_clock and not before.is_clock:
                 one = self._on_day(before.rule, piece, one, intent)
@@ -157,7 +159,7 @@ class Reminders:
             raise UnclearTime("once_or_again", said=found.when)
         before_ms = recurrence.at(rule)
         day = datetime.fromtimestamp(before_ms / 1000, timezones.find(rule.zone)).date().isoformat()
-        made = replace(self._read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
+        made = replace(self.read(said.replace(found.when, f"{day} {found.when}", 1), intent), when=found.when)
         if made.rule is not None and recurrence.at(made.rule) <= before_ms:  # "tomorrow at noon, and at 6": in the evening
             later = time_expression.changed(found.when, intent.language.lexicon, rule, before_ms, self._now_ms())
             made = replace(made, rule=later) if recurrence.at(later) > before_ms else made
@@ -166,7 +168,7 @@ class Reminders:
     def _read_context(self, found: TimeExpression, intent: Intent) -> TimeExpression:
         """The time that is said around a request which names none: that text is what it is about, unless it is a time alone."""
         context = intent.language.without_opening(intent.context).strip(" .!")
-        around = self._read(context, intent)
+        around = self.read(context, intent)
         if around.rule is None:
             return found
         is_named = self._names_anything(found.text, intent)
@@ -217,10 +219,11 @@ class Reminders:
 
     def _with_thing(self, text: str, scene: Scene, intent: Intent) -> str:
         """A text that names nothing but a pronoun, with what that means behind it: "buy it (milk)"."""
-        language, last = intent.language, scene.last_question.strip(" .!")
+        language = intent.language
         pronouns = language.words["theirs"] | language.words["again"] - language.words["definite"]
         if not pronouns & set(words_in(text)) or len(word_forms.content_words(text, self._ignored)) > 1:
             return text
+        last = scene.last_question.strip(" .!")
         thing = scene.named or intent.context.strip(" .!") or ("" if last.endswith("?") else last)
         return f"{text} ({thing})" if thing and thing not in text and len(thing.split()) <= MOST_THING else text
 
@@ -245,12 +248,6 @@ class Reminders:
             return Say(f"{said.text}\n\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
 
         return Do(call, told)
-
-
-def read_time(said: str, language: Language, now: datetime, *, is_ahead: bool = False, is_early: bool = False) -> TimeExpression:
-    """The time in a text."""
-    now_ms, zone = int(now.timestamp() * 1000), timezones.name_of(now.tzinfo)
-    return time_expression.split(said, language.lexicon, now_ms, zone, is_ahead=is_ahead, is_early=is_early)
 
 
 def meant_text(scene: Scene, intent: Intent) -> str:

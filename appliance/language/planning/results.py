@@ -15,7 +15,7 @@ from appliance.clock import now_ms
 from appliance.language import sentences
 from appliance.language.items import find_todos
 from appliance.language.languages import Language
-from appliance.language.planning.plans import Do, Plan, Say, answer_of, shown_source
+from appliance.language.planning.plans import Do, Plan, Say, answer_of, shown_source, tool_call
 from appliance.language.router import Intent
 from appliance.language.times import dates, recurrence, timezones
 from appliance.language.word_forms import stem
@@ -29,6 +29,12 @@ Told = Callable[[Language, Mapping[str, Any], Mapping[str, Any]], str]
 def do(call: ToolCall, intent: Intent, name: str = "", said: Plan | None = None) -> Do:
     """A call whose result is told, to the thing of this name; `said` is told instead where it went well."""
     return Do(call, lambda outcome: said if said is not None and not outcome.is_error else told(call, outcome, intent, name))
+
+
+def set_priority(task: Mapping[str, Any], level: str, intent: Intent) -> Do:
+    """A task becomes as urgent as was said."""
+    call = tool_call("update_task", id=task["id"], priority=level)
+    return do(call, intent, said=Say(intent.language.say("priority_set", text=task["name"], level=level)))
 
 
 def told(call: ToolCall, outcome: Outcome, intent: Intent, name: str = "") -> Say:

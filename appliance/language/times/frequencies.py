@@ -103,7 +103,7 @@ def _compile_plain(found: Sequence[Token], now_ms: int, zone: str, is_frequency:
 def parse_tokens(found: Sequence[Token], now_ms: int, zone: str) -> tuple[TimeReading, str]:
     """What the tokens say at that moment, in the zone that they name, and that zone."""
     named = next((str(token.kinds["zone"]) for token in found if "zone" in token.kinds), zone)
-    if not timezones.is_known(named):
+    if named != zone and not timezones.is_known(named):
         raise Unread
     now, here = (datetime.fromtimestamp(now_ms / 1000, timezones.find(name)).replace(tzinfo=None) for name in (named, zone))
     reading = grammar.parse(found, now)

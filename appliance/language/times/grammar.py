@@ -240,7 +240,8 @@ def _read_tokens(tokens: Sequence[Token], reading: TimeReading) -> None:
         before = _count_said(reading)
         production.handler(reading, match)
         reading.is_open = reading.is_open or match.has("or")
-        reading.order = _order_after(reading, before)
+        for letter, was, now in zip("TD", before, _count_said(reading), strict=True):
+            reading.order += letter if was != now and not reading.order.endswith(letter) else ""
         at = match.end
 
 
@@ -274,7 +275,8 @@ def fragments(tokens: Sequence[Token]) -> Iterator[Fragment]:
             at += 1
             continue
         production, match = found
-        yield Fragment(at, match.end, production.is_weak or _is_unsure(tokens[at : match.end]), production)
+        is_unsure = all("unsure" in token.kinds for token in tokens[at : match.end])  # a time only beside others: "sat", "may"
+        yield Fragment(at, match.end, production.is_weak or is_unsure, production)
         at = match.end
 
 
@@ -283,20 +285,6 @@ def is_glue(token: Token) -> bool:
     return bool(GLUE & token.kinds.keys()) and not {"nth", "number", "part", "unit", "weekday"} & token.kinds.keys()
 
 
-def _is_unsure(tokens: Sequence[Token]) -> bool:
-    """Words that are a time only beside others: "sat", "may"."""
-    return all("unsure" in token.kinds for token in tokens)
-
-
 def _count_said(reading: TimeReading) -> tuple[object, object]:
     days = (len(reading.days), len(reading.dates), len(reading.ordinals), reading.date)
     return (len(reading.times), reading.part, reading.window), days
-
-
-def _order_after(reading: TimeReading, before: tuple[object, object]) -> str:
-    """The order in which times and days were said, with one more of them."""
-    order = reading.order
-    for letter, was, now in zip("TD", before, _count_said(reading), strict=True):
-        if was != now and not order.endswith(letter):
-            order += letter
-    return order

@@ -84,17 +84,19 @@ class Lexicon:
         self._alarms = {kind: kinds[kind] for kinds in found.values() for kind in ALARMS if kind in kinds}
         self.ones = tuple(" ".join(words) for words, kinds in found.items() if "one" in kinds)
         self._elisions = tuple(words[0] for words, kinds in found.items() if "elision" in kinds)
+        self._add_compounds({words[0]: kinds for words, kinds in found.items() if len(words) == 1})
 
     def match(self, words: Sequence[str]) -> LexiconEntry | None:
         """The longest phrase that the words begin with."""
         for entry in self._by_word.get(words[0], ()):
             if tuple(words[: len(entry.words)]) == entry.words:
                 return entry
-        return self._compound(words[0])
+        return None
 
     def month_of(self, word: str) -> int:
         """The number of the month that a word names, 0 for none."""
-        month = self._single(word).get("month", 0)
+        entry = self.match([word])
+        month = entry.kinds.get("month", 0) if entry is not None else 0
         return int(month) if isinstance(month, int | float) else 0
 
     def alarm_name(self, text: str, kind: str) -> str:
@@ -113,18 +115,14 @@ class Lexicon:
         found = next((one for one in self._elisions if text.lower().replace("’", "'").startswith(f"{one}'")), "")
         return text[len(found) + 1 :] if found else text
 
-    def _compound(self, word: str) -> LexiconEntry | None:
+    def _add_compounds(self, single: Mapping[str, Mapping[str, Value]]) -> None:
         """A day of the week and a part of the day in one word."""
-        for at in range(4, len(word) - 2):
-            day, part = (self._single(one) for one in (word[:at], word[at:]))
-            if "weekday" in day and "part" in part:
-                return LexiconEntry((word,), {"weekday": day["weekday"], "with_part": part["part"]})
-            if "weekday" in day and "parts" in part:
-                return LexiconEntry((word,), {"weekdays": day["weekday"], "with_part": part["parts"]})
-        return None
-
-    def _single(self, word: str) -> Mapping[str, Value]:
-        return next((one.kinds for one in self._by_word.get(word, ()) if len(one.words) == 1), {})
+        for day, its in single.items():
+            for part, kinds in single.items() if "weekday" in its and len(day) > SHORT else ():
+                for kind, made in (("parts", "weekdays"), ("part", "weekday")):
+                    if kind in kinds and len(part) >= SHORT and f"{day}{part}" not in self._by_word:
+                        entry = LexiconEntry((f"{day}{part}",), {made: its["weekday"], "with_part": kinds[kind]})
+                        self._by_word[f"{day}{part}"] = [entry]
 
 
 def counted_rows(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:

@@ -1,14 +1,17 @@
 """From what a text says about when to the rule that it means: moments, intervals, lines of cron, calendar steps.
 
-Times of day that are left out are those of `DAYPARTS`, and `MORNING_H` where there is no hint at all. What contradicts itself, or
-what no rule says, is `Unread`; a moment that has passed is `BadInput`. Knows no words. Pure.
+Times of day that are left out are those of `DAYPARTS`, and `MORNING_H` where there is no hint at all. Which hours times of day mean
+that were said is known once the whole text is: "at 7" is 19:00 in the evening, "12" at night is midnight, "8 and 9pm" are both in
+the evening. What contradicts itself, such as 9am in the evening, or what no rule says, is `Unread`; a moment that has passed is
+`BadInput`. Knows no words. Pure.
 """
 
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
+from itertools import product
 
 from appliance.errors import BadInput
-from appliance.language.times import recurrence, reductions, timezones
+from appliance.language.times import recurrence, timezones
 from appliance.language.times.readings import TimeReading, moved, next_day
 from appliance.language.times.recurrence import Rule
 from appliance.language.times.reductions import SECONDS, Time, UnclearTime, Unread
@@ -18,6 +21,29 @@ PER_DAY = {2: (9, 18), 3: (8, 13, 18), 4: (8, 12, 16, 20)}  # hours, where somet
 EARLY_H = 6  # until then it is still last night
 AFTERNOON = range(1, 6)  # hours with nothing else said at which hardly anybody has something to do at night
 STEP_UNITS = {"day": "days", "week": "weeks", "month": "months"}
+MORNING_H = 9
+MOST_TIMES = 12  # that may be said, where some could be in either half of the day
+# When a part of the day is meant to begin, where nothing else is said.
+DAYPARTS = {"morning": (8, 0), "noon": (12, 0), "afternoon": (14, 0), "late_afternoon": (17, 0), "evening": (18, 0)}
+DAYPARTS |= {"night": (21, 0), "midnight": (0, 0), "dawn": (6, 0), "breakfast": (8, 0), "lunch": (12, 0), "dinner": (18, 0)}
+# What each part of the day makes of an hour from 1 to 12 with nothing said, and which of 24 may be said with it.
+OPEN = {
+    "morning": {hour: hour for hour in range(1, 12)},
+    "afternoon": {12: 12} | {hour: hour + 12 for hour in range(1, 8)},
+    "evening": {hour: hour + 12 for hour in range(4, 12)},
+    "dinner": {hour: hour + 12 for hour in range(4, 12)},
+    "noon": {12: 12} | {hour: hour + 12 for hour in (1, 2)} | {11: 11},
+    "night": {12: 24} | {hour: hour + 12 for hour in range(6, 12)} | {hour: hour + 24 for hour in range(1, 6)},
+}
+FIXED = {
+    "morning": {hour: hour for hour in range(12)},
+    "afternoon": {hour: hour for hour in range(12, 20)},
+    "evening": {hour: hour for hour in range(16, 24)},
+    "dinner": {hour: hour for hour in range(16, 24)},
+    "noon": {hour: hour for hour in range(11, 15)},
+    "night": {hour: hour for hour in range(18, 24)} | {hour: hour + 24 for hour in range(6)},
+}
+OPEN["late_afternoon"], FIXED["late_afternoon"] = OPEN["afternoon"], FIXED["afternoon"]
 
 
 def build(reading: TimeReading, zone: str, is_frequency: bool) -> Rule:
@@ -233,7 +259,8 @@ def _single_rule(reading: TimeReading, zone: str, day: datetime) -> Rule:
             hour += 24 if is_midnight else 12
         elif hour >= 24 and reading.now.hour < EARLY_H:  # tonight at 2, said at 1
             hour -= 24
-    return _moment_rule(_at_time(day, hour, minute, _second(reading)), zone, reading.now)
+    second = reading.times[0].second if reading.times else 0
+    return _moment_rule(_at_time(day, hour, minute, second), zone, reading.now)
 
 
 def _require_one_midnight(reading: TimeReading) -> None:
@@ -245,10 +272,6 @@ def _require_one_midnight(reading: TimeReading) -> None:
 
 def _at_time(day: datetime, hour: int, minute: int, second: int = 0) -> datetime:
     return day.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(hours=hour, minutes=minute, seconds=second)
-
-
-def _second(reading: TimeReading) -> int:
-    return reading.times[0].second if reading.times else 0
 
 
 def _moment_rule(local: datetime, zone: str, now: datetime | None = None) -> Rule:
@@ -268,11 +291,12 @@ def _nearest_rule(reading: TimeReading, zone: str) -> Rule:
     hours = [times[0][0]]
     if not reading.days and not reading.part and reading.times[0].is_loose and hours[0] < 12:
         hours.append(hours[0] + 12)
+    second = reading.times[0].second if reading.times else 0
     for ahead in range(-1, 8):  # last night goes on until the morning
         for hour in hours:
             day = reading.now + timedelta(days=ahead)
             fits = not reading.days or (day.isoweekday() % 7) in reading.days
-            if fits and (local := _at_time(day, hour, times[0][1], _second(reading))) > reading.now:
+            if fits and (local := _at_time(day, hour, times[0][1], second)) > reading.now:
                 return _moment_rule(local, zone)
     raise Unread
 
@@ -435,4 +459,36 @@ def _place_times(reading: TimeReading) -> None:
 
 def named_times(reading: TimeReading) -> list[tuple[int, int]]:
     """The times of day that were named, or those that the part of the day or nothing at all means; 24 and more: a day later."""
-    return reductions.within(reading.times, reading.part)
+    times, part = reading.times, reading.part
+    if part in OPEN:
+        found = []
+        for time in times:
+            hour = (FIXED if time.half else OPEN)[part].get(time.hour)
+            if hour is None and not time.half and time.hour > 12:
+                hour = FIXED[part].get(time.hour)
+            if hour is None:
+                raise Unread
+            found.append((hour, time.minute))
+    else:
+        found = _assign_halves(times)
+    return list(dict.fromkeys(found)) or [DAYPARTS.get(part, (MORNING_H, 0))]
+
+
+def _assign_halves(times: list[Time]) -> list[tuple[int, int]]:
+    """Hours beside ones with am or pm: 9, 12 and 3pm; 8 and 9pm; 9am, 1 and 5pm."""
+    plain = [(time.hour, time.minute) for time in times]
+    if not any(time.half in ("am", "pm") for time in times) or not any(time.is_loose for time in times):
+        return plain
+    if len(times) > MOST_TIMES:
+        raise Unread
+    choices: list[tuple[tuple[int, int], ...]] = []
+    following = ""
+    for time in reversed(times):
+        following = time.half or following
+        either = ((time.hour, time.minute), (time.hour + 12, time.minute))
+        is_either = time.is_loose and time.hour < 12
+        choices.insert(0, (either[::-1] if following == "pm" else either) if is_either else either[:1])
+    for made in product(*choices):
+        if all(a < b for a, b in zip(made, made[1:], strict=False)):
+            return list(made)
+    raise Unread

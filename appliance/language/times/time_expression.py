@@ -431,14 +431,12 @@ class _Sentence:
         if not is_daily and "D" not in self._said_by(self._tokens[a:b]):
             raise UnclearTime("which_day", said=self._said[self._tokens[b].start :][:MAX_SHOWN])
 
-    def _is_vague(self, rest: Sequence[int]) -> bool:
-        """Whether a text begins with a time that nobody knows, linked to the rest: "soon to buy milk"."""
-        return len(rest) > 1 and "vague" in self._tokens[rest[0]].kinds and "link" in self._tokens[rest[1]].kinds
-
     def _text(self) -> str:
         """What is left of the sentence, without the words that linked it to the time."""
         rest = list(self._rest())
-        while rest and ({"link", "comma", "colon", "dash"} & self._tokens[rest[0]].kinds.keys() or self._is_vague(rest)):
+        if len(rest) > 1 and "vague" in self._tokens[rest[0]].kinds and "link" in self._tokens[rest[1]].kinds:
+            rest.pop(0)  # a time that nobody knows: "soon to buy milk"
+        while rest and {"link", "comma", "colon", "dash"} & self._tokens[rest[0]].kinds.keys():
             rest.pop(0)
         while rest and ({"comma", "colon", "and", "stop", "filler", "dash"} & self._tokens[rest[-1]].kinds.keys()):
             rest.pop()

@@ -38,7 +38,7 @@ def is_known(name: str) -> bool:
 def require(name: str) -> str:
     """The name of a zone as given, `local` for none; BadInput for one that nobody knows."""
     name = name.strip() or LOCAL
-    if not is_known(name):
+    if _find_zone(name) is None:
         raise BadInput(f"time zone {name!r} is not known", hint="use local, UTC, +05:30 or a name such as Europe/Berlin")
     return name
 

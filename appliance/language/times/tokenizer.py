@@ -73,7 +73,7 @@ def tokens(said: str, lexicon: Lexicon) -> list[Token]:
         if plain[at].isspace():
             at += 1
             continue
-        made = _named_zone(said, at) if at in index and said[at].isalpha() else None
+        made = _named_zone(said, at) if "/" in said and at in index and said[at].isalpha() else None
         if made is None:
             made = _numeric(plain, at) if plain[at].isdecimal() and not plain[at - 1 : at].isdecimal() else None
         if made is None:
@@ -81,7 +81,7 @@ def tokens(said: str, lexicon: Lexicon) -> list[Token]:
                 at += 1
                 continue
             made = _word(plain, [(start, spans[start]) for start in starts[index[at] : index[at] + 8]], lexicon)
-        if found and _joins_clock(found, made, plain):
+        if found and "dash" in found[-1].kinds and _joins_clock(found, made, plain):
             found.pop()
         glued = {"glued": ""} if found and found[-1].end == made.start else {}
         found.append(Token(made.start, made.end, {**made.kinds, **glued}))
@@ -92,13 +92,7 @@ def tokens(said: str, lexicon: Lexicon) -> list[Token]:
 def _joins_clock(found: Sequence[Token], made: Token, plain: str) -> bool:
     """Whether the last token is the hyphen of a time in words: "four-thirty", "half-past six"; "nine-five" may be a span."""
     dash = found[-1]
-    if (
-        len(found) < 2
-        or "dash" not in dash.kinds
-        or found[-2].end != dash.start
-        or dash.end != made.start
-        or not plain[made.start].isalpha()
-    ):
+    if len(found) < 2 or found[-2].end != dash.start or dash.end != made.start or not plain[made.start].isalpha():
         return False
     is_minute = int(made.kinds.get("number", 0)) >= LEAST_SPOKEN_MINUTE and "number" in found[-2].kinds
     return is_minute or bool({"past", "to", "and_half", "and_quarter"} & made.kinds.keys())
