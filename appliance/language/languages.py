@@ -339,12 +339,17 @@ class Languages:
         self.all = [self._load_language(name, folder) for name in dict.fromkeys([*names, *own])]
         self.english = self.all[0]
 
-    def detect(self, text: str) -> list[Language]:
-        """The languages that a text may be in, the most likely first; English where nothing tells."""
-        said = words_in(text)
-        counts = {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
+    def detect(self, text: str, before: str = "") -> list[Language]:
+        """The languages that a text may be in, the most likely first; where nothing tells that of `before`, else English."""
+        counts, earlier = self._count_words(text), self._count_words(before)
         most = max(counts.values())
-        return sorted((one for one in self.all if counts[one.name] > most - FAR), key=lambda one: -counts[one.name])
+        near = [one for one in self.all if counts[one.name] > most - FAR]
+        return sorted(near, key=lambda one: (-counts[one.name], -earlier[one.name]))
+
+    def _count_words(self, text: str) -> dict[str, int]:
+        """How many of a text's words carry no meaning in each language."""
+        said = words_in(text)
+        return {one.name: sum(word in one.words["common"] or word in one.words["question"] for word in said) for one in self.all}
 
     def function_words(self) -> frozenset[str]:
         """Words of all languages that carry no meaning in a search."""

@@ -106,7 +106,7 @@ class MessagePlanner:
             return plan
         if intent is not None and intent.name == "cancel_it":  # there is nothing that it could mean
             return nothing_done(intent.language)
-        if not last and (undone := self._router.cue(text, ("forget_it", "undo_now"), can_point=True)) is not None:
+        if not last and (undone := self._router.cue(text, ("forget_it", "undo_now", "no"), can_point=True)) is not None:
             return Say(undone.language.say("left"))
         if len(text) > LONG_TEXT:
             return self._build_chat(scene, is_text=True)
@@ -118,7 +118,7 @@ class MessagePlanner:
 
     def _in_known_language(self, scene: Scene, plan: Plan) -> Plan:
         """A question that a tiny model would be asked in a language that it has not learned is not asked: it makes something up."""
-        language = self._router.languages.detect(scene.text)[0]
+        language = self._router.languages.detect(scene.text, scene.last_question)[0]
         if scene.tier != "tiny" or not isinstance(plan, ModelTalk) or "no_world" not in language.phrases:
             return plan
         return Say("\n\n".join(filter(None, (language.say("no_world"), plan.beside))))
@@ -191,7 +191,7 @@ class MessagePlanner:
 
     def _plan_question(self, scene: Scene) -> Plan:
         """A message that asks for nothing to be done: a question may stand beside what explains it."""
-        language = self._router.languages.detect(scene.text)[0]
+        language = self._router.languages.detect(scene.text, scene.last_question)[0]
         scene = conversation.with_names(scene, language, self.ignored)
         if (both := message_parts.two_questions(scene.text, language)) and (plan := self._answer_two(scene, *both, language)):
             return plan
@@ -239,7 +239,7 @@ class MessagePlanner:
 
         What they do not say no model makes up: it talks, or says what is general knowledge as far as it is sure.
         """
-        language = self._router.languages.detect(scene.text)[0]
+        language = self._router.languages.detect(scene.text, scene.last_question)[0]
         words = words_in(scene.text)
         kind = self._router.kind(scene.text, language)
         form = answers.form_of(words, kind, scene, language)

@@ -322,6 +322,10 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return names_thing(parts["query"], language) and ":" not in text
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
+    if "instead" in parts:
+        new = set(words_in(parts["instead"]))
+        tells = language.words["verbs"] | language.words["own"] | language.words["you"] | language.words["question"]
+        return len(new) <= MOST_CHANGED and new.isdisjoint(tells)
     if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
         return False
     if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):

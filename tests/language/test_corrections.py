@@ -24,6 +24,11 @@ QUOTED = ("What is the locker PIN?", "The locker PIN is 8215. [memory:/notes/loc
         ("The spare key is with Ada", "with Bob", "The spare key is with Bob"),
         ("Petra's favourite colour is red", "blue", "Petra's favourite colour is blue"),
         ("Wifi: Tulip", "Rose", "Wifi: Rose"),
+        ("The plumber comes on the 9th at 2", "the 10th", "The plumber comes on the 10th at 2"),
+        ("The plumber comes on the 9th at 2", "at 3", "The plumber comes on the 9th at 3"),
+        ("Der Schlüssel bei Derya liegt", "bei Lena", "Der Schlüssel bei Lena liegt"),
+        ("The spare key is with Ada", "Bob", "The spare key is with Bob"),
+        ("The plumber comes on the 9th", "the blue one", ""),
         ("Salim likes nuts", "olives", ""),  # nuts may be what he likes, or what he is
         ("The spare key is with Ada", "with Ada", ""),
         ("Short", "much longer than that", ""),
@@ -36,7 +41,15 @@ def test_the_end_of_a_fact_is_put_right(fact: str, change: str, new: str) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        *("actually it's 8216", "no, it's 8216", "sorry, I meant 8216", "it's 8216 now", "Change it to 8216."),
+        *(
+            "actually it's 8216",
+            "no, it's 8216",
+            "sorry, I meant 8216",
+            "sorry, 8216",
+            "nee, 8216",
+            "it's 8216 now",
+            "Change it to 8216.",
+        ),
         *("Nein, es ist 8216", "Es ist jetzt 8216", "En fait c'est 8216", "En realidad es 8216"),
     ],
 )

@@ -315,3 +315,36 @@ def test_a_weekday_moves_a_reminder_and_does_not_repeat_it(guide: MessagePlanner
 def test_a_result_says_what_was_made_by_its_data(data: Any, made: str) -> None:
     assert Outcome(200, "ok", "in any words", data=data).made == made
     assert Outcome(400, "bad_input", "no", data=data).made == ""
+
+
+def test_a_time_does_not_say_of_what_one_wants_to_be_reminded(guide: MessagePlanner) -> None:
+    asked = ask_back(Languages().english, "of_what", when="every month on the 2nd at 6 pm")
+    talk = [Message("user", "remind me"), Message("assistant", asked.text, state=asked.state)]
+    assert calls_of(guide.plan("tiny", [*talk, Message("user", "better at 7 pm")])) == []
+    made = calls_of(guide.plan("tiny", [*talk, Message("user", "to pay the rent")]))
+    assert [name for name, _ in made] == ["remind"] and made[0][1]["text"] == "pay the rent"
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("put 'wrap the cups' on my list for the 11th", ["wrap the cups (11th)"]),
+        ("put milk and eggs on the shopping list for Friday", ["milk (Friday)", "eggs (Friday)"]),
+        ("setz Milch auf die Liste für Freitag", ["Milch (Freitag)"]),
+        ("put milk on the shopping list", ["milk"]),
+    ],
+)
+def test_the_day_behind_the_name_of_a_list_is_kept(guide: MessagePlanner, said: str, names: list[str]) -> None:
+    made = calls_of(guide.plan("tiny", [Message("user", said)]))
+    assert [(name, given["name"]) for name, given in made] == [("create_task", name) for name in names]
+
+
+def test_what_may_be_in_two_languages_is_in_that_of_the_message_before(guide: MessagePlanner) -> None:
+    languages = Languages()
+    assert languages.detect("was drauf")[0].name == "en"
+    assert languages.detect("was drauf", "setz Milch auf die Liste")[0].name == "de"
+
+
+@pytest.mark.parametrize("said", ["I already have descale the kettle", "descale the kettle hab ich schon"])
+def test_what_somebody_has_already_is_done(guide: MessagePlanner, said: str) -> None:
+    assert calls_of(guide.plan("tiny", [Message("user", said)])) == [("finish_task", {"id": 4})]

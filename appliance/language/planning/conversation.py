@@ -33,7 +33,7 @@ def meant_fact(scene: Scene, effect: Effect | None) -> str:
 def make_plan(intent: Intent, ref: str, entries: Notes) -> Plan | None:
     """The fact is kept as it is now, and then what it was is forgotten; None where it cannot be told what is to be different."""
     entry = entries.find(ref)
-    new = corrected(entry.body, intent.parts["change"]) if entry is not None else ""
+    new = corrected(entry.body, _change_of(intent)) if entry is not None else ""
     if not new:
         return None
 
@@ -46,21 +46,36 @@ def make_plan(intent: Intent, ref: str, entries: Notes) -> Plan | None:
     return Do(tool_call("remember", text=new), kept)
 
 
+def _change_of(intent: Intent) -> str:
+    """What is to be put instead: "sorry, it's 43", "no, the 10th"."""
+    return intent.parts.get("change") or intent.parts["instead"]
+
+
 def corrected(fact: str, change: str) -> str:
-    """A fact with its end put right: as many words as the change has; "" where those do not say the same kind of thing."""
+    """A fact with a part of it put right: from a word that both have, such as "at", or its end; "" where those differ in kind."""
     old, new = fact.strip(" .!").split(), change.strip(" .!").split()
-    if not new or len(new) >= len(old) or len(new) > MOST_WORDS or " ".join(old[-len(new) :]) == " ".join(new):
+    if not new or len(new) >= len(old) or len(new) > MOST_WORDS:
         return ""
-    kept, tail = old[: -len(new)], old[-len(new) :]
-    is_link = kept[-1].lower().strip(":") in all_words("copulas")
-    return " ".join([*kept, *new]) if is_link or kept[-1].endswith(":") or _are_alike(tail, new) else ""
+    shared = [at for at in range(1, len(old) - len(new) + 1) if old[at].lower() == new[0].lower()]
+    at = shared[-1] if shared and len(new) > 1 else len(old) - len(new)
+    tail = old[at : at + len(new)]
+    if tail == new:
+        return ""
+    is_link = at == len(old) - len(new) and (old[at - 1].lower().strip(":") in all_words("copulas") or old[at - 1].endswith(":"))
+    is_same = all(_is_number(a) == _is_number(b) for a, b in zip(tail, new)) if shared else _are_alike(tail, new)
+    return " ".join([*old[:at], *new, *old[at + len(new) :]]) if is_link or is_same else ""
+
+
+def _is_number(word: str) -> bool:
+    return any(char.isdigit() for char in word)
 
 
 def _are_alike(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether words may stand for each other: both have a number, or one of them is the same."""
-    numbers = [any(char.isdigit() for word in words for char in word) for words in (old, new)]
+    """Whether words may stand for each other: both have a number, or are one name, or one of them is the same."""
+    numbers = [any(map(_is_number, words)) for words in (old, new)]
     shared = {word.lower() for word in old} & {word.lower() for word in new}
-    return all(numbers) or (bool(shared) and len(old) > 1)
+    is_name = len(new) == 1 and old[0][0].isupper() and new[0][0].isupper()
+    return all(numbers) or is_name or (bool(shared) and numbers[0] == numbers[1] and len(old) > 1)
 
 
 Cue = Callable[[str], Intent | None]
@@ -84,7 +99,7 @@ def told(scene: Scene, cue: Cue) -> list[str]:
         intent = cue(text)
         if intent is None:
             found.append(text)
-        elif intent.name == "correct" and found and (mended := corrected(found[-1], intent.parts["change"])):
+        elif intent.name == "correct" and found and (mended := corrected(found[-1], _change_of(intent))):
             found[-1] = mended
         elif intent.name == "forget":
             gone = meant(intent.parts["what"], found, intent.language.words["common"])
@@ -103,7 +118,7 @@ def mended(scene: Scene, cue: Cue) -> Say | None:
     intent = cue(scene.text)
     if intent is None or intent.name != "correct" or not (before := told(scene, cue)) or before[-1] != scene.last_question.strip():
         return None
-    new = corrected(before[-1], intent.parts["change"])
+    new = corrected(before[-1], _change_of(intent))
     return Say(intent.language.say("corrected", text=new)) if new else None
 
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from appliance.errors import BadInput
 from appliance.language import items, support, word_forms
 from appliance.language.evidence import Sentence
-from appliance.language.languages import alternatives, words_in
-from appliance.language.named_notes import NamedNotes
+from appliance.language.languages import Language, alternatives, words_in
+from appliance.language.named_notes import NamedNotes, bare_title
 from appliance.language.planning import conversation, errands, results
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
@@ -24,7 +24,7 @@ from appliance.language.planning.reminder_plans import Reminders, meant_text
 from appliance.language.planning.results import do, set_priority
 from appliance.language.ports import Notes
 from appliance.language.router import REMINDING, Intent, Router, is_reason
-from appliance.language.times import recurrence
+from appliance.language.times import dates, recurrence
 from appliance.records import Outcome
 from appliance.text.references import display
 
@@ -114,13 +114,18 @@ class Effects:
         return all_of([lambda one=one: self._add_task(scene, one) for one in ones])  # type: ignore[misc]
 
     def _append(self, scene: Scene, intent: Intent) -> Plan | None:
-        """More for a note; things for a list that is no note are tasks."""
+        """More for a note; things for a list that is no note are tasks, "for the 11th" as well."""
+        title, language = intent.parts["title"], intent.language
+        when = _time_behind(title, language)
 
         def as_tasks() -> Plan | None:
-            if not self._is_of_tasks(intent):
+            if when != bare_title(title, language) and not self._is_of_tasks(intent):
                 return None
-            return self._add_each(scene, intent, items.listed(intent.parts["items"], intent.language))
+            ones = items.listed(intent.parts["items"], language)
+            return self._add_each(scene, intent, [f"{one} ({when})" if when else one for one in ones])
 
+        if when and when == bare_title(title, language):
+            return as_tasks()
         return self.additions.append(intent, as_tasks)
 
     def _is_of_tasks(self, intent: Intent) -> bool:
@@ -282,6 +287,13 @@ POINTED: Mapping[str, tuple[str, Maker]] = {  # what points, by the part of the 
     "note_it": ("body", Effects._write_note),
     "append_it": ("items", Effects._append),
 }
+def _time_behind(title: str, language: Language) -> str:
+    """The time that stands behind the name of a list: "the shopping list for Friday"; "" for none."""
+    words = bare_title(title, language).split()
+    rests = (" ".join(words[at:]) for at in range(len(words)))
+    return next((rest for rest in rests if dates.is_moment(rest, language)), "")
+
+
 MAKERS: Mapping[str, Maker] = {
     **dict.fromkeys(POINTED, Effects._do_that),
     "remember": Effects._remember_fact,

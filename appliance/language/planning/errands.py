@@ -65,7 +65,7 @@ def ask_whether_needed(scene: Scene, intent: Intent) -> Plan | None:
 
 def ask_whether_likely(scene: Scene, router: Router) -> Plan | None:
     """What fits no sentence and is likely a request all the same: asked back whether it is one."""
-    language = router.languages.detect(scene.text)[0]
+    language = router.languages.detect(scene.text, scene.last_question)[0]
     if is_question(scene.text, language) or "\n" in scene.text:
         return None
     kind, said = likely_request(scene.text), language.without_opening(scene.text).strip(" .!")
@@ -101,7 +101,8 @@ def answered(scene: Scene, router: Router) -> Intent | None:
     if asked.kind == "when":
         return _answer_when(scene, language, asked.parts["text"])
     if asked.kind == "of_what":
-        return _answer_of_what(scene, language, asked.parts["when"])
+        is_change = router.cue(scene.text, ("change_it",)) is not None  # "better at 9" says when
+        return None if is_change else _answer_of_what(scene, language, asked.parts["when"])
     return _answer_which(scene, language, asked)
 
 
