@@ -1,4 +1,4 @@
-"""When notifications are held back: quiet hours, digests, and people who want to hear of nothing for a while.
+"""When notifications are held back: quiet hours, and people who want to hear of nothing for a while.
 
 Owns `mutes`. Says until when a notification has to wait; `channels.delivery` asks before it hands one on, and `outbox` keeps the
 time with the notification, so that a restart changes nothing. Only what nobody has asked for waits: answers, what waits for a
@@ -18,7 +18,6 @@ from appliance.work import day_windows
 
 UNASKED = ("task", "job", "schedule", "heartbeat")  # what the keys of such notifications begin with
 URGENT = ("reminder", "now")
-COMES_LATER = ("", "normal", "result")  # what a digest gathers: failures and alerts do not wait for one
 MAX_MUTE_MS = 31 * 86_400_000
 HEAD = "Held back until now:"
 
@@ -41,10 +40,6 @@ class Quiet:
         night = day_windows.window(settings.quiet_from, settings.quiet_until)
         if night.has(now, zone):
             ends.append(night.end_ms(now, zone))
-        if posting.held_ms is None and settings.digest and notification.metadata.get("urgency", "") in COMES_LATER:
-            ends.append(
-                min(day_windows.next_ms(day_windows.minutes(at) % day_windows.DAY_MIN, now, zone) for at in settings.digest)
-            )
         return max(ends) or None
 
     def mute(self, context: str, until_ms: int, now: int | None = None) -> int:

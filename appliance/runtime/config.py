@@ -424,7 +424,7 @@ def _check_config(config: Config) -> None:
         hour = getattr(config.heartbeat, key)
         _require(bool(HOUR.fullmatch(hour)), f"heartbeat.{key}", hour, "HH:MM between 00:00 and 24:00")
     told = config.notifications
-    hours = [("quiet_from", told.quiet_from), ("quiet_until", told.quiet_until), *(("digest", one) for one in told.digest)]
+    hours = [("quiet_from", told.quiet_from), ("quiet_until", told.quiet_until)]
     for key, hour in hours:
         _require(bool(HOUR.fullmatch(hour)), f"notifications.{key}", hour, "HH:MM between 00:00 and 24:00")
     dead, beat = config.workers.dead_after_s, config.workers.heartbeat_s

@@ -14,7 +14,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from appliance.errors import BadInput, Lost, NotFound, OwlError, ProviderError, Refused, TooLarge, from_outcome
 
@@ -41,19 +41,6 @@ class Peer(NamedTuple):
     groups: tuple[int, ...] = ()
     person: str = ""
     login: str = ""  # the session that the person logged in to, where there is one
-
-
-class Frames(Protocol):
-    """A connection that carries frames, whatever it is made of: a Unix socket (`Wire`), a WebSocket, pipes.
-
-    `send` is called by several threads, blocks for a bounded time, and raises Lost when the other end is gone or does not
-    read. `lines` yields frames as bytes without their line end, until the end, in one thread; a frame over `MAX_FRAME_BYTES`
-    as the TooLarge to answer with. `close` may be called by any thread, more than once, and ends `lines`.
-    """
-
-    def send(self, frame: dict[str, Any]) -> None: ...
-    def lines(self) -> "Iterator[bytes | TooLarge]": ...
-    def close(self) -> None: ...
 
 
 def encode(frame: dict[str, Any]) -> bytes:

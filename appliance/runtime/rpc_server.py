@@ -1,9 +1,9 @@
 """The server's side of the socket: listens, greets, dispatches marked methods, streams, enforces deadlines.
 
-Transport and manners only: what the methods do, and who may say hello, is handed in. Connections that are no Unix sockets are
-handed to `attend` and served alike. Idle cost is zero: one thread is parked in accept, one per connection in recv. Quick methods
-share a pool; those marked long have threads of their own, so that waiting for answers never holds up a question or the shutdown.
-Every request is logged with its sender, operation and result (A-188). Not promised: order of answers on one connection.
+Transport and manners only: what the methods do, and who may say hello, is handed in. Idle cost is
+zero: one thread is parked in accept, one per connection in recv. Quick methods share a pool; those marked long have threads of
+their own, so that waiting for answers never holds up a question or the shutdown. Every request is logged with its sender,
+operation and result (A-188). Not promised: order of answers on one connection.
 """
 
 import errno
@@ -22,7 +22,7 @@ from appliance import __version__
 from appliance.clock import Alarms, CancelToken, correlation_id, monotonic_s, now_ms, sleep_s
 from appliance.errors import BadInput, Busy, Conflict, DeadlineExceeded, Lost, OwlError, Refused, TooLarge, Unavailable
 from appliance.runtime import jsonrpc, log
-from appliance.runtime.jsonrpc import NOBODY, Frames, Peer, Wire
+from appliance.runtime.jsonrpc import Peer, Wire
 from appliance.runtime.methods import Method, MethodMark, MethodTable
 from appliance.runtime.rpc.call_log import FORGETTING, CallLog, CallRecord, caller_of
 from appliance.runtime.rpc.places import Places
@@ -120,7 +120,7 @@ class ServedCall:
 class RpcConnection:
     """One client: its wire, its name after hello, and the calls it has running."""
 
-    def __init__(self, wire: Frames, peer: Peer) -> None:
+    def __init__(self, wire: Wire, peer: Peer) -> None:
         self.wire = wire
         self.peer = peer
         self.client = ""
@@ -198,25 +198,6 @@ class Listener:
         ended = [one for one in ended if is_meant(one.peer)]
         for connection in ended:
             connection.wire.close()  # its thread cancels what runs
-
-    def attend(self, frames: Frames, person: str) -> None:
-        """Serve a connection of another server, whom `person` is at the other end of, in the calling thread until it ends.
-
-        The other server has authenticated that person. The same frames are spoken as on the socket, `hello` first; the
-        person's rights are those of `service.callers`, whoever the process at the other end belongs to.
-        """
-        if not person:
-            raise BadInput("a connection of nobody", hint="authenticate a person first")
-        connection = RpcConnection(frames, Peer(0, NOBODY, NOBODY, person=person))
-        try:
-            if not self._is_closing and self._admit_connection(connection):
-                self._read_lines(connection)
-            else:
-                frames.send(jsonrpc.error_frame(None, self._full()))
-        except Lost:
-            pass  # it did not wait
-        finally:
-            frames.close()
 
     def start(self) -> None:
         """Begin to accept, in a thread of its own."""

@@ -343,7 +343,6 @@ class HeartbeatSettings(Keys):
     )
     timezone: str = setting("local", "Where these hours hold.", seed="S heartbeat.timezone", mark="needed")
     pool: str = setting("", "A pool; empty means that of role `heartbeat`.", seed="S heartbeat.pool")
-    after_start: bool = setting(False, "Also while nobody has talked since the start.")
 
 
 class Notifications(Keys):
@@ -351,7 +350,6 @@ class Notifications(Keys):
 
     quiet_from: str = setting("00:00", "From then on nothing is said unasked, HH:MM.", mark="shown")
     quiet_until: str = setting("00:00", "Until then; the same time means no quiet hours.", mark="shown")
-    digest: tuple[str, ...] = setting((), "Times of day, HH:MM, at which what came of schedules and tasks is told, all at once.")
 
 
 class WorkerSettings(Keys):

@@ -224,7 +224,7 @@ class Heartbeat:
             return "heartbeat.enabled is false"
         if not window(settings.active_from, settings.active_until).has(now_ms(), timezones.find(_active_zone(settings))):
             return "outside of the active hours"
-        if session is not None and session.last_active_ms < self._started_ms and not settings.after_start:
+        if session is not None and session.last_active_ms < self._started_ms:
             return "nobody has talked since the start"
         return ""
 

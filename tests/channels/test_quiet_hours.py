@@ -1,4 +1,4 @@
-"""Quiet hours, digests, mutes and preferred channels: what waits, what goes at once, and by which door."""
+"""Quiet hours, mutes and preferred channels: what waits, what goes at once, and by which door."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,9 @@ from appliance.channels.preferred_channel import _read_channel
 from appliance.channels.quiet_hours import Quiet, is_unasked
 from appliance.clock import now_ms
 from appliance.errors import BadInput
-from appliance.language.times.timezones import find
 from appliance.runtime.settings import Config, Notifications, System
 from appliance.runtime.subscriptions import Notices
 from appliance.sessions.outbox import Notification, Posting
-from appliance.work.day_windows import minutes, next_ms
 
 HOUR_MS = 3_600_000
 NOON = 1_800_014_400_000  # 2027-01-15 12:00 UTC
@@ -52,13 +50,6 @@ def test_quiet_hours_end_in_the_morning(tmp_path: Path) -> None:
     assert night.until("task:1") is None
     assert night.until("task:2", NOON + 11 * HOUR_MS) == NOON + 19 * HOUR_MS
     assert night.until("task:3", NOON - 6 * HOUR_MS) == NOON - 5 * HOUR_MS
-
-
-def test_a_digest_gathers_results_and_lets_alerts_pass(tmp_path: Path) -> None:
-    night = Night(tmp_path, digest=("08:00", "18:00"))
-    assert night.until("task:1") == NOON + 6 * HOUR_MS
-    assert night.until("heartbeat:1", urgency="alert") is None
-    assert night.until("schedule:9:9", NOON + 7 * HOUR_MS, urgency="normal") == NOON + 20 * HOUR_MS
 
 
 def test_a_mute_holds_for_its_context_until_it_is_over(tmp_path: Path) -> None:
@@ -212,7 +203,3 @@ def test_user_md_names_the_preferred_channel(tmp_path: Path, text: str, wanted: 
     path.write_text(text)
     assert _read_channel(path) == wanted
     assert _read_channel(tmp_path / "missing.md") == ""
-
-
-def test_times_of_a_digest_are_those_of_the_zone() -> None:
-    assert next_ms(minutes("18:00"), NOON, find("+05:30")) == NOON + HOUR_MS // 2

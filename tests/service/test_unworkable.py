@@ -92,7 +92,6 @@ VALUES: list[tuple[str, str, Any]] = [
     ("audit.file", "", "nowhere/audit.jsonl"),
     ("skills.folders", "", ["/nowhere"]),
     ("plugins.enabled", "", ["no-such-plugin"]),
-    ("notifications.digest", "", ["25:00"]),
     ("notifications.quiet_from", "", "noon"),
     ("notifications.quiet_until", "", "noon"),
     ("heartbeat.active_from", "", "noon"),
