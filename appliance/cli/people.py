@@ -85,35 +85,18 @@ def _add_password(made: argparse.ArgumentParser) -> None:
 
 def change_group(args: argparse.Namespace, home: Home) -> int:
     """All groups, or one that is made or changed."""
-    if not args.name:
-        found = once(home, "group.list", {})
-        rows = [{"group": name, "members": " ".join(members)} for name, members in found.items()]
-        return show(args, found, table(rows, "group members~", {}, "no groups"))
-    if args.activate and args.deactivate:
-        raise BadInput("--activate and --deactivate contradict each other", hint="give one of them")
-    if args.room:
-        found = once(home, "group.room", {"group": args.name, "room": args.room})
-        return show(args, found, [f"{args.room} is a room of {args.name}"])
-    if args.activate or args.deactivate:
-        found = once(home, "group.activate", {"group": args.name, "is_active": args.activate})
-        return show(args, found, [f"{args.name} {'takes messages' if args.activate else 'is deactivated'}"])
-    given = {"group": args.name, "add": args.add, "remove": args.leave, "is_removed": args.remove}
-    changed = once(home, "group.change", given)
-    if args.remove:
-        return show(args, changed, [f"removed group {args.name}"])
-    return show(args, changed, [f"{args.name}: {' '.join(changed['members']) or 'nobody'}"])
+    return call(args, home, args.verb, parameters(args)) if args.group else call(args, home, GROUPS, {})
 
 
-def _add_group(made: argparse.ArgumentParser) -> None:
-    made.add_argument("name", nargs="?", default="", help="the name of a group")
-    made.add_argument("--add", nargs="+", default=[], metavar="PERSON", help="people to add")
-    made.add_argument("--leave", nargs="+", default=[], metavar="PERSON", help="people to remove")
-    made.add_argument("--remove", action="store_true", help="remove the group; what was said in it stays")
-    made.add_argument("--room", default="", metavar="CHANNEL/ROOM", help="assign a room of a channel to this group")
-    made.add_argument("--deactivate", action="store_true", help="keep its data and take no messages")
-    made.add_argument("--activate", action="store_true", help="take messages again")
+def _tell_members(args: argparse.Namespace, found: dict[str, Any]) -> list[str]:
+    return [f"removed group {args.group}" if args.remove else f"{args.group}: {' '.join(found['members']) or 'nobody'}"]
 
 
+def _tell_groups(args: argparse.Namespace, found: dict[str, list[str]]) -> Any:
+    return table([{"group": name, "members": " ".join(of)} for name, of in found.items()], "group members~", {}, "no groups")
+
+
+GROUPS = Verb("group", "group.list", says=_tell_groups)
 # fmt: off
 NOUNS = (
     Noun("people", "people, their addresses, groups and logins", (
@@ -149,6 +132,13 @@ NOUNS = (
         Verb("logins", "login.list", "person?", rows="id person seen_ms address browser=agent~", empty="nobody is logged in",
              text="list logins of the web page and tokens of programs"),
         Verb("logout", "login.end", text="end a login of the web page, or a program's token", says="{person} is logged out there"),
-        Verb("group", text="list groups; with a name, make or change one", handler=change_group, adds=_add_group),
+        Verb("group", "group.change", "group? --add+ --leave=remove+ --remove=is_removed", handler=change_group, says=_tell_members,
+             text="list groups; with a name, make or change one",
+             helps={"group": "its name", "remove": "remove the group; what was said in it stays"}),
+        Verb("room", "group.room", "room group", text="assign a room of a channel to a group", says="{room} is a room of {group}"),
+        Verb("pause-group", "group.activate", "group", text="take no messages of a group's rooms; its data stays",
+             fixed={"is_active": False}, says="{group} is deactivated"),
+        Verb("resume-group", "group.activate", "group", text="take messages of a group's rooms again",
+             says="{group} takes messages"),
     )),
 )

@@ -18,7 +18,6 @@ from appliance.clock import sleep_s
 from appliance.console import terminal
 from appliance.console.connect import Reach, connected
 from appliance.console.terminal import fitting, say, say_json, say_line, show
-from appliance.console.tool_command import once
 from appliance.console.verbs import Noun, Verb, lines, table, takes
 from appliance.errors import BadInput, NotFound
 from appliance.runtime import paths
@@ -30,7 +29,10 @@ SUFFIX = ".jsonl"
 SESSIONS = 1000  # asked for at a time
 PART_LINES, PART_CHARS, MAX_LINE = 200, 400_000, 3_000_000
 OTHER_KINDS = {"chat_session": "chat", "worker_tick": "tick"}
-FLAGS = ("no-repo", "no-web", "no-interaction", "no-proposals")
+SETTINGS = (
+    "model=POOL, temperature=0.5, context_limit=4096, approval=ask|review|auto, "
+    "no_repo=true, no_web=true, no_interaction=true, no_proposals=true, is_yolo=true"
+)
 STATES = {100: "waits", 102: "is answered", 202: "waits for you"}
 
 
@@ -252,30 +254,22 @@ def _tell_aborted(args: argparse.Namespace, done: dict[str, Any]) -> list[str]:
     return [f"stops {done['run']}" if done["aborted"] else f"nothing is being answered in {done['run']}"]
 
 
-def run_config(args: argparse.Namespace, home: Home) -> int:
-    """Show or change what a run is set to."""
-    names = ("model", "temperature", "context_limit", "approval", "is_yolo", *(flag.replace("-", "_") for flag in FLAGS))
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if args.role is not None:
-        once(home, "role.use", {"run": args.run, "role": args.role})
-    done = once(home, "run.config", {"run": args.run, "settings": given})
-    return show(args, done, _format_settings({"role": done["role"] or "assistant", **done["settings"]}))
+def _read_settings(text: str) -> dict[str, Any]:
+    """Settings of a run out of words such as `approval=auto no_web=true`; text as it is, all else as JSON."""
+    given: dict[str, Any] = {}
+    for word in text.split():
+        name, mark, value = word.partition("=")
+        if not mark:
+            raise BadInput(f"{word!r} sets nothing", hint="write it as approval=auto; owlbox thread config --help has the names")
+        try:
+            given[name.replace("-", "_")] = json.loads(value)
+        except ValueError:
+            given[name.replace("-", "_")] = value
+    return given
 
 
-def _add_config(made: argparse.ArgumentParser) -> None:
-    made.add_argument("run", help=RUN)
-    made.add_argument("--model", help="a pool or a route")
-    made.add_argument("--role", help="who answers from the next message on; assistant for the usual one")
-    made.add_argument("--temperature", type=float, help="0 to 2")
-    made.add_argument("--context-limit", type=int, help="tokens, at least 1024")
-    made.add_argument(
-        "--approval", choices=["ask", "review", "auto"], help="ask: read only; review: changes wait for you; auto: they happen"
-    )
-    for flag in FLAGS:
-        dest, what = flag.replace("-", "_"), flag.removeprefix("no-")
-        made.add_argument(f"--{flag}", action="store_const", const=True, dest=dest, help=f"work without {what}")
-        made.add_argument(f"--{what}", action="store_const", const=False, dest=dest, help=f"work with {what} again")
-    made.add_argument("--yolo", action=argparse.BooleanOptionalAction, dest="is_yolo", help="approve everything automatically")
+def _tell_settings(args: argparse.Namespace, found: dict[str, Any]) -> str:
+    return _format_settings({"role": found["role"] or "assistant", **found["settings"]})
 
 
 def _add_view(made: argparse.ArgumentParser) -> None:
@@ -335,7 +329,9 @@ NOUNS = (
         Verb("fork", "run.fork", "run --at=seq --name=alias", text="start a new thread from here",
              says="{alias} ({id})"),
         Verb("jump", "run.jump", "run at=seq", text="continue a thread after another event", says="{alias} ({id})"),
-        Verb("config", text="show or change the settings of a thread", handler=run_config, adds=_add_config),
+        Verb("config", "run.config", "run settings*", text="show or change the settings of a thread", says=_tell_settings,
+             reads={"settings": _read_settings}, helps={"run": RUN, "settings": SETTINGS}),
+        Verb("role", "role.use", "run role", text="let another role answer from the next message on", says=_tell_settings),
         Verb("export", text="export a thread and those it was forked from", handler=thread_export, adds=_add_output),
     )),
     Noun("session", "sessions: one for each person or group in a channel", (

@@ -493,10 +493,10 @@ def test_commands_do_all_of_it(bench: Bench, home: Home, runtime: Path, monkeypa
     assert "nothing to restore" in owlbox("session", "import", str(tmp_path / "nowhere"))
     assert session in owlbox("session", "list", "--status", "idle")
     assert "fork" in owlbox("run", "tree", "first") and "forked off: " in owlbox("run", "view", "fork")
-    changed = owlbox("run", "config", "first", "--temperature", "0.5", "--no-web")
+    changed = owlbox("run", "config", "first", "temperature=0.5", "no-web=true")
     assert "temperature 0.5, approval review, layout entries, no web" in changed
-    assert "no web" not in owlbox("run", "config", "first", "--web")
-    assert "use 0 to 2" in owlbox("run", "config", "first", "--temperature", "9", code=2)
+    assert "no web" not in owlbox("run", "config", "first", "no_web=false")
+    assert "use 0 to 2" in owlbox("run", "config", "first", "temperature=9", code=2)
     assert "renamed" in owlbox("run", "rename", "first", "renamed")
     assert "third" in owlbox("run", "fork", "renamed", "--at", "1", "--name", "third")
     assert "renamed" in owlbox("run", "jump", "renamed", "1")
