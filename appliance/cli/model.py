@@ -160,6 +160,14 @@ def _tell_template(found: dict[str, Any]) -> str:
     return f"sha256 {found['template_sha256']}" if found["has_template"] else "none in the file; a general one is used"
 
 
+def _tell_dialect(dialect: str) -> str:
+    if dialect in ("", "none"):
+        return ""
+    if dialect == "grammar":
+        return "told in Owlbox's own words: the template knows none in a known format"
+    return f"told in the format of the {dialect} family"
+
+
 FACTS = "model=name title licence source path problem achieves=figures tier size=size_bytes sha256 architecture window " \
         "memory=memory_mb template tools=dialect"  # fmt: skip
 FACT_CELLS = {
@@ -175,7 +183,7 @@ FACT_CELLS = {
     ),
     "memory_mb": _tell_memory,
     "template": _tell_template,
-    "dialect": lambda one: f"{one['dialect']} dialect" if one["dialect"] == "grammar" else "",
+    "dialect": lambda one: _tell_dialect(one["dialect"]),
 }
 
 

@@ -11,7 +11,7 @@ from appliance.errors import OwlError
 from appliance.models import catalogue
 from appliance.models.catalogue import MB, CatalogueModel
 from appliance.models.tiers import BASES, Tiers
-from appliance.providers import gguf, memory_room
+from appliance.providers import chat_template, gguf, memory_room
 from appliance.records import to_plain
 from appliance.runtime.paths import Home
 from appliance.runtime.settings import Config
@@ -61,6 +61,7 @@ def _inspect_file(found: dict[str, Any], path: Path, settings: Config, progress:
     found |= {"is_verified": bool(found["sha256"]) and sha256 == found["sha256"], "sha256": sha256}
     try:
         header = gguf.read(path)
+        family = chat_template.find_family(header.chat_template) if found["kind"] == "chat" else "none"
     except OwlError as error:
         return {**found, "problem": error.message}
     limit = keys.memory_mb * MB or memory_room.free_bytes()
@@ -80,7 +81,7 @@ def _inspect_file(found: dict[str, Any], path: Path, settings: Config, progress:
         "free_mb": limit // MB,
         "has_template": bool(template),
         "template_sha256": hashlib.sha256(template).hexdigest() if template else "",
-        "dialect": "grammar" if found["kind"] == "chat" else "none",
+        "dialect": family or "grammar",
     }
 
 

@@ -11,7 +11,7 @@ about tokens or the model.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from appliance.errors import BadInput
@@ -31,43 +31,50 @@ PLAIN = (
 NO_RESULT = "No result of this call was kept."
 NOTHING_SAID = "…"  # between a result and what the person says next, where roles have to alternate
 ID_CHARS = 9
-# How templates call the switch of thoughts, and its values for off and on.
-SWITCHES: Mapping[str, tuple[Any, Any]] = {
-    "enable_thinking": (False, True),
-    "thinking": (False, True),
-    "reasoning_effort": ("low", "medium"),
-}
+# How templates call the switch of thoughts, and its values for off and on: the first ones that a template tells apart.
+SWITCHES: tuple[tuple[str, Any, Any], ...] = (
+    ("enable_thinking", False, True),
+    ("thinking", False, True),
+    ("reasoning_effort", "low", "medium"),
+    ("reasoning_effort", "no_think", "high"),
+)
+# The word in a system text that switches them off where a template knows no variable for it.
+NO_THOUGHTS = "/no_think"
+# How templates are told that there are no tools, the way that most take first: as nothing, not at all, as an empty list.
+NO_TOOLS: tuple[dict[str, Any], ...] = (dict.fromkeys(("tools", "functions", "function_call", "tool_choice")), {}, {"tools": []})
 PROBE = ToolSpec("owl_probe", "owl-description", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
 PROBE_CALL = ToolCall("owlprobe1", "owl_probe", {"a": "owl-argument"})
 
 Turn = dict[str, Any]
+ThoughtSwitch = tuple[str, dict[str, Any]]
 
 
 class Template:
     """A model's chat template, with what it turned out to support.
 
-    `family` is None where it knows no tools of ours; `switch` is the variable that switches thoughts off, "" for none.
+    `family` is None where it knows no tools of ours. `thoughts` switches them off and on: for either, what the system
+    text ends with, and variables; both are the same where nothing switches them.
     """
+
+    # Gemma's and Mistral's templates refuse two messages of one role in a row; joining them suits every model.
+    separator = "\n\n"
 
     def __init__(self, source: str, *, start: str, end: str, controls: Sequence[str]) -> None:
         fallback = CHATML if "<|im_start|>" in controls else PLAIN
         self._renderer = Renderer(source or fallback, {"eos_token": end, "bos_token": start})
-        self._without: dict[str, Any] = {}  # what it is given where no tools are offered
         try:
-            self._try_plain()
+            self._without = self._try_plain()  # what it is given where no tools are offered
         except BadInput as error:
             self.close()
             text = f"the model's chat template cannot be used: {error.message}"
             raise BadInput(text, hint="use another file of this model") from None
-        self.switch = self._find_switch(source)
         self.has_system = self._knows_role("system", before=True)
+        self.thoughts = self._find_switch(source)
         self.has_tool = "tool" in source and self._knows_role("tool", before=False)
         self.family = self._try_family(families.find(source))
         marks = (*self.family.marks, *self.family.more_marks) if self.family is not None else ()
         names = sorted({c for c in (*controls, *marks) if len(c) > 2}, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)) or "(?!)")
-        # Gemma's and Mistral's templates refuse two messages of one role in a row; joining them suits every model.
-        self.separator = "\n\n"
 
     def close(self) -> None:
         """End its process; it may be used again."""
@@ -80,7 +87,16 @@ class Template:
     def render(self, ask: Ask) -> str:
         """The whole prompt, up to where the model begins to answer, or to name a tool where it must call one."""
         system, family = system_text(ask), self.family_of(ask)
-        turns: list[Turn] = [{"role": "system", "content": self._clean_text(system)}] if system else []
+        variables, system = self._without, self._clean_text(system)
+        if family is not None and ask.tools:
+            told = self._clean_all(family.variables(ask.tools))
+            if self._tells_tools:
+                variables = told
+            else:
+                system += family.tools_text(*told.values())
+        word, switch = self.thoughts[ask.may_think]
+        system, variables = system + word, variables | switch
+        turns: list[Turn] = [{"role": "system", "content": system}] if system else []
         names = {call.id: call.name for message in ask.messages for call in message.tool_calls}
         messages = ask.messages if family is None else _pair_calls(ask.messages, has_single_calls=family.has_single_calls)
         for message in messages:
@@ -91,9 +107,6 @@ class Template:
                 turns[0]["content"] = first + self.separator + turns[0]["content"]
             else:
                 turns.insert(0, {"role": "user", "content": first})
-        variables = self._without if family is None or not ask.tools else self._clean_all(family.variables(ask.tools))
-        if self.switch:
-            variables = {**variables, self.switch: SWITCHES[self.switch][ask.may_think]}
         try:
             text = self._renderer.render(turns, variables)
         except BadInput as error:
@@ -144,7 +157,8 @@ class Template:
         turns.append(turn)
 
     def _clean_text(self, text: str) -> str:
-        return self._controls.sub(lambda found: found[0][0] + " " + found[0][1:], text)
+        """A text in which no mark stands, not inside another one either."""
+        return self._controls.sub(lambda found: f"{found[0][0]} {self._clean_text(found[0][1:])}", text)
 
     def _clean_all(self, value: Any) -> Any:
         """A value of JSON, every text of it cleaned."""
@@ -156,26 +170,33 @@ class Template:
 
     # -- what it supports ---------------------------------------------------------------------------
 
-    def _try_plain(self) -> None:
-        """Render one question; some templates go through the tools without asking whether there are any."""
+    def _try_plain(self) -> dict[str, Any]:
+        """Render one question; the variables that tell the template of no tools."""
         plain = [{"role": "user", "content": "?"}]
-        try:
-            self._renderer.render(plain)
-        except BadInput as error:
-            if not self._renderer.is_running:
-                raise  # it would take as much once more
-            self._without = {"tools": []}
-            if not self._render_turns(plain):
-                raise error
+        refused: BadInput | None = None
+        for without in NO_TOOLS:
+            try:
+                self._renderer.render(plain, without)
+            except BadInput as error:
+                if not self._renderer.is_running:
+                    raise  # it would take as much once more
+                refused = refused or error
+            else:
+                return without
+        raise refused or AssertionError("NO_TOOLS is empty")
 
-    def _find_switch(self, source: str) -> str:
-        """What a template calls the switch of thoughts; "" where it has none that changes anything."""
-        turns = [{"role": "user", "content": "?"}]
-        for name in (one for one in SWITCHES if one in source):
-            off, on = (self._render_turns(turns, {**self._without, name: value}) for value in SWITCHES[name])
-            if off != on:
-                return name
-        return ""
+    def _find_switch(self, source: str) -> tuple[ThoughtSwitch, ThoughtSwitch]:
+        """What switches thoughts off, and on: of what the source names, the first that changes anything."""
+        turns: list[Turn] = [{"role": "user", "content": "?"}]
+        for name, *values in SWITCHES:
+            off, on = (self._render_turns(turns, {**self._without, name: value}) if name in source else "" for value in values)
+            if off and on and off != on:
+                return ("", {name: values[0]}), ("", {name: values[1]})
+        if NO_THOUGHTS in source and self.has_system:
+            on, off = (self._render_turns([{"role": "system", "content": f"? {word}"}, *turns]) for word in ("", NO_THOUGHTS))
+            if off.replace(NO_THOUGHTS, "").split() != on.split():
+                return (f"{self.separator}{NO_THOUGHTS}", {}), ("", {})
+        return ("", {}), ("", {})
 
     def _knows_role(self, role: str, *, before: bool) -> bool:
         probe, user = {"role": role, "content": "owl-probe"}, {"role": "user", "content": "?"}
@@ -188,7 +209,8 @@ class Template:
             return None
         variables = family.variables((PROBE,))
         user: Turn = {"role": "user", "content": "?"}
-        if "owl-description" not in self._render_turns([user], variables):
+        self._tells_tools = "owl-description" in self._render_turns([user], variables)
+        if not self._tells_tools and not (self.has_system and family.tools_text(())):
             return None
         function = {"name": PROBE_CALL.name, "arguments": PROBE_CALL.arguments}
         called = {
@@ -209,6 +231,15 @@ class Template:
             return self._renderer.render(turns, self._without if variables is None else variables)
         except BadInput:
             return ""
+
+
+def find_family(source: str) -> str:
+    """The name of the family in whose format a template tells of tools, as it turns out; "" where our own words are used."""
+    if families.find(source) is None:
+        return ""
+    template = Template(source, start="", end="", controls=())
+    template.close()
+    return template.family.name if template.family is not None else ""
 
 
 def system_text(ask: Ask) -> str:

@@ -46,6 +46,13 @@ class Family(ABC):
         """The variables that the template receives besides the messages."""
         return {"tools": [described(tool) for tool in tools]}
 
+    def tools_text(self, tools: Sequence[Any]) -> str:
+        """What the system text ends with where the template has no words for tools; "" for families whose templates all do.
+
+        `tools` are described, without marks in their texts.
+        """
+        return ""
+
     @property
     def opening(self) -> str:
         """The beginning of a call, up to where a tool is named."""

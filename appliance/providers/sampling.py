@@ -317,8 +317,12 @@ class Writing:
 
     def _end_of_thoughts(self) -> list[int]:
         loaded, mark = self._ready.loaded, model_marks.closing(self._answer.opened)
-        known = loaded.token_of(mark)
-        return [*loaded.tokens("\n"), *([known] if known >= 0 else loaded.tokens(mark)), *loaded.tokens("\n\n")]
+        if mark == model_marks.MESSAGE_END:
+            parts = re.findall(r"<[^>]*>|[^<]+", mark + model_marks.SPOKEN[2])
+        else:
+            parts = [mark] if self._answer.opened in model_marks.THOUGHT_CHANNELS else ["\n", mark, "\n\n"]
+        known = ((part, loaded.token_of(part)) for part in parts)
+        return [token for part, one in known for token in ([one] if one >= 0 else loaded.tokens(part))]
 
 
 def _tokens_of(loaded: LoadedModel, marks: Sequence[str]) -> dict[str, int]:

@@ -50,14 +50,13 @@ def main() -> int:
             form.filters["tojson"] = _dump_json
             made.update(template=form.from_string(asked["source"]), tokens=asked["tokens"])
             return ""
-        tools: dict[str, Any] = dict.fromkeys(("functions", "function_call", "tools", "tool_choice"))
         text = made["template"].render(
             messages=asked["messages"],
             add_generation_prompt=True,
             raise_exception=_raise_error,
             strftime_now=_format_now,
             **made["tokens"],
-            **(tools | asked.get("variables", {})),
+            **asked.get("variables", {}),
         )
         limit = ROOM[0] * len(json.dumps(asked)) + ROOM[1]
         if len(text) > limit:

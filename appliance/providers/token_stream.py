@@ -5,6 +5,7 @@ about models; `Answer` is fed bytes and says what to send and when to stop.
 """
 
 import codecs
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class StreamedAnswer:
         self.has_thought_unmarked: bool | None = None  # whether it ended thoughts that it never opened, as far as this answer tells
         self._held = ""
         self._thoughts = ""
-        self._has_thought = self._is_blank = False
+        self._has_thought = self._is_blank = self._has_messages = False
         self.is_thinking = is_thinking
         self.opened = "<think>"  # the mark of the thoughts that began last
         self.is_call = self.is_loose = False
@@ -59,6 +60,11 @@ class StreamedAnswer:
         self._held += self._decoder.decode(data)
         if self.is_call or self._is_thought():
             return ""
+        if self._has_messages and (at := self._held.find(model_marks.MESSAGE_END)) >= 0:
+            shown = self._release_text(at, has_more=False)  # another message of this answer follows
+            self._held, self._said = self._held.removeprefix(model_marks.MESSAGE_END), self._said + "\n\n"
+            self._may_think = True
+            return shown + "\n\n" + self.feed(b"")
         if self._signs is None:
             return self._release_text(len(self._held))
         sign, at = self._signs.of(self._held, self._said)
@@ -79,10 +85,14 @@ class StreamedAnswer:
         """True while nothing held back is known to be answer; moves thoughts aside."""
         if not self.is_thinking and self._may_think:
             begun = self._held.lstrip()
-            if model_marks.may_become_thought(begun):
+            channel = model_marks.begun_channel(begun)
+            if channel is None or model_marks.may_become_thought(begun):
                 return True
-            self._may_think = False
-            if opened := model_marks.THOUGHT_OPEN.match(begun):
+            mark, at = channel
+            self._may_think, self._has_messages = False, self._has_messages or (at > 0 and not begun.startswith("<|channel>"))
+            if at:
+                self.is_thinking, self._held, self.opened = bool(mark), begun[at:], mark or self.opened
+            elif opened := model_marks.THOUGHT_OPEN.match(begun):
                 self.is_thinking, self._held, self.opened = True, begun[opened.end() :], opened[0]
         if self._may_be_thinking and not self.is_thinking:
             if model_marks.THOUGHT_CLOSE.search(self._held) is None:
@@ -92,12 +102,15 @@ class StreamedAnswer:
         if not self.is_thinking:
             return self._is_between()
         self._may_think = False
-        if closed := model_marks.THOUGHT_CLOSE.search(self._held):
+        is_channel = self.opened in model_marks.THOUGHT_CHANNELS
+        closes: Sequence[str] = [model_marks.closing(self.opened)] if is_channel else model_marks.CLOSES
+        closing = re.compile(re.escape(closes[0])) if is_channel else model_marks.THOUGHT_CLOSE
+        if closed := closing.search(self._held):
             more, self._held = self._held[: closed.start()], self._held[closed.end() :]
             self._thoughts, self.is_thinking = self._thoughts + more.rstrip(), False
-            self._is_blank = True
-            return self._is_between()
-        cut = len(self._held) - max(_count_overlap(self._held.lower(), mark) for mark in model_marks.CLOSES)
+            self._is_blank, self._may_think = True, is_channel
+            return self._is_thought() if is_channel else self._is_between()
+        cut = len(self._held) - max(_count_overlap(self._held.lower(), mark) for mark in closes)
         self._thoughts, self._held = self._thoughts + self._held[:cut], self._held[cut:]
         return True
 

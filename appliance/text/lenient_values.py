@@ -12,7 +12,7 @@ from msgspec import Struct
 from appliance.text.scanner import Hopeless, Source
 
 NAME = r"[A-Za-z_][\w.-]{0,99}"
-QUOTED = re.compile(r'"""(.*?)"""|"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|<\|"\|>(.*?)<\|"\|>', re.DOTALL)
+QUOTED = re.compile(r'"""(.*?)"""|"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(<\|"\|>|<escape>)(.*?)\4', re.DOTALL)
 BARE = re.compile(r"[^,:=(){}\[\]\"'\s]+(?: [^,:=(){}\[\]\"'\s]+)*")
 KEY = re.compile(rf"\s*[\"']?({NAME})[\"']?\s*[:=]")
 WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
@@ -39,7 +39,7 @@ class Loose(Struct):
         if text.startswith("[", at):
             return self._read_list(at + 1)
         if quoted := QUOTED.match(text, at):
-            plain = quoted.group(1) if quoted.group(1) is not None else quoted.group(4)
+            plain = quoted.group(1) if quoted.group(1) is not None else quoted.group(5)
             inner = quoted.group(2) if quoted.group(2) is not None else quoted.group(3)
             return (plain if plain is not None else _unescape_text(inner)), quoted.end()
         bare = BARE.match(text, at)

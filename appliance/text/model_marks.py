@@ -16,6 +16,10 @@ THOUGHT_NAMES = (
 ).split()
 # Thoughts between marks of another form: what opens them, what closes them.
 THOUGHT_PAIRS = {"[think]": "[/think]", "◁think▷": "◁/think▷"}
+# Thoughts in a channel, as Gemma 4 and gpt-oss write them: what opens it, what closes it; and what opens the channels for a person.
+THOUGHT_CHANNELS = {"<|channel>thought": "<channel|>", "<|channel|>analysis<|message|>": "<|end|>"}
+MESSAGE_OPEN, MESSAGE_END = "<|start|>assistant", "<|end|>"
+SPOKEN = tuple(f"{start}<|channel|>{name}<|message|>" for start in ("", MESSAGE_OPEN) for name in ("final", "commentary"))
 NAMES = "|".join(THOUGHT_NAMES)
 OPENED = r"<(?:{names})(?:\s[^<>\n]{{0,100}})?>|{pairs}".format(names=NAMES, pairs="|".join(map(re.escape, THOUGHT_PAIRS)))
 CLOSED = r"</(?:{names})\s?>|{pairs}".format(names=NAMES, pairs="|".join(map(re.escape, THOUGHT_PAIRS.values())))
@@ -43,7 +47,8 @@ CALLS = {
     "<seed:tool_call>": "</seed:tool_call>", "<|DSML|function_calls>": "</|DSML|function_calls>",
     "<|tool▁calls▁begin|>": "<|tool▁calls▁end|>", "<|tool▁call▁begin|>": "<|tool▁call▁end|>",
     "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>", "<|tool_call_begin|>": "<|tool_call_end|>",
-    "<function=": "</function>", "<invoke ": "</invoke>", "<|python_tag|>": "<|eom_id|>",
+    "<start_function_call>": "<end_function_call>",
+    "<function=": "</function>", "<function name=": "</function>", "<invoke ": "</invoke>", "<|python_tag|>": "<|eom_id|>",
 }  # fmt: skip
 CHANNELS = ("<|channel|>", "<|channel>", "<|start|>")
 # What a program answered to a call, which only a program can say, and what closes it.
@@ -105,6 +110,8 @@ def kind_of(mark: str) -> MarkKind:
 
 def closing(mark: str) -> str:
     """What ends the thoughts that a mark opened, in small letters."""
+    if mark in THOUGHT_CHANNELS:
+        return THOUGHT_CHANNELS[mark]
     name = re.match(r"<([\w:.-]+)", mark)
     return f"</{name[1].lower()}>" if name else THOUGHT_PAIRS[mark.lower()]
 
@@ -113,6 +120,21 @@ def may_become_thought(begun: str) -> bool:
     """Whether a text is the beginning of a mark that opens thoughts, and not yet a whole one."""
     small = begun.lower()
     return any(mark.startswith(small) and mark != small for mark in OPENS) or BEGUN.fullmatch(begun) is not None
+
+
+def begun_channel(text: str) -> tuple[str, int] | None:
+    """The channel of thoughts that a text begins with, "" for none, and where what it holds begins; None while that is not known.
+
+    Headers of what is for a person are passed over.
+    """
+    spoken = next((mark for mark in SPOKEN if text.startswith(mark)), "")
+    if spoken:
+        return "", len(spoken)
+    rest = text.removeprefix(MESSAGE_OPEN)
+    opened = next((mark for mark in THOUGHT_CHANNELS if rest.startswith(mark)), "")
+    if not opened and (any(mark.startswith(text) for mark in SPOKEN) or any(mark.startswith(rest) for mark in THOUGHT_CHANNELS)):
+        return None
+    return opened, len(text) - len(rest) + len(opened)
 
 
 def is_of_thoughts(text: str) -> bool:

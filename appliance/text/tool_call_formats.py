@@ -47,8 +47,10 @@ NAMED = re.compile(rf"\s*({NAME})(?:\[CALL_ID\]\w{{1,64}})?(?:\[ARGS\])?\s*(?=\{
 COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
 USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
 DSML = r"(?:[|\uff5c]DSML[|\uff5c])?"
-INVOKED = re.compile(rf"""\s*<(?:function=["']?({NAME})["']?>|({DSML})invoke\s+name=["']({NAME})["']\s*>)""")
-PARAMETER = re.compile(rf"""\s*<({DSML})parameter(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=["']\w+["'])?\s*>""")
+INVOKED = re.compile(rf"""\s*<(?:function=["']?({NAME})["']?>|({DSML}invoke|function)\s+name=["']({NAME})["']\s*>)""")
+PARAMETER = re.compile(
+    rf"""\s*<({DSML}param(?:eter)?)(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=["']\w+["'])?\s*>(<!\[CDATA\[)?"""
+)
 # A name and JSON between marks, as DeepSeek and Kimi write calls; GLM puts pairs behind the name.
 BAR = "[|\uff5c]"
 SECTION = re.compile(
@@ -311,8 +313,8 @@ def marked(source: Source, at: int) -> FoundCalls | None:
         return _read_values(source, after, is_marked=True) or _read_python(source, after) or _skip_rest(source, after, "<|eom_id|>")
     if mark == "<tool_use>":
         return _read_used(source, after) or _read_block(source, after, mark)
-    if mark in ("<function=", "<invoke"):
-        return _read_invoked(source, at) or _skip_rest(source, after, "</function>" if mark == "<function=" else "</invoke>")
+    if mark in ("<function=", "<function name=", "<invoke"):
+        return _read_invoked(source, at) or _skip_rest(source, after, "</invoke>" if mark == "<invoke" else "</function>")
     return _read_block(source, after, mark)
 
 
@@ -456,10 +458,10 @@ def _read_used(source: Source, after: int) -> FoundCalls | None:
 
 
 def _read_invoked(source: Source, at: int) -> FoundCalls | None:
-    """`<function=NAME>` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
+    """`<function=NAME>`, `<function name="NAME">` or `<invoke name="NAME">` with JSON or parameters in it; several in a row."""
     calls: list[Written] = []
     while match := INVOKED.match(source.text, at):
-        name, close = match[1] or match[3], "</function>" if match[1] else f"</{match[2]}invoke>"
+        name, close = match[1] or match[3], f"</{match[2] or 'function'}>"
         start = source.after_blanks(match.end())
         if source.text.startswith("{", start):
             try:
@@ -510,7 +512,7 @@ def _read_parameters(source: Source, at: int) -> tuple[dict[str, Any], int]:
     """Parameters in tags, and where they end; -1 when one has no end."""
     arguments: dict[str, Any] = {}
     while match := PARAMETER.match(source.text, at):
-        end = f"</{match[1]}parameter>"
+        end = f"{']]>' if match[3] else ''}</{match[1]}>"
         close = source.find(end, match.end())
         if close == len(source.text):
             return {}, -1

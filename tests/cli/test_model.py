@@ -66,6 +66,7 @@ def test_info_of_a_dropped_file(box: Box) -> None:
     again = box.json("model", "info", str(path))
     assert {**again, "free_mb": 0} == {**found, "free_mb": 0}
     plain = box.run("model", "info", "tiny").stdout
+    assert "told in Owlbox's own words" in plain
     assert "nothing to compare it with" in plain and f"sha256 {found['template_sha256']}" in plain
 
 

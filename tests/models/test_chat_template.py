@@ -106,6 +106,10 @@ QWEN_END = "{% if enable_thinking is defined and enable_thinking is false %}<thi
 GEMMA_BEGIN = "{% if enable_thinking %}<|think|>{% endif %}"
 GRANITE_BEGIN = "{% if thinking %}Respond with your thoughts.{% endif %}"
 EFFORT_BEGIN = "Reasoning: {{ reasoning_effort or 'medium' }}\n"
+EFFORTS = "['no_think', 'low', 'high']"
+EFFORT_REFUSED = f"{{% if reasoning_effort | default('low') not in {EFFORTS} %}}{{{{ raise_exception('no') }}}}{{% endif %}}"
+WORD = "{% set words = messages | map(attribute='content') | join %}"
+WORD_END = "{% if '/no_think' in words %}<think></think>{% endif %}"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,8 @@ EFFORT_BEGIN = "Reasoning: {{ reasoning_effort or 'medium' }}\n"
         (GEMMA_BEGIN + TALK, "usera", "<|think|>usera"),
         (GRANITE_BEGIN + TALK, "usera", "Respond with your thoughts.usera"),
         (EFFORT_BEGIN + TALK, "Reasoning: low\nusera", "Reasoning: medium\nusera"),
+        (EFFORT_REFUSED + EFFORT_BEGIN + TALK, "Reasoning: no_think\nusera", "Reasoning: high\nusera"),
+        (WORD + TALK + WORD_END, "</think>", "usera"),
         ("{# enable_thinking is not used #}" + TALK, "usera", "usera"),
     ],
 )

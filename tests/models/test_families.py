@@ -5,6 +5,7 @@ The templates are our own, of the shape that the public ones of each family have
 
 import functools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ import pytest
 
 from appliance.providers import families
 from appliance.providers.call_signs import Sign, Signs
-from appliance.providers.chat_template import CHATML, Template
+from appliance.providers.chat_template import CHATML, Template, find_family
+from appliance.providers.families.harmony import Harmony
 from appliance.providers.grammar_matcher import Grammar
 from appliance.providers.token_stream import StreamedAnswer
 from appliance.records import Ask, Message, Part, ToolCall, ToolSpec
@@ -71,6 +73,10 @@ TAGS_CALL = (
     "{{ '\\n<tool_call>\\n<function=' ~ c.function.name ~ '>\\n' }}{% for k, v in c.function.arguments | items %}"
     "{{ '<parameter=' ~ k ~ '>\\n' ~ v ~ '\\n</parameter>\\n' }}{% endfor %}{{ '</function>\\n</tool_call>' }}"
 )
+ELEMENTS_CALL = (
+    "{{ '\\n<function name=\"' ~ c.function.name ~ '\">' }}{% for k, v in c.function.arguments | items %}"
+    "{{ '<param name=\"' ~ k ~ '\">' ~ v ~ '</param>' }}{% endfor %}{{ '</function>' }}"
+)
 ARGUMENTS = json.dumps(CALL.arguments)
 HERMES_WRITTEN = f'<tool_call>\n{{"name": "search", "arguments": {ARGUMENTS}}}'
 HERMES_REFUSED = (
@@ -113,6 +119,59 @@ KINDS = {
         "<|im_start|>user\nWith Ada.<|im_end|>\n",
         HERMES_WRITTEN,
         HERMES_REFUSED,
+    ),
+    "minicpm": Kind(
+        hermes_like('<function name=\\"NAME\\"><param name=\\"NAME\\">VALUE</param></function>', ELEMENTS_CALL),
+        f"<tools>\n{PLAIN_TOOL}\n</tools>",
+        '<|im_start|>assistant\n<function name="search"><param name="query">key</param></function><|im_end|>\n',
+        "<tool_response>\nWith Ada.\n</tool_response>",
+        '<function name="search"><param name="query">a "blue" key</param><param name="limit">2</param>'
+        '<param name="exact">true</param><param name="kinds">["note"]</param></function>',
+        ('<function name="find', '<function name="search"><param name="words', '<function name="search"><param name="query"><b'),
+    ),
+    # As a GGUF file of Phi-4-mini has it: tools are a text of the system turn.
+    "phi": Kind(
+        "{% for m in messages %}{{ '<|' ~ m.role ~ '|>' ~ m.content }}{% if m.tools %}{{ '<|tool|>' ~ m.tools ~ '<|/tool|>' }}"
+        "{% endif %}{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}",
+        f"<|system|>Be kind.<|tool|>{json.dumps([TOOL['function']])}<|/tool|><|end|>",
+        '<|assistant|><|tool_call|>[{"name": "search", "arguments": {"query": "key"}}]<|/tool_call|><|end|>',
+        "<|tool_response|>With Ada.<|end|>",
+        f'<|tool_call|>[{{"name": "search", "arguments": {ARGUMENTS}}}]',
+        ('<|tool_call|>[{"name": "find"', '<|tool_call|>[{"name": "search", "arguments": {"words"', "<|tool_call|>search"),
+    ),
+    "harmony": Kind(
+        "{{ '<|start|>developer<|message|>' ~ messages[0].content }}{% for t in tools or [] %}"
+        "{{ '\n// ' ~ t.function.description ~ '\ntype ' ~ t.function.name }}{% endfor %}{{ '<|end|>' }}"
+        "{% set last = namespace(name='') %}{% for m in messages[1:] %}{% if m.tool_calls %}"
+        "{% set last.name = m.tool_calls[0].function.name %}{{ '<|start|>assistant to=functions.' ~ last.name }}"
+        "{{ '<|channel|>commentary json<|message|>' ~ (m.tool_calls[0].function.arguments | tojson) ~ '<|call|>' }}"
+        "{% elif m.role == 'tool' %}{{ '<|start|>functions.' ~ last.name ~ ' to=assistant<|channel|>commentary<|message|>' }}"
+        "{{ (m.content | tojson) ~ '<|end|>' }}{% else %}{{ '<|start|>' ~ m.role ~ '<|message|>' ~ m.content ~ '<|end|>' }}"
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}",
+        "\n// Find notes.\ntype search<|end|>",
+        '<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{"query": "key"}<|call|>',
+        '<|start|>functions.search to=assistant<|channel|>commentary<|message|>"With Ada."<|end|>',
+        f"<|channel|>commentary to=functions.search <|constrain|>json<|message|>{ARGUMENTS}",
+        (
+            "<|channel|>commentary to=functions.find",
+            "<|channel|>commentary to=functions.search {",
+            'to=functions.search<|channel|>commentary json<|message|>{"words"',
+        ),
+    ),
+    "function_gemma": Kind(
+        "{{ bos_token ~ '<start_of_turn>developer\\n' ~ messages[0].content }}{% for t in tools or [] %}"
+        "{{ '<start_function_declaration>declaration:' ~ t.function.name ~ '{description:<escape>' ~ t.function.description }}"
+        "{{ '<escape>}<end_function_declaration>' }}{% endfor %}{{ '<end_of_turn>\\n' }}{% for m in messages[1:] %}"
+        "{% if m.tool_calls %}{{ '<start_of_turn>model\\n' }}{% for c in m.tool_calls %}"
+        "{{ '<start_function_call>call:' ~ c.function.name ~ '{' }}{% for k, v in c.function.arguments | dictsort %}"
+        "{{ k ~ ':<escape>' ~ v ~ '<escape>' }}{% endfor %}{{ '}<end_function_call>' }}{% endfor %}"
+        "{% else %}{{ '<start_of_turn>' ~ m.role ~ '\\n' ~ m.content ~ '<end_of_turn>\\n' }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}{# knows <start_function_call> #}",
+        "<start_function_declaration>declaration:search{description:<escape>Find notes.<escape>}<end_function_declaration>",
+        "<start_function_call>call:search{query:<escape>key<escape>}<end_function_call>",
+        "With Ada.",
+        '<start_function_call>call:search{query:<escape>a "blue" key<escape>,limit:2,exact:true,kinds:[<escape>note<escape>]}',
+        ("<start_function_call>call:find", "<start_function_call>call:search{words", "<start_function_call>call:search{query:key"),
     ),
     "llama3": Kind(
         "{{ bos_token ~ '<|start_header_id|>system<|end_header_id|>\\n\\n' }}"
@@ -304,6 +363,43 @@ def test_the_stream_shows_words_and_holds_back_the_call(name: str) -> None:
         assert (shown + answer.finish()).strip() == ("" if family.is_bare else "Let me look.")
 
 
+ANALYSIS = "<|channel|>analysis<|message|>The person wants a key.<|end|><|start|>assistant"
+CHANNELS = {
+    "thoughts": (ANALYSIS + "<|channel|>final<|message|>With Ada.", "With Ada.", "The person wants a key.", ""),
+    "none": ("<|channel|>final<|message|>With Ada.", "With Ada.", "", ""),
+    "twice": (
+        ANALYSIS + ANALYSIS.removeprefix("<|start|>assistant") + "<|channel|>final<|message|>Yes.",
+        "Yes.",
+        "The person wants a key." * 2,
+        "",
+    ),
+    "call": (
+        ANALYSIS + "<|channel|>commentary to=functions.search",
+        "",
+        "The person wants a key.",
+        "<|channel|>commentary to=functions.search",
+    ),
+    "recipient": (ANALYSIS + " to=functions.search", "", "The person wants a key.", "to=functions.search"),
+    "preamble": (
+        "<|channel|>commentary<|message|>Let me look.<|end|><|start|>assistant<|channel|>commentary to=functions.search",
+        "Let me look.",
+        "",
+        "<|channel|>commentary to=functions.search",
+    ),
+    "gemma": ("<|channel>thought\nA key.\n<channel|>With Ada.", "With Ada.", "A key.", ""),
+    "empty": ("<|channel>thought\n<channel|>With Ada.", "With Ada.", "", ""),
+    "prose": ("<|channels|> and <|end|> are marks.", "<|channels|> and <|end|> are marks.", "", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "said", "thought", "call"), CHANNELS.values(), ids=CHANNELS)
+def test_thoughts_in_a_channel_are_apart_and_headers_are_not_shown(text: str, said: str, thought: str, call: str) -> None:
+    answer = StreamedAnswer((), signs=Signs(Harmony.marks, ["search"], is_bare=False))
+    shown = "".join(answer.feed(piece.encode()) for piece in re.findall(r"<[^>]*>|[^<]", text))  # control tokens come whole
+    assert answer.call_text == call
+    assert ((shown + answer.finish()).strip(), answer.thoughts().strip()) == (said, thought)
+
+
 # -- what every conversation may bring ------------------------------------------------------------------
 
 
@@ -329,14 +425,39 @@ def test_a_template_that_only_looks_like_a_family_is_asked_in_our_own_words() ->
     made = Template(source, start="", end="", controls=("<|im_start|>", "<|im_end|>"))
     text = made.render(NATIVE)
     made.close()
-    assert families.find(source) is not None and made.family is None
+    assert families.find(source) is not None and made.family is None and find_family(source) == ""
+    assert find_family(KINDS["hermes"].template) == "hermes"
     assert '{"name": "search", "arguments": {"query": "key"}}' in text
 
 
-def test_a_template_that_takes_no_absence_of_tools_is_given_none() -> None:
-    made = Template(CHATML + "{% for t in tools %}{{ t }}{% endfor %}", start="", end="", controls=("<|im_start|>",))
-    assert made.render(Ask((), TALK[:1])).endswith("<|im_start|>assistant\n")
+@pytest.mark.parametrize(
+    ("source", "end"),
+    [
+        ("{% for t in tools %}{{ t }}{% endfor %}", ""),
+        ("{% if tools is defined %}{{ 'tools' ~ (tools | length) }}{% endif %}", ""),  # as one of Phi-4-mini has it
+        ("{% if tools is not defined %}{{ raise_exception('no tools') }}{% endif %}{{ tools | length }}", "0"),
+    ],
+)
+def test_a_template_that_takes_no_absence_of_tools_is_told_of_none(source: str, end: str) -> None:
+    made = Template(CHATML + source, start="", end="", controls=("<|im_start|>",))
+    assert made.render(Ask((), TALK[:1])).endswith(f"<|im_start|>assistant\n{end}")
     made.close()
+
+
+def test_a_model_whose_template_lost_the_words_for_tools_is_told_of_them_in_its_own() -> None:
+    # SmolLM3's template in most GGUF files: a header around the system text, and no tools.
+    source = (
+        "{{ '<|im_start|>system\\n## Custom Instructions\\n\\n' ~ messages[0].content ~ '<|im_end|>\\n' }}{# is named SmolLM #}"
+        "{% for m in messages[1:] %}{% if m.role == 'tool' %}{{ m.content }}"
+        f"{{% else %}}{CHATML_TURN}{{% endif %}}{{% endfor %}}"
+    )
+    made = Template(source, start="", end="", controls=("<|im_start|>", "<|im_end|>"))
+    told, plain = made.render(NATIVE), made.render(Ask(NATIVE.system, TALK, (), "native"))
+    made.close()
+    assert made.family is not None and made.family.name == "smollm3"
+    assert f"<tools>\n{PLAIN_TOOL}\n</tools>" in told.partition("<|im_end|>")[0]
+    assert '<tool_call>\n{"name": "search", "arguments": {"query": "key"}}\n</tool_call>' in told
+    assert "<tools>" not in plain
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,16 @@ class Gemma(Family):
     name = "gemma"
     marks = ("<|tool_call>",)
     closing = "<tool_call|>"
-    more_marks = ("<tool_call|>", "<|tool_response>", "<tool_response|>", "<|tool>", "<tool|>", '<|"|>')
+    more_marks: tuple[str, ...] = (
+        "<tool_call|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        "<|tool>",
+        "<tool|>",
+        '<|"|>',
+        "<|channel>",
+        "<channel|>",
+    )
     before = "call:"
     style = GEMMA
 

@@ -8,8 +8,6 @@ from appliance.providers.grammar import GrammarRules, simple
 from appliance.providers.value_styles import dumped, literal
 from appliance.records import ToolCall, ToolSpec
 
-LINE = "\n"
-END = "\n</parameter>\n"
 # A text ends where a closing tag begins; booleans are written in either manner.
 MORE = 'written ::= ([^<\\x00-\\x08\\x0b-\\x1f\\x7f] | "<" [^/\\x00-\\x1f\\x7f])*\ntruth ::= "true" | "false" | "True" | "False"\n'
 
@@ -18,7 +16,9 @@ class QwenTags(Base):
     """`<tool_call>`, `<function=NAME>`, `<parameter=NAME>`, a value as it is."""
 
     name = "qwen_tags"
-    closing = "\n</tool_call>"
+    first, last = ">\n", "</function>"  # behind the name of the tool, and behind the arguments
+    opened, closed = "<parameter={}>\n", "\n</parameter>\n"  # around the value of one
+    rules = MORE
 
     @classmethod
     def is_meant(cls, template: str) -> bool:
@@ -27,7 +27,7 @@ class QwenTags(Base):
 
     def grammar(self, tools: Sequence[ToolSpec]) -> str:
         """With the rules for what stands in tags."""
-        return super().grammar(tools) + MORE
+        return super().grammar(tools) + self.rules
 
     def _named(self) -> str:
         return literal("<function=")
@@ -37,18 +37,19 @@ class QwenTags(Base):
         fields, required = shape.get("properties", {}), shape.get("required", [])
         parts = []
         for name in (*required, *(one for one in fields if one not in required)):
-            tag = f"{literal(f'<parameter={name}>{LINE}')} {_value(fields.get(name, {}), rules)} {literal(END)}"
+            tag = f"{literal(self.opened.format(name))} {_value(fields.get(name, {}), rules)} {literal(self.closed)}"
             parts.append(tag if name in required else f"({tag})?")
         if not fields and shape.get("additionalProperties") is not False:
-            parts.append(f'("<parameter=" [A-Za-z_] [A-Za-z0-9_]{{0,60}} ">" {literal(LINE)} written {literal(END)}){{0,31}}')
-        return f"{literal(f'{tool.name}>{LINE}')} {' '.join(parts)} {literal('</function>')}"
+            begin, end = map(literal, self.opened.split("{}"))
+            parts.append(f"({begin} [A-Za-z_] [A-Za-z0-9_]{{0,60}} {end} written {literal(self.closed)}){{0,31}}")
+        return f"{literal(tool.name + self.first)} {' '.join(parts)} {literal(self.last)}"
 
     def _one(self, call: ToolCall) -> str:
-        parts = (
-            f"<parameter={name}>\n{value if isinstance(value, str) else dumped(value)}{END}"
-            for name, value in call.arguments.items()
-        )
-        return f"<function={call.name}>\n{''.join(parts)}</function>"
+        parts = (f"{self.opened.format(name)}{self._text_of(value)}{self.closed}" for name, value in call.arguments.items())
+        return f"<function={call.name}{self.first}{''.join(parts)}{self.last}"
+
+    def _text_of(self, value: Any) -> str:
+        return value if isinstance(value, str) else dumped(value)
 
 
 def _value(shape: dict[str, Any], rules: GrammarRules) -> str:
