@@ -124,8 +124,8 @@ models.remote_models: models.pool
 models.pool: models.broker
 secrets.vault: models.broker secrets.vault_methods
 """
-# What a model's file says of itself, and what memory is free, is read by anybody: no adapter, no key.
-OPEN = ("providers.gguf", "providers.memory_room")
+# What a model's file and its template say of themselves, and what memory is free, is read by anybody: no adapter, no key.
+OPEN = ("providers.gguf", "providers.chat_template", "providers.memory_room")
 # The logic of the product, and the adapters it must do without.
 CORE = "agent prompt sessions knowledge work policy tools"
 ADAPTERS = ("providers", "channels", "http", "matrix", "tui")
