@@ -48,9 +48,7 @@ COLON_CALL = re.compile(rf"\s*,?\s*call:({NAME})\s*(?=\{{)")
 USED = re.compile(r"\s*<(?:tool_)?name>\s*([^<\s]{1,100})\s*</(?:tool_)?name>\s*<(?:input|arguments|parameters)>\s*")
 DSML = r"(?:[|\uff5c]DSML[|\uff5c])?"
 INVOKED = re.compile(rf"""\s*<(?:function=["']?({NAME})["']?>|({DSML}invoke|function)\s+name=["']({NAME})["']\s*>)""")
-PARAMETER = re.compile(
-    rf"""\s*<({DSML}param(?:eter)?)(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=["']\w+["'])?\s*>(<!\[CDATA\[)?"""
-)
+PARAMETER = re.compile(rf"""\s*<({DSML}param(?:eter)?)(?:=|\s+name=)["']?({NAME})["']?(?:\s+string=.\w+.)?\s*>(<!\[CDATA\[)?""")
 # A name and JSON between marks, as DeepSeek and Kimi write calls; GLM puts pairs behind the name.
 BAR = "[|\uff5c]"
 SECTION = re.compile(
