@@ -70,7 +70,7 @@ class MessagePlanner:
         self._entries = entries
         self._now = now
         self.effects = Effects(router, entries, now, finder.collect)
-        self._references = References(now, self.effects.additions, self.effects.reminders)
+        self._references = References(self.effects.additions, self.effects.reminders)
         self.ignored = router.languages.function_words()
         self._cue = lru_cache(maxsize=500)(partial(conversation.cue, router))
         self._notes = NotePlans(entries, self.effects.notes, finder, unread, files)
@@ -573,8 +573,8 @@ MAKERS: Mapping[str, Callable[[MessagePlanner, Scene, Intent], Plan | None]] = {
     "asking": MessagePlanner._answer_asked,
     "asking_for": MessagePlanner._answer_named,
     **dict.fromkeys(
-        ("done_maybe", "done_told"),
-        lambda self, scene, intent: self.effects.done_perhaps(scene, intent, lambda: self._plan_answer(scene)),
+        ("done_maybe", "done_told", "named_drop", "named_move", "named_level"),
+        lambda self, scene, intent: self.effects.change_perhaps(scene, intent, lambda: self._plan_answer(scene)),
     ),
     "needed": lambda self, scene, intent: errands.ask_whether_needed(scene, intent),
     "send_file": lambda self, scene, intent: self._notes.send_file(intent) or self._describe_subject(scene, intent),

@@ -39,6 +39,7 @@ MORE = ("add_it",)  # after an effect, for what fits nothing else
 ANSWERS = ("yes", "no")  # to a question of the program
 BEYOND = ("beyond_web", "beyond_mail", "beyond_call", "beyond_buy", "beyond_home")  # what this box cannot do for a small model
 REMINDING = ("remind_late", "remind_at", "remind", "alarm", "wake", "timer", "remember_to")
+NAMED = ("named_level", "named_move", "named_drop")  # of the task or reminder that has the name
 # Looked at in this order: the first that fits is taken.
 ORDER = (
     *("time_in", "time", "date", "week", "day_of", "days_until", "days_since", "days_between", "spell", "help"),
@@ -50,7 +51,7 @@ ORDER = (
     *("done_maybe", "beyond_web", "asking", "list_of", "tell_of", "polite", "spelling", "summary", "translation", "text"),
     *("about", "asking_for"),
     *BEYOND[1:],
-    *("append_maybe", "done_told", "needed"),
+    *("append_maybe", "done_told", *NAMED, "needed"),
 )
 COURTESIES = ("hello", "greeting", "thanks", "bye", "night", "how", "who", "outside")  # that ask for nothing but a word back
 SPANNING = (
@@ -85,6 +86,7 @@ CAREFUL = (
     "add_it",
     "done_maybe",
     "done_told",
+    *NAMED,
 )  # that may lead to an effect, when something is there that they name
 MAX_CHARS = 2000  # of a message that may ask for an effect
 MAX_EXAMPLE_CHARS = 300
@@ -208,7 +210,7 @@ class Router:
             found = self._cue_intent(reading, reading.request, language, possible)
             if found is None or found.name in TEXTS or (found.name not in SPANNING and _has_sentence_end(found.parts)):
                 continue
-            if found.name not in (*EFFECTS, "asking") and not message_parts.is_courtesy(reading.context, language):
+            if found.name not in (*EFFECTS, *NAMED, "asking") and not message_parts.is_courtesy(reading.context, language):
                 continue  # what is asked for may need what is said before it
             context = "" if message_parts.is_courtesy(reading.context, language) else reading.context
             if not context and not can_point and found.name in POINTING:
@@ -323,9 +325,9 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
     if name == "asking":
         return bool(set(words_in(parts["query"])[:1]) & language.words["question"])
     if "instead" in parts:
-        new = set(words_in(parts["instead"]))
-        tells = language.words["verbs"] | language.words["own"] | language.words["you"] | language.words["question"]
-        return len(new) <= MOST_CHANGED and new.isdisjoint(tells)
+        return _names_one(parts["instead"], language)
+    if name in NAMED and not _names_one(parts["what"], language):
+        return False
     if name == "forget" and set(words_in(parts["what"])) <= language.words["common"] | language.words["again"]:
         return False
     if len(parts.get("why", "").split()) > MOST_CHANGED or "," in parts.get("why", ""):
@@ -342,11 +344,12 @@ def _is_meant(name: str, parts: Mapping[str, str], language: Language, text: str
         return says_when(parts["when"], language)
     if "moment" in parts:  # a time and nothing else
         return dates.is_time(parts["moment"], language)
-    if name in ("change_it", "more_it", "also_it"):
+    if name in ("change_it", "more_it", "also_it", "named_move"):
         said = parts.get("change") or parts["more"]
         if len(said.split()) > MOST_CHANGED or set(words_in(said)) & (language.words["own"] | language.words["you"]):
             return False
-        return name != "change_it" or bool(language.level(said)) or says_when(said, language)
+        is_time = says_when(said, language) and (name == "named_move" or _is_all_time(said, language))
+        return is_time if name == "named_move" else name != "change_it" or bool(language.level(said)) or is_time
     if "deed" in parts:  # what somebody did: "watered the roses"
         if "," in parts["deed"] or set(words_in(parts["deed"])) & language.words["again"]:
             return False
@@ -365,6 +368,13 @@ def names_thing(text: str, language: Language) -> bool:
     words = words_in(text)
     is_this = bool(set(words[:2]) & (language.words["again"] - language.words["definite"])) or not words
     return not is_this and len(words) <= MOST_NAMED and "\n" not in text and len(sentences.boundaries(text)) < 2
+
+
+def _names_one(text: str, language: Language) -> bool:
+    """Whether a text may be the name of a task or reminder: a few words, and no clause."""
+    words = set(words_in(text))
+    tells = language.words["verbs"] | language.words["own"] | language.words["you"] | language.words["question"]
+    return len(words) <= MOST_CHANGED and "," not in text and words.isdisjoint(tells) and not words <= language.words["common"]
 
 
 def _is_addition(name: str, parts: Mapping[str, str], language: Language) -> bool:
@@ -394,6 +404,12 @@ def says_when(text: str, language: Language) -> bool:
     return any(letter.isdigit() for letter in text) or bool(set(words_in(text)) & language.lexicon.naming)
 
 
+def _is_all_time(text: str, language: Language) -> bool:
+    """Whether a text says when and names nothing else."""
+    known = language.lexicon.naming | language.lexicon.leading | language.words["common"]
+    return all(word in known or word[0].isdigit() for word in words_in(text)) or dates.is_time(text, language)
+
+
 def is_question(text: str, language: Language) -> bool:
     """Whether a text asks for an answer, rather than the assistant to do something: "can you ...", "..., would you?"."""
     words = words_in(text[:200])
@@ -407,8 +423,9 @@ def _has_sentence_end(parts: Mapping[str, str]) -> bool:
 def _is_one(intent: Intent) -> bool:
     """Whether the parts of a request are not what was said behind it: "cancel that, I have spoken to him"."""
     what = intent.parts.get("what", "")
-    is_behind = bool(what) and intent.text[: intent.text.find(what)].rstrip().endswith((",", ";", "-", "–", "—"))
-    return not (is_behind and is_reason(what, intent.language)) and not _has_sentence_end(intent.parts)
+    said = intent.text[: intent.text.find(what)] + what if what else ""
+    reasons = [one for one in message_parts.clauses(said)[1:] if is_reason(one, intent.language)]
+    return not reasons and not _has_sentence_end(intent.parts)
 
 
 def is_reason(text: str, language: Language) -> bool:

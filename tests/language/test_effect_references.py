@@ -348,3 +348,20 @@ def test_what_may_be_in_two_languages_is_in_that_of_the_message_before(guide: Me
 @pytest.mark.parametrize("said", ["I already have descale the kettle", "descale the kettle hab ich schon"])
 def test_what_somebody_has_already_is_done(guide: MessagePlanner, said: str) -> None:
     assert calls_of(guide.plan("tiny", [Message("user", said)])) == [("finish_task", {"id": 4})]
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("scrap the kettle, we bought a new one", ("delete_task", {"id": 4})),
+        ("lösch die roses", ("delete_task", {"id": 3})),
+        ("push the cactus thing to friday", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-27T08:00:00.000+00:00"})),
+        ("verschieb den cactus auf 9 Uhr", ("update_schedule", {"id": "ab12cd34", "frequency": "2026-11-25T09:00:00.000+00:00"})),
+        ("make the roses urgent", ("update_task", {"id": 3, "priority": "high"})),
+        ("drop the mask", None),
+        ("delete is a strong word", None),
+        ("scrap the water", None),  # which both name
+    ],
+)
+def test_what_has_the_name_of_one_open_task_or_reminder_is_changed(guide: MessagePlanner, said: str, call: Any) -> None:
+    assert calls_of(guide.plan("tiny", [Message("user", said)])) == ([call] if call else [])

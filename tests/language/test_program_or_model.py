@@ -23,6 +23,7 @@ from appliance.language.languages import Languages
 from appliance.language.planning import errands
 from appliance.language.planning.effect_references import References, last_effect, thing_of
 from appliance.language.planning.plans import Do, Say, Scene
+from appliance.language.planning.reminder_plans import Reminders
 from appliance.language.program_or_model import MessagePlanner
 from appliance.language.router import LAST, Router
 from appliance.language.times import recurrence
@@ -759,9 +760,11 @@ def test_the_question_of_an_answer_is_kept_with_it(ask: Any) -> None:
 def test_a_time_beyond_all_calendars_is_refused() -> None:
     call = ToolCall("c", "remind", {"text": "x"})
     before = (Message("user", "remind me"), Message("assistant", "", (call,)), Message("tool", "It is set.", (), "c", made="1a2b"))
-    intent, effect = Router(Languages(), lambda texts: ()).cue("make it 99999999 days later", LAST), last_effect(before)
+    router = Router(Languages(), lambda texts: ())
+    intent, effect = router.cue("make it 99999999 days later", LAST), last_effect(before)
     assert intent is not None and effect is not None
-    plan = References(lambda: datetime(2026, 11, 23, 9, 5), None, None).make(Scene("tiny", intent.text, before), intent, effect)
+    reminders = Reminders(router, lambda: datetime(2026, 11, 23, 9, 5), (), lambda text: ())
+    plan = References(None, reminders).make(Scene("tiny", intent.text, before), intent, effect)
     assert isinstance(plan, Do)
     one = {"id": "1a2b", "next_ms": 1_800_000_000_000, "kind": "once", "spec": "2027-01-15T08:00:00.000+00:00"}
     refused = plan.then(Outcome(200, "ok", "", data={"schedules": [one]}))

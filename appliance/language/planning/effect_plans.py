@@ -182,8 +182,10 @@ class Effects:
 
         return Do(tool_call("list_tasks", status="open", limit=1000), told)
 
-    def done_perhaps(self, scene: Scene, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
-        """What somebody says to be done: marked when an open task is named by it, asked back when it is only told."""
+    def change_perhaps(self, scene: Scene, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
+        """What may be done to a task or reminder, when an open one is named; asked back when it is only told that it is done."""
+        if intent.name.startswith("named"):
+            return self._change_named(intent, otherwise)
         what = " ".join(intent.parts[key] for key in ("what", "deed") if key in intent.parts)
         what = intent.language.expression("acquired").sub("", what)
         is_abroad = intent.language.name != self._router.languages.english.name
@@ -203,6 +205,31 @@ class Effects:
             return do(tool_call("finish_task", id=found[0]["id"]), intent)
 
         return Do(tool_call("list_tasks", status="open", limit=1000), chosen)
+
+    def _change_named(self, intent: Intent, otherwise: Callable[[], Plan]) -> Plan:
+        """What is dropped, put off or made urgent by the name of the one open task or reminder that has it."""
+        what, tasks = intent.parts["what"], list[Mapping[str, Any]]()
+
+        def named(outcome: Outcome) -> list[Mapping[str, Any]]:
+            ones = [*_tasks_in(outcome), *(outcome.data or {}).get("schedules", ())]
+            return self._find_meant(what, [(one["name"], one) for one in ones], least=NAMED)
+
+        def look_on(outcome: Outcome) -> Plan:
+            tasks.extend(named(outcome) if intent.name != "named_move" else ())
+            return Do(tool_call("list_schedules", status="active", limit=1000), chosen)
+
+        def chosen(outcome: Outcome) -> Plan:
+            reminders = named(outcome) if intent.name != "named_level" else []
+            if len(tasks) + len(reminders) != 1:
+                return otherwise()
+            if intent.name == "named_move":
+                return self.reminders.move(reminders[0], intent.parts["change"], intent)
+            if intent.name == "named_level":
+                return set_priority(tasks[0], intent.language.level(intent.parts["level"]), intent)
+            one, tool = (tasks[0], "delete_task") if tasks else (reminders[0], "delete_schedule")
+            return do(tool_call(tool, id=one["id"]), intent, one["name"])
+
+        return Do(tool_call("list_tasks", status="open", limit=1000), look_on)
 
     def _with_task(self, scene: Scene, intent: Intent, then: Callable[[Mapping[str, Any]], Plan]) -> Plan:
         """The one open task that is meant, by its words or its place in the list that was just shown, looked up first."""
@@ -287,6 +314,8 @@ POINTED: Mapping[str, tuple[str, Maker]] = {  # what points, by the part of the 
     "note_it": ("body", Effects._write_note),
     "append_it": ("items", Effects._append),
 }
+
+
 def _time_behind(title: str, language: Language) -> str:
     """The time that stands behind the name of a list: "the shopping list for Friday"; "" for none."""
     words = bare_title(title, language).split()

@@ -6,26 +6,21 @@ before, or of a few turns before when it is asked for in so many words.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from appliance.errors import BadInput
 from appliance.language import items, word_forms
 from appliance.language.languages import words_in
 from appliance.language.planning.errands import task_arguments
 from appliance.language.planning.note_plans import Additions
 from appliance.language.planning.plans import Do, Plan, Say, Scene, all_of, answer_of, ask_back, is_of, tool_call
-from appliance.language.planning.reminder_plans import Reminders, refused
+from appliance.language.planning.reminder_plans import Reminders, rule_of
 from appliance.language.planning.results import do, set_priority
 from appliance.language.router import LAST, Intent
-from appliance.language.times import recurrence, time_expression
-from appliance.language.times.recurrence import Rule
 from appliance.language.times.time_expression import TimeExpression
-from appliance.language.times.timezones import LOCAL
 from appliance.records import Message, Outcome
 from appliance.text.references import display
 
@@ -97,8 +92,7 @@ def again(intent: Intent, effect: Effect) -> Intent:
 class References:
     """Plans for what points to the last effect."""
 
-    def __init__(self, now: Callable[[], datetime], additions: Additions, reminders: Reminders) -> None:
-        self._now = now
+    def __init__(self, additions: Additions, reminders: Reminders) -> None:
         self._additions = additions
         self._reminders = reminders
 
@@ -161,16 +155,7 @@ class References:
         if effect.tool not in SCHEDULES or intent.language.level(change):
             return None
 
-        def moved(one: Mapping[str, Any]) -> Plan:
-            """When a reminder is to be, from when it was and what is to be different: its clock, its day or both."""
-            now_ms = int(self._now().timestamp() * 1000)
-            try:
-                rule = time_expression.changed(change, intent.language.lexicon, _rule_of(one), one.get("next_ms") or now_ms, now_ms)
-            except BadInput as error:  # the change is no time that is understood
-                return refused(error, intent)
-            return do(tool_call("update_schedule", id=one["id"], frequency=recurrence.written(rule)), intent)
-
-        return _with_made(intent, effect, moved)
+        return _with_made(intent, effect, lambda one: self._reminders.move(one, change, intent))
 
     def _again(self, scene: Scene, intent: Intent, effect: Effect) -> Plan | None:
         """Another of the same kind: the same thing at another time, or another thing."""
@@ -185,7 +170,7 @@ class References:
             return None
 
         def asked(one: Mapping[str, Any]) -> Plan:
-            known = TimeExpression(one["text"] or one["name"], "", _rule_of(one))
+            known = TimeExpression(one["text"] or one["name"], "", rule_of(one))
             return self._reminders.again(more, intent, known, one.get("next_ms") or 0)
 
         return _with_made(intent, effect, asked)
@@ -228,8 +213,3 @@ MAKERS: Mapping[str, Maker] = {
     "add_it": References._add,
     "and_fact": References._and_fact,
 }
-
-
-def _rule_of(one: Mapping[str, Any]) -> Rule:
-    """The rule of a schedule as it is listed."""
-    return recurrence.make_rule(one["kind"], one["spec"], one.get("zone") or LOCAL, one.get("condition") or "")

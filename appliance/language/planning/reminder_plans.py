@@ -4,10 +4,11 @@ What has no time in it, or no thing, is asked back in the person's language; a t
 so long before or after something that the notes date, or a day that is said around the request, or was just answered.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -108,6 +109,15 @@ class Reminders:
         except BadInput as error:
             return refused(error, intent)
         return self._call(known.text, "", rule, intent)
+
+    def move(self, one: Mapping[str, Any], change: str, intent: Intent) -> Plan:
+        """A schedule as it is listed, at another time: its clock, its day or both."""
+        now_ms = self._now_ms()
+        try:
+            rule = time_expression.changed(change, intent.language.lexicon, rule_of(one), one.get("next_ms") or now_ms, now_ms)
+        except BadInput as error:  # the change is no time that is understood
+            return refused(error, intent)
+        return results.do(tool_call("update_schedule", id=one["id"], frequency=recurrence.written(rule)), intent)
 
     # -- inside -------------------------------------------------------------------------------------
 
@@ -248,6 +258,11 @@ class Reminders:
             return Say(f"{said.text}\n\n{source.quoted} [{shown_source(source.ref)}]", state=ThreadState(quoted=(source.ref,)))
 
         return Do(call, told)
+
+
+def rule_of(one: Mapping[str, Any]) -> Rule:
+    """The rule of a schedule as it is listed."""
+    return recurrence.make_rule(one["kind"], one["spec"], one.get("zone") or timezones.LOCAL, one.get("condition") or "")
 
 
 def meant_text(scene: Scene, intent: Intent) -> str:
